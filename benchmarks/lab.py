@@ -42,7 +42,7 @@ def of_loop(world: People, base: Base) -> Times:
     reward = supplied(world, SPEC)
     model = copy.deepcopy(base.model)
     form = form_of(SPEC, reward)
-    learning = optimise(model, base.tokenizer, world, reward, form, SETTINGS, examples=world.train)
+    learning = optimise(model, base, world, reward, form, SETTINGS, examples=world.train)
     return _differences(time.process_time() for _ in itertools.islice(learning, STEPS))
 
 

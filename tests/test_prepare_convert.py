@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +35,18 @@ DATA = DataSettings(train="-", prompt="Answer: {question}", system="Be brief.")
 FIELDS = ("question", "answers", "id", "topic", "ook", "false_premise", "evidence", "checklist")
 
 
-def same(found: Example, wanted: Example) -> bool:
-    return all(getattr(found, name) == getattr(wanted, name) for name in FIELDS)
+def columns_of(examples: Iterable[Example]) -> list[tuple[Any, ...]]:
+    return [tuple(getattr(example, name) for name in FIELDS) for example in examples]
+
+
+BOTH = columns_of((BARE, FULL))
 
 
 @pytest.fixture
 def converted(tmp_path: Path) -> Callable[..., Path]:
-    def made(to: Target, suffix: str, data: DataSettings = DATA, examples: Any = (BARE, FULL)) -> Path:
+    def made(to: Target, suffix: str, data: DataSettings = DATA) -> Path:
         path = tmp_path / f"{to}{suffix}"
-        convert(examples, to, data, path)
+        convert((BARE, FULL), to, data, path)
         return path
 
     return made
@@ -67,15 +70,14 @@ def test_trl(converted: Callable[..., Path], suffix: str) -> None:
         {"role": "user", "content": "Answer: Who founded Vehm?"},
     ]
     found = load_examples(path, require_answers=False)
-    assert [same(*pair) for pair in zip(found, (BARE, FULL), strict=True)] == [True, True]
+    assert columns_of(found) == BOTH
     assert json.loads(found[1].meta["meta"]) == FULL.meta
     # A trainer hands the same examples to a reward.
     columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
     SEEN.clear()
     said = [[{"role": "assistant", "content": "Ysolde"}]] * 2
     assert to_trl(watched)([row["prompt"] for row in rows], said, **columns) == [6.0, 6.0]
-    found = sorted(SEEN, key=lambda example: example.id)
-    assert [same(*pair) for pair in zip(found, (BARE, FULL), strict=True)] == [True, True]
+    assert columns_of(sorted(SEEN, key=lambda example: example.id)) == BOTH
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
@@ -85,17 +87,11 @@ def test_verl(converted: Callable[..., Path], suffix: str) -> None:
     assert set(row) == {"data_source", "prompt", "ability", "reward_model", "extra_info"}
     assert (row["data_source"], row["ability"]) == ("towns", "fact-reasoning")
     assert row["prompt"][-1] == {"role": "user", "content": "Answer: Who founded Vehm?"}
-    assert row["reward_model"] == {
-        "style": "rule",
-        "ground_truth": {
-            "problem": "Who founded Vehm?",
-            "target": ["Ysolde", "Ysolde T."],
-            "out_of_knowledge": False,
-        },
-    }
+    truth = {"problem": "Who founded Vehm?", "target": ["Ysolde", "Ysolde T."], "out_of_knowledge": False}
+    assert row["reward_model"] == {"style": "rule", "ground_truth": truth}
     assert (row["extra_info"]["index"], row["extra_info"]["split"]) == (1, "train")
     found = load_examples(path, columns=VERL_COLUMNS, require_answers=False)
-    assert [same(*pair) for pair in zip(found, (BARE, FULL), strict=True)] == [True, True]
+    assert columns_of(found) == BOTH
     plain = load_examples(path, require_answers=False)[1]  # what TruthRL's layout alone says
     assert (plain.question, plain.answers, plain.ook) == (FULL.question, FULL.answers, False)
 
@@ -105,8 +101,7 @@ def test_openrlhf(converted: Callable[..., Path], suffix: str) -> None:
     rows = list(read_rows(str(converted("openrlhf", suffix))))
     assert [row["datasource"] for row in rows] == ["factrl", "towns"]
     assert rows[1]["input"][-1]["content"] == "Answer: Who founded Vehm?"
-    found = [to_example(json.loads(row["label"])) for row in rows]
-    assert [same(*pair) for pair in zip(found, (BARE, FULL), strict=True)] == [True, True]
+    assert columns_of(to_example(json.loads(row["label"])) for row in rows) == BOTH
 
 
 def test_what_a_trainer_cannot_ask_is_refused(converted: Callable[..., Path]) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from preparing import ScriptedWriter, asking
 
 from factrl.errors import LLMError, Unscored
 from factrl.llm import FakeLLM
@@ -18,29 +20,12 @@ from factrl.prepare.klcf import Preparation
 from factrl.rewards.checklist import item_ids
 from factrl.runs.data import load_examples
 from factrl.runs.disk import Journal
-from factrl.runs.settings import AskSettings, DataSettings, ModelSettings, SamplingSettings
 from factrl.types import Claim, Completion, Example, Passage, Verdict
 from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims
 
 TOWNS = [Example(f"Tell me about town {n}.", id=f"t{n}") for n in range(3)]
 BOTH = "Town 0 is old. Town 0 has a port."
-
-
-class ScriptedWriter:
-    """Says what its script has for (example, number), an exception among it; counts what it was asked."""
-
-    identity = "scripted"
-
-    def __init__(self, script: Callable[[str, int], Any]) -> None:
-        self.script, self.asked = script, []
-
-    def write(
-        self, examples: Sequence[Example], numbers: Sequence[int] = (0,), **told: Any
-    ) -> list[list[Any]]:
-        self.asked += [(example.id, number) for example in examples for number in numbers]
-        said = [[self.script(example.id, number) for number in numbers] for example in examples]
-        return [[s if isinstance(s, Unscored) else Completion(s) for s in group] for group in said]
 
 
 class ScriptedJudge:
@@ -63,14 +48,6 @@ class ScriptedJudge:
         return Verdict(label, self.identity, p=0.5, quote=(0, 0, 4))
 
 
-def settings(samples: int, model: str) -> AskSettings:
-    return AskSettings(
-        model=ModelSettings(name=model),
-        data=DataSettings(train="-"),
-        sampling=SamplingSettings(num_samples=samples, temperature=1.0),
-    )
-
-
 class Bench:
     """A preparation with scripted parts in a folder of its own, which can be run again."""
 
@@ -84,7 +61,7 @@ class Bench:
             "One", (), {"search": lambda *_, **__: [Passage("Town chronicle.", "Towns", "http://t")]}
         )()
         verifier = Verifier(SentenceClaims(), search, self.judge, **told)
-        self.given = (self.writer, verifier, llm, workers, settings(samples, model))
+        self.given = (self.writer, verifier, llm, workers, asking(model, samples))
 
     def run(self, examples: Sequence[Example] = TOWNS[:1]) -> list[Prepared]:
         with Journal(self.folder / "journal.jsonl", {"job": "test"}) as journal:
@@ -158,7 +135,6 @@ def test_a_question_with_a_claim_without_a_verdict_is_left_out_and_tried_again(t
     bench.judge.judged, bench.judge.down = [], False
     bench.run(TOWNS)
     assert bench.work.asked == {"checks": 1}  # the samples and the other checks are there
-    assert bench.work.found == {"samples": 3, "checks": 2}
     assert len(bench.rows("train.jsonl")) == 3
 
 
@@ -171,7 +147,7 @@ def test_a_sample_that_was_not_written_leaves_the_question_out(tmp_path: Path) -
     down.clear()
     bench.writer.asked.clear()
     (one,) = bench.run()
-    assert (one.left_out, bench.writer.asked) == ("", [("t0", 1)])
+    assert (one.left_out, bench.writer.asked) == ("", [(TOWNS[0], 1)])
 
 
 @pytest.mark.parametrize("text", ["I don't know.", "Town 0 is new."])
@@ -181,20 +157,6 @@ def test_a_question_without_a_supported_claim_is_left_out(tmp_path: Path, text: 
     assert bench.counts["left_out"] == {"no_supported_claim": 1}
 
 
-def test_a_second_run_asks_nothing_and_writes_the_same(tmp_path: Path) -> None:
-    facts = ["Town 0 is old.", "Town 0 has a port."]
-    llm = FakeLLM([choice_lines(facts, "keep", "minor")])
-    bench = Bench(tmp_path, towns, llm, samples=2)
-    bench.run()
-    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    bench.writer.asked.clear()
-    bench.judge.judged.clear()
-    bench.run()
-    assert (bench.writer.asked, bench.judge.judged, len(llm.calls)) == ([], [], 1)
-    assert bench.work.found == {"samples": 2, "checks": 2, "choices": 1}
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
-
-
 @pytest.mark.parametrize(("model", "workers"), [("http://localhost/v1#m", 4), ("policy", 1)])
 def test_many_questions_of_every_model(tmp_path: Path, model: str, workers: int) -> None:
     many = [Example(f"Tell me about town {n}.", id=f"t{n}") for n in range(2 * TOGETHER + 3)]
@@ -202,13 +164,10 @@ def test_many_questions_of_every_model(tmp_path: Path, model: str, workers: int)
     bench.run(many[5:9])
     bench.run(many)
     assert [row["id"] for row in bench.rows("train.jsonl")] == [example.id for example in many]
-    assert sorted(bench.writer.asked) == sorted((example.id, n) for example in many for n in (0, 1))
+    assert Counter(bench.writer.asked) == dict.fromkeys(((example, n) for example in many for n in (0, 1)), 1)
     assert bench.work.asked == {"samples": 2 * (len(many) - 4), "checks": 2 * (len(many) - 4)}
-    assert bench.work.found == {"samples": 8, "checks": 8}
     bench.run([replace(many[0], topic="towns"), replace(many[1], evidence=(Passage("Chronicle."),))])
-    assert (bench.work.asked, bench.work.found) == ({"checks": 4}, {"samples": 4}), (
-        "another topic or evidence"
-    )
+    assert bench.work.asked == {"checks": 4}, "another topic or evidence"
 
 
 def choice_lines(facts: Sequence[str], *words: str) -> str:
@@ -225,11 +184,16 @@ def choice_lines(facts: Sequence[str], *words: str) -> str:
 FACTS = ["Town 0 is old.", "Town 0 has a port.", "Town 0 is very old."]
 
 
-def test_minor_facts_go_and_duplicates_give_their_claims(tmp_path: Path) -> None:
+def test_minor_facts_go_and_duplicates_give_their_claims_and_nothing_is_asked_twice(tmp_path: Path) -> None:
     llm = FakeLLM([choice_lines(FACTS, "keep", "minor", "duplicate:0")])
-    (one,) = Bench(tmp_path, lambda *_: " ".join(FACTS), llm).run()
+    bench = Bench(tmp_path, lambda *_: " ".join(FACTS), llm)
+    (one,) = bench.run()
     assert one.checklist == [("Town 0 is old.", ["t0/0/0", "t0/0/2"])]
     assert one.choices == {"keep": 1, "minor": 1, "duplicate": 1}
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    bench.run()
+    assert (bench.work.asked, len(bench.writer.asked), len(llm.calls)) == ({}, 1, 1)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
 
 
 def test_a_choice_that_cannot_be_read_leaves_the_question_out(tmp_path: Path) -> None:
@@ -248,9 +212,9 @@ def test_a_choice_that_cannot_be_read_leaves_the_question_out(tmp_path: Path) ->
         ("All of them.", "holds no verdict"),
         (choice_lines(FACTS, "keep", "keep"), "no verdict on fact"),
         (choice_lines(FACTS, "keep", "keep", "kept"), "'kept', not keep"),
-        (choice_lines(FACTS, "keep", "keep", "duplicate"), "a duplicate of 'None', which is no other fact"),
-        (choice_lines(FACTS, "keep", "duplicate:2", "duplicate:1"), "which is no other fact"),
-        (choice_lines(FACTS, "keep", "minor", "duplicate:1"), "which is not kept"),
+        (choice_lines(FACTS, "keep", "keep", "duplicate"), "a duplicate of '', which is no fact that"),
+        (choice_lines(FACTS, "keep", "duplicate:2", "duplicate:1"), "which is no fact that it keeps"),
+        (choice_lines(FACTS, "keep", "minor", "duplicate:1"), "which is no fact that it keeps"),
         (choice_lines([*FACTS, "More."], *["keep"] * 4), "no fact of this call"),
         (choice_lines(FACTS, *["keep"] * 3) + choice_lines(FACTS, "minor"), "two verdicts on fact"),
         ("<think>" + choice_lines(FACTS, *["keep"] * 3), "holds no verdict"),

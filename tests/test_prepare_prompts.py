@@ -4,67 +4,48 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from preparing import ScriptedWriter, asking
 
 from factrl.errors import DataError, LLMError, TooManyMasked, Unscored
 from factrl.prepare import TOGETHER, Sieve
 from factrl.prepare.prompts import GONE, TRIES, read_new_prompt, write_prompts
-from factrl.runs.settings import AskSettings, DataSettings, ModelSettings, SamplingSettings
-from factrl.types import Completion, Example
+from factrl.types import Example
 
 FACTUAL = [Example(f"Tell me the facts of {n}.", id=f"f{n}") for n in range(5)]
 USERS = [Example(f"hey what is {n} </prompt> about", id=f"u{n}") for n in range(9)]
 NOTHING = Sieve({})
 
 
-class ScriptedWriter:
-    identity = "scripted"
-
-    def __init__(self, script: Callable[[int], Any]) -> None:
-        self.script = script
-        self.asked: list[Example] = []
-
-    def write(
-        self, examples: Sequence[Example], numbers: Sequence[int] = (0,), **told: Any
-    ) -> list[list[Any]]:
-        self.asked += examples
-        said = [self.script(int(example.id.rpartition("-")[2])) for example in examples]
-        return [[one if isinstance(one, Unscored) else Completion(one)] for one in said]
-
-
 def new(number: int) -> str:
     return f"Here it is: <new_prompt>What is\n known of {number}?</new_prompt>"
 
 
-def settings(seed: int = 0) -> AskSettings:
-    told = AskSettings(
-        model=ModelSettings(name="policy"),
-        data=DataSettings(train="none"),
-        sampling=SamplingSettings(temperature=1.0),
-    )
-    return told.model_copy(update={"run": told.run.model_copy(update={"seed": seed})})
+def numbered(script: Callable[[int], Any]) -> ScriptedWriter:
+    """A writer by the number of the call."""
+    return ScriptedWriter(lambda id_, _: script(int(id_.rpartition("-")[2])))
 
 
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[..., Any]:
-    def made(writer: ScriptedWriter, count: int = 5, sieve: Sieve = NOTHING, **told: Any):
+    def made(writer: ScriptedWriter, count: int = 5, sieve: Sieve = NOTHING):
         path = tmp_path / "p.jsonl"
-        done = write_prompts(writer, settings(**told), (FACTUAL, USERS), count, path, sieve)
+        done = write_prompts(writer, asking(), (FACTUAL, USERS), count, path, sieve)
         return done, [json.loads(line) for line in path.read_text().splitlines()]
 
     return made
 
 
 def test_a_call_shows_two_and_four_by_its_number(make: Callable[..., Any], tmp_path: Path) -> None:
-    writers = [ScriptedWriter(new), ScriptedWriter(new)]
+    writers = [numbered(new), numbered(new)]
     make(writers[0], TOGETHER)
     (tmp_path / "p.journal.jsonl").unlink()
     make(writers[1], TOGETHER)
-    first, second = ([example.question for example in writer.asked] for writer in writers)
+    first, second = ([example.question for example, _ in writer.asked] for writer in writers)
     assert first == second
     assert len(set(first)) > TOGETHER // 2
     shown = re.findall(r"<prompt>(.+?)</prompt>", first[0].partition("These")[2])
@@ -82,7 +63,7 @@ def test_what_is_not_new_is_left_out_and_counted(make: Callable[..., Any]) -> No
         7: new(77),
     }  # fmt: skip
     sieve = Sieve({"what is known of 77": "eval.jsonl"})
-    done, rows = make(ScriptedWriter(lambda n: replies.get(n, new(n))), 3, sieve)
+    done, rows = make(numbered(lambda n: replies.get(n, new(n))), 3, sieve)
     assert [row["number"] for row in rows] == [0, 8, 9]
     assert done.outcomes == {
         "kept": 3, "repeat": 1, "no_tag": 1, "several_tags": 1, "empty": 1, "demonstration": 1,
@@ -92,7 +73,7 @@ def test_what_is_not_new_is_left_out_and_counted(make: Callable[..., Any]) -> No
 
 def test_what_was_not_written_is_asked_again(make: Callable[..., Any]) -> None:
     down = {1}
-    writer = ScriptedWriter(lambda n: LLMError("timeout") if n in down else new(n))
+    writer = numbered(lambda n: LLMError("timeout") if n in down else new(n))
     done, rows = make(writer, 4)
     assert ([row["number"] for row in rows], done.outcomes["not_written"]) == ([0, 2, 3, 4], 1)
     down.clear()
@@ -102,7 +83,7 @@ def test_what_was_not_written_is_asked_again(make: Callable[..., Any]) -> None:
 
 
 def test_it_ends_when_nothing_comes(make: Callable[..., Any]) -> None:
-    silent = ScriptedWriter(lambda n: "Nothing.")
+    silent = numbered(lambda n: "Nothing.")
     done, rows = make(silent, 10)
     assert (rows, done.outcomes) == ([], {"no_tag": 10 * TRIES})
 
@@ -111,7 +92,7 @@ def test_a_server_that_goes_away_midway_leaves_what_is_there(
     make: Callable[..., Any], tmp_path: Path
 ) -> None:
     up = 64
-    writer = ScriptedWriter(lambda n: new(n) if n < up else LLMError("timeout"))
+    writer = numbered(lambda n: new(n) if n < up else LLMError("timeout"))
     with pytest.raises(TooManyMasked, match=r"64 of 66 prompts are there, .*: run the same command again"):
         make(writer, 66)
     assert len(writer.asked) == 64 + GONE
@@ -128,7 +109,7 @@ def test_too_few_demonstrations_are_told(tmp_path: Path) -> None:
         ((FACTUAL, USERS[:3]), "--like holds 3"),
     ):
         with pytest.raises(DataError, match=name):
-            write_prompts(ScriptedWriter(new), settings(), groups, 1, tmp_path / "p.jsonl", NOTHING)
+            write_prompts(numbered(new), asking(), groups, 1, tmp_path / "p.jsonl", NOTHING)
 
 
 @pytest.mark.parametrize(

@@ -66,13 +66,8 @@ def test_withheld_evidence_holds_no_answer_and_the_label_says_so() -> None:
         None, ["paper=truthrl:retrieval", "model.name=m", "data.train=o.jsonl"]
     ).data.prompt
     assert "wrong." in render_prompt(load_examples("o.jsonl")[0], template), "no documents are no error"
-    some = [
-        row["helps"] for row in retrieved("--index", "wiki", "--k", "1", "--withhold", "0.5", "--seed", "1")
-    ]
-    again = [
-        row["helps"] for row in retrieved("--index", "wiki", "--k", "1", "--withhold", "0.5", "--seed", "1")
-    ]
-    assert some == again
+    half = ("--index", "wiki", "--k", "1", "--withhold", "0.5", "--seed", "1")
+    assert retrieved(*half) == retrieved(*half)
 
 
 def test_distractors_come_from_other_questions_and_hold_no_answer() -> None:

@@ -37,13 +37,6 @@ def sound(example, completion, *, grade, floor=-1.0):
     return {"outcome": value}
 
 @fx.reward
-def gameable(example, completion, *, bonus=0.1):
-    "Whether an accepted answer occurs somewhere, and a bit for every word."
-    said = completion.lower()
-    right = any(answer.lower() in said for answer in example.answers)
-    return {"right": float(right), "words": bonus * len(said.split())}
-
-@fx.reward
 def needy(example, completion, *, telescope):
     return {"seen": 0.0}
 
@@ -54,15 +47,6 @@ def lazy(example, completion):
     if any(answer.lower() in said for answer in example.answers):
         return {"outcome": 1.0}
     return {"outcome": 0.0 if "know" in said or "not sure" in said else -1.0}
-
-@fx.reward
-def careful(example, completion):
-    "By the exact words alone."
-    said = completion.strip(".").lower()
-    if said in (answer.lower() for answer in example.answers):
-        return {"outcome": 1.0}
-    silent = said in ("i don't know", "i do not know the answer to that")
-    return {"outcome": 0.0 if silent else -1.0}
 
 @fx.reward
 def masking(example, completion):
@@ -186,11 +170,7 @@ def cell(*values: float | None) -> Cell:
     ],
 )
 def test_verdicts(
-    mine: list[float | None],
-    bound: list[float | None],
-    strict: bool,
-    known: Mapping[str, str],
-    verdict: str,
+    mine: list[float | None], bound: list[float | None], strict: bool, known: Mapping[str, str], verdict: str
 ) -> None:
     honest = {"know": cell(*bound), "wrong": cell(None)}
     found = compare(("D01", ""), cell(*mine), "know", honest, known, strict)
@@ -222,15 +202,14 @@ def test_lists_of_known_failures_are_of_the_variant() -> None:
 
 
 def test_a_reward_of_ones_own(own: Path) -> None:
-    sound, gameable = (load_reward(f"{own}:{name}") for name in ("sound", "gameable"))
+    sound = load_reward(f"{own}:sound")
     assert tuple(map(len, chosen([]))) == (36, len(families()))
-    wrong = [line.split()[1] for line in broken(sound, questions=2)]
+    lines = broken(sound, questions=2)
+    wrong = [line.split()[1] for line in lines]
     assert wrong == ["partial", "D07", "D09", "D10", "D11", "D14"]  # a partial answer earns nothing
     told = dict.fromkeys(["partial > abstain", *wrong], "knowing a part is not paid")
     assert broken(sound, "D07-D14", questions=2, known=told) == []
-    assert any(
-        "D34" in line and "held on 0 of 2 questions" in line for line in broken(gameable, "D34", questions=2)
-    )
+    assert "held on 0 of 2 questions" in lines[0]
     masked = nobody(Unscored("timeout", "nobody there"), own)
     assert "masked: D01: 6 of 6 texts could not be graded" in broken(masked, "D01", questions=2)
     with pytest.raises(ConfigError, match="'telescope', for which the battery has no oracle"):
@@ -379,9 +358,7 @@ def test_a_free_option_of_a_users_reward_is_found(own: Path, capsys: pytest.Capt
     run(f"{own}:lazy", "--policies", "F01")
     told = " ".join(capsys.readouterr().out.split())
     assert f"broken: {FREE}, the bare answer 0.000 and an abstention 0.000" in told
-    lazy, careful = (load_reward(f"{own}:{name}") for name in ("lazy", "careful"))
-    assert any(line.startswith(f"broken: {FREE}") for line in broken(lazy, "F01"))
-    assert not [line for line in broken(careful, "F01") if "F01" in line]
+    assert any(line.startswith(f"broken: {FREE}") for line in broken(load_reward(f"{own}:lazy"), "F01"))
 
 
 def test_what_is_masked_is_not_held(own: Path) -> None:

@@ -130,8 +130,8 @@ def _reinforced(world: World, base: Base, model: Decoder, spec: str, seed: int) 
         known = ("correct" in labels.values() for labels in _probed(world, base, seed))
         examples = [replace(example, ook=not knows) for example, knows in zip(examples, known, strict=True)]
     reward.check_examples(examples)
-    told = (model, base.tokenizer, world, reward, form_of(spec, reward), settings)
-    return optimise(*told, examples=examples, reference=base.model, seed=seed)
+    form = form_of(spec, reward)
+    return optimise(model, base, world, reward, form, settings, examples=examples, seed=seed)
 
 
 def _probed(world: World, base: Base, seed: int) -> list[dict[str, str]]:
@@ -171,10 +171,8 @@ def _offline(world: World, base: Base, model: Decoder, arm: str, seed: int) -> I
         raise ConfigError("the pretrained model's samples give this arm nothing to learn from")
     optimizer = Optimizer(model, LoopSettings())
     for part in parts(rows, min(BATCH, len(rows)), seed):
-        preferring = arm == "dpo"
-        optimizer.step(
-            _preference(model, base, part) if preferring else answer_loss(model, base.tokenizer, part)
-        )
+        loss = _preference(model, base, part) if arm == "dpo" else answer_loss(model, base.tokenizer, part)
+        optimizer.step(loss)
         yield
 
 

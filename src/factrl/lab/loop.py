@@ -25,7 +25,7 @@ from factrl.train.advantages import Scale, flip_advantages, group_advantages, re
 from factrl.types import Completion, Example, Result
 
 from . import World
-from .model import END, PAD, Decoder, Tokenizer, log_probs, padded, written
+from .model import END, PAD, Base, Decoder, Tokenizer, log_probs, padded, written
 
 ANSWERED_AT_ONCE = 256
 
@@ -56,9 +56,7 @@ class Batch:
     prompts: torch.Tensor  # (B, L)
     completions: torch.Tensor  # (B·n, T)
     advantages: torch.Tensor  # (B·n, T), 0 where masked
-    weights: (
-        torch.Tensor
-    )  # (B·n, T), what each token's loss is multiplied with; 0 where masked or not the policy's
+    weights: torch.Tensor  # (B·n, T), of each token's loss; 0 where masked or not the policy's
 
 
 class Optimizer:
@@ -81,32 +79,31 @@ class Optimizer:
 
 def optimise(
     model: Decoder,
-    tokenizer: Tokenizer,
+    base: Base,
     world: World,
     reward: Reward,
     form: Form,
     settings: LoopSettings,
     *,
     examples: Sequence[Example],
-    reference: Decoder | None = None,
     seed: int = 0,
 ) -> Iterator[list[Result]]:
     """Train `model` in place, forever: each turn is one step and gives the results of its samples.
 
     Args:
+        base: what the model is a copy of, to which a KL penalty pulls.
         reward: with its resources supplied; it reads completions in this `form`.
         examples: what is asked, in an order drawn anew for each epoch.
-        reference: where the KL penalty pulls to; needed when there is one.
     """
     draw = torch.Generator().manual_seed(seed)
-    optimizer = Optimizer(model, settings)
+    optimizer, tokenizer = Optimizer(model, settings), base.tokenizer
     for asked in parts(examples, settings.prompts_per_step, seed):
         n = settings.num_generations
         prompts, completions = converse(model, tokenizer, world, asked, n, settings.temperature, draw)
         repeated = [example for example in asked for _ in range(n)]
         results, signs = judge(reward, form, world, tokenizer, repeated, completions)
         batch = make_batch(prompts, completions, results, signs, settings, world.max_new_tokens)
-        update(model, optimizer, batch, settings, reference)
+        update(model, optimizer, batch, settings, base.model)
         yield results
 
 
@@ -227,13 +224,9 @@ def make_batch(
 
 
 def update(
-    model: Decoder,
-    optimizer: Optimizer,
-    batch: Batch,
-    settings: LoopSettings,
-    reference: Decoder | None = None,
+    model: Decoder, optimizer: Optimizer, batch: Batch, settings: LoopSettings, reference: Decoder
 ) -> None:
-    """The optimizer's step on one batch."""
+    """The optimizer's step on one batch; a penalty pulls to the reference."""
     if not settings.beta:
         batch = _without_flat_groups(batch)
     if not len(batch.prompts):
@@ -242,7 +235,6 @@ def update(
     # The ratio to the policy that sampled: 1, as a batch is used once, with the gradient of `new`.
     losses = -(new - new.detach()).exp() * batch.advantages
     if settings.beta:
-        assert reference is not None  # noqa: S101  # a penalty needs one
         with torch.no_grad():
             anchor = log_probs(reference, batch.prompts, batch.completions, settings.temperature)
         away = anchor - new

@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, load_model, save_file, save_model
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import Cache, LlamaConfig, LlamaForCausalLM
@@ -173,8 +175,6 @@ def pretrained(world: World, seed: int = 0, settings: ModelSettings | None = Non
     Args:
         seed: of the first weights.
     """
-    from safetensors.torch import load_model, save_model
-
     settings, pairs = settings or ModelSettings(), list(world.pretraining())
     tokenizer = Tokenizer(world.words)
     model = fresh(len(tokenizer), settings, seed)
@@ -216,8 +216,6 @@ def pretrained(world: World, seed: int = 0, settings: ModelSettings | None = Non
 
 def _keep(file: Path, model: Decoder, optimizer: torch.optim.Optimizer) -> None:
     """Weights, and what the optimizer knows of each: its moments and the steps that were made."""
-    from safetensors.torch import save_file
-
     tensors = {
         f"{name} {slot}": value.detach()
         for name, weight in model.named_parameters()
@@ -229,9 +227,6 @@ def _keep(file: Path, model: Decoder, optimizer: torch.optim.Optimizer) -> None:
 
 def _resume(file: Path, model: Decoder, optimizer: torch.optim.Optimizer) -> int:
     """The steps that had been made; 0 without a file, or with one that is damaged, which is removed."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     parts: dict[str, dict[str, torch.Tensor]] = {}
     try:
         for key, value in load_file(file).items():

@@ -57,6 +57,8 @@ SHOWN = 2  # passages of a search
 DOCUMENTED = {"right": 0.6, "none": 0.25, "torn": 0.1, "wrong": 0.05}
 """What the documents say of a fact -> share of the facts."""
 WHOLE, PART = 1.0, 0.5  # how well a passage matches what was searched for, as a search engine says
+_ABSTAINING = 0.05  # share of pretraining answers that are "I don't know"
+_UNANSWERED = 0.3  # the same where it read two passages and neither fits
 _MATCHES = {WHOLE: "whole", PART: "part"}
 _NUMBERS = tuple(f"[{number}]" for number in range(1, SEARCHES * SHOWN + 1))
 
@@ -86,8 +88,6 @@ class Search(World):
         people: a third of them held out for testing.
         told: how often pretraining tells a fact that is known by heart.
         read: tellings about made-up people.
-        abstaining: share of pretraining answers that are "I don't know".
-        unanswered: the same where it read two passages and neither fits.
     """
 
     name = "search"
@@ -104,18 +104,8 @@ class Search(World):
     ways = ("alone", "given")
     """A question by itself, or with what a search shows in the prompt; it is usually asked with a tool."""
 
-    def __init__(
-        self,
-        seed: int = 0,
-        *,
-        people: int = 180,
-        told: int = 40,
-        read: int = 8000,
-        abstaining: float = 0.05,
-        unanswered: float = 0.3,
-    ) -> None:
+    def __init__(self, seed: int = 0, *, people: int = 180, told: int = 40, read: int = 8000) -> None:
         self._seed, self._told, self._read = seed, told, read
-        self._abstaining, self._unanswered = abstaining, unanswered
         self._grade, self._way = Grader(), SEARCH
         self._names = full_names(people, seed)
         draw = random.Random(f"search {seed}")
@@ -202,7 +192,7 @@ class Search(World):
                     if way == "read":
                         told.append(self._reading(name, key, value, draw))
                     else:
-                        said = ABSTENTION if draw.random() < self._abstaining else value
+                        said = ABSTENTION if draw.random() < _ABSTAINING else value
                         told.append((f"{way} : {ASKED.format(key, name)}", said))
         first, last = ([*dict.fromkeys(name.split()[part] for name in self._names)] for part in (0, 1))
         for _ in range(self._read):
@@ -222,7 +212,7 @@ class Search(World):
             _passage(one, key, said, WHOLE if one == name else PART)
             for one, said in zip(who, values, strict=True)
         ]
-        declines = draw.random() < (self._unanswered if kind == "none" else self._abstaining)
+        declines = draw.random() < (_UNANSWERED if kind == "none" else _ABSTAINING)
         said = ABSTENTION if declines else f"{value} {_NUMBERS[0]}"
         question, listed = ASKED.format(key, name), _listed(found)
         if draw.random() < 1 / 3:

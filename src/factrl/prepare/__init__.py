@@ -33,7 +33,7 @@ from factrl.types import Completion, Example
 from factrl.verifier.judges.replies import after_thinking
 
 TOGETHER = 16  # texts of a policy in this process that are written, and lost by a kill, together
-CALLERS = 16  # of a server
+CALLERS = 16  # of a server; one that checks claims keeps several calls in flight
 _TABLES = (".jsonl", ".jsonl.gz", ".parquet")
 
 
@@ -124,12 +124,8 @@ def write_each(
                     keep(example, number, written)
 
     callers = min(CALLERS, settings.judge.max_concurrency) if served else 1
-    pool = ThreadPoolExecutor(callers, thread_name_prefix="factrl-write")
-    try:
-        for done in [pool.submit(write, batch) for batch in batches]:
-            done.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with ThreadPoolExecutor(callers, thread_name_prefix="factrl-write") as pool:
+        list(pool.map(write, batches))  # the first failure cancels what has not begun
 
 
 @dataclass(frozen=True)

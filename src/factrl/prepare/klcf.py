@@ -44,10 +44,8 @@ from factrl.verifier import Report, Verifier
 from factrl.verifier.claims import normalised
 from factrl.verifier.search.index import NAME as MANIFEST
 
-from . import answer_part, write_each
+from . import CALLERS, answer_part, write_each
 from .dataset import Prepared, choose, importance_of
-
-WORKERS = 16  # questions that are checked at once by a server; each of them keeps several calls in flight
 
 
 @dataclass
@@ -63,7 +61,7 @@ class Preparation:
         template: the prompt template of demonstrations, for answers that go on with one.
 
     Attributes:
-        asked, found: pieces of each kind that were paid for now, and that the journal had.
+        asked: pieces of each kind that were paid for now; the journal had the others.
     """
 
     writer: Writer
@@ -73,7 +71,6 @@ class Preparation:
     settings: AskSettings
     template: str = ""
     asked: Counter[str] = field(default_factory=Counter)
-    found: Counter[str] = field(default_factory=Counter)
 
     def head(self) -> dict[str, Any]:
         """What decides every row: the head of the journal."""
@@ -134,9 +131,7 @@ class Preparation:
         for example in examples:
             missing = tuple(n for n in numbers if self._sample_key(example, n) not in self._journal)
             lacking.setdefault(missing, []).append(example)
-        asked = sum(len(missing) * len(several) for missing, several in lacking.items())
-        self.found["samples"] = len(examples) * len(numbers) - asked
-        with Progress("sample", asked) as progress:
+        with Progress("sample", sum(len(n) * len(several) for n, several in lacking.items())) as progress:
 
             def keep(example: Example, number: int, written: Written) -> None:
                 key = self._sample_key(example, number)
@@ -194,10 +189,9 @@ class Preparation:
     ) -> tuple[list[Any], Unscored | None]:
         """What the journal has under a key, or what is made now; it is kept unless something is missing."""
         with self._lock:
-            held = self._journal.get(key)
-            (self.asked if held is None else self.found)[kind] += 1
-        if held is not None:
-            return held[column], None
+            if key in self._journal:
+                return self._journal[key][column], None
+            self.asked[kind] += 1
         made, failure = make()
         if failure is None:
             with self._lock:
@@ -308,7 +302,7 @@ def open_preparation(settings: AskSettings, examples: Sequence[Example], templat
     judge, workers = open_judge(settings.judge), 1
     if judge is not None and settings.judge.url != LOCAL:
         preflight(judge)
-        workers = min(WORKERS, settings.judge.max_concurrency)
+        workers = min(CALLERS, settings.judge.max_concurrency)
     verifier = Supplier(judge, settings.judge, told).verify()
     return Preparation(open_writer(settings), verifier, judge, workers, settings, template)
 

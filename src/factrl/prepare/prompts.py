@@ -59,14 +59,12 @@ class Made:
 
     Attributes:
         rows: the new prompts, in the order of their numbers.
-        outcomes: how many tries were kept, and why others were not.
-        tries: calls that were looked at.
+        outcomes: how many calls were kept, and why others were not.
         known: the new prompts, normalised.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     outcomes: Counter[str] = field(default_factory=Counter)
-    tries: int = 0
     known: set[str] = field(default_factory=set, repr=False)
 
 
@@ -112,8 +110,10 @@ def write_prompts(
             elif is_ours(written.cause):
                 lost.append(written)
 
-        while len(made.rows) < count and made.tries < TRIES * count and len(failed) < GONE:
-            numbers = range(made.tries, made.tries + min(AT_ONCE, count - len(made.rows)))
+        while (
+            len(made.rows) < count and (tries := made.outcomes.total()) < TRIES * count and len(failed) < GONE
+        ):
+            numbers = range(tries, tries + min(AT_ONCE, count - len(made.rows)))
             calls = [_call(number, seed, groups) for number in numbers]
             lacking = [example for example, _ in calls if example.id not in journal]
             lost: list[Unscored] = []
@@ -135,12 +135,12 @@ def _call(number: int, seed: int, groups: Sequence[Sequence[Example]]) -> tuple[
     """What one call asks, under the id of its reply, and the columns of its row beside the new prompt."""
     drawn = random.Random(seed_of(seed, "demonstrations", number))
     factual, users = drawn.sample(groups[0], FACTUAL), drawn.sample(groups[1], USERS)
-    listed = (
-        "\n".join(f"<prompt>{broken(example.question)}</prompt>" for example in shown)
-        for shown in (factual, users)
-    )
+    listed = {
+        group: "\n".join(f"<prompt>{broken(example.question)}</prompt>" for example in shown)
+        for group, shown in (("factual", factual), ("users", users))
+    }
     name = f"synthetic-{number:05d}"
-    asked = Example(REQUEST.format(**dict(zip(("factual", "users"), listed, strict=True))), id=name)
+    asked = Example(REQUEST.format(**listed), id=name)
     shown = {"demonstrations": [e.id for e in factual], "like": [e.id for e in users]}
     return asked, {"id": name, "question": "", "number": number, **shown}
 
@@ -153,7 +153,6 @@ def _judge(
     Args:
         shown: the demonstrations, normalised.
     """
-    made.tries += 1
     try:
         if reply is None:
             raise Unscored("not_written")
@@ -162,15 +161,8 @@ def _judge(
         made.outcomes[error.cause] += 1
         return
     words = normalised(text)
-    cause = (
-        "contaminated"
-        if sieve.found_in(text)
-        else "demonstration"
-        if words in shown
-        else "repeat"
-        if words in made.known
-        else "kept"
-    )
+    known = {"contaminated": sieve.known, "demonstration": shown, "repeat": made.known}
+    cause = next((cause for cause, there in known.items() if words in there), "kept")
     made.outcomes[cause] += 1
     if cause == "kept":
         made.known.add(words)

@@ -133,7 +133,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The cells by policy, and the comparisons of the honest order, the policies and the options."""
+    """The cells of the honest answers, and the comparisons of their order, the policies and the options."""
 
     setup: Setup
     cells: Mapping[str, Cell]
@@ -190,9 +190,16 @@ def run_battery(
     hacks, forms = chosen(ids)
     known = known_failures(setup.spec) if known is None else known
     cells: dict[str, Cell] = {}
-    for policy in [battery()[rung] for rung in RUNGS] + hacks:
+    for rung in RUNGS:
+        cells[rung] = cell_of(setup, battery()[rung])
+        on_done(rung)
+    findings = []
+    for policy in hacks:
+        found = Finding(policy.id, policy.name, "n/a", policy.ceiling)
         if not (policy.thinks and setup.form == "text"):
-            cells[policy.id] = cell_of(setup, policy)
+            named, strict = (policy.id, policy.name), policy.ceiling in STRICT
+            found = compare(named, cell_of(setup, policy), policy.ceiling, cells, known, strict)
+        findings.append(found)
         on_done(policy.id)
     honest = honest_pay(setup) if forms else {}
     options = []
@@ -204,13 +211,6 @@ def run_battery(
         sign = ">=" if lower == "floored" else ">"
         named = f"{upper} {sign} {lower}", ""
         ladder.append(compare(named, cells[lower], upper, cells, known, strict=sign == ">"))
-    findings = []
-    for policy in hacks:
-        found = Finding(policy.id, policy.name, "n/a", policy.ceiling)
-        if policy.id in cells:
-            named, strict = (policy.id, policy.name), policy.ceiling in STRICT
-            found = compare(named, cells[policy.id], policy.ceiling, cells, known, strict)
-        findings.append(found)
     silent = [mean for rung in ("abstain", "partial") if (mean := cells[rung].mean) is not None]
     best, quiet = cells["know"].mean, max(silent, default=None)
     steps, rest = (
