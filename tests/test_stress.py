@@ -49,6 +49,15 @@ def lazy(example, completion):
     return {"outcome": 0.0 if "know" in said or "not sure" in said else -1.0}
 
 @fx.reward
+def careful(example, completion):
+    "By the exact words alone."
+    said = completion.strip(".").lower()
+    if said in (answer.lower() for answer in example.answers):
+        return {"outcome": 1.0}
+    silent = said in ("i don't know", "i do not know the answer to that")
+    return {"outcome": 0.0 if silent else -1.0}
+
+@fx.reward
 def masking(example, completion):
     "What it cannot read has no reward."
     said = completion.lower()
@@ -358,7 +367,9 @@ def test_a_free_option_of_a_users_reward_is_found(own: Path, capsys: pytest.Capt
     run(f"{own}:lazy", "--policies", "F01")
     told = " ".join(capsys.readouterr().out.split())
     assert f"broken: {FREE}, the bare answer 0.000 and an abstention 0.000" in told
-    assert any(line.startswith(f"broken: {FREE}") for line in broken(load_reward(f"{own}:lazy"), "F01"))
+    lazy, careful = (load_reward(f"{own}:{name}") for name in ("lazy", "careful"))
+    assert any(line.startswith(f"broken: {FREE}") for line in broken(lazy, "F01"))
+    assert not [line for line in broken(careful, "F01") if "F01" in line]
 
 
 def test_what_is_masked_is_not_held(own: Path) -> None:
