@@ -161,8 +161,15 @@ def _judge(
         made.outcomes[error.cause] += 1
         return
     words = normalised(text)
-    known = {"contaminated": sieve.known, "demonstration": shown, "repeat": made.known}
-    cause = next((cause for cause, there in known.items() if words in there), "kept")
+    cause = (
+        "contaminated"
+        if sieve.found_in(text)
+        else "demonstration"
+        if words in shown
+        else "repeat"
+        if words in made.known
+        else "kept"
+    )
     made.outcomes[cause] += 1
     if cause == "kept":
         made.known.add(words)
