@@ -130,7 +130,8 @@ def mishap(error: BaseException) -> str | None:
     """The line for an error that the user's disk made, with its remedy; None for any other error."""
     if isinstance(error, FactrlError) or not isinstance(error, Exception):
         return None
-    for cause in _chain(error):
+    cause: BaseException | None = error
+    while cause is not None:  # the error, and what it was raised from
         number = cause.errno if isinstance(cause, OSError) else None
         text = str(cause)
         if number not in _REMEDIES:
@@ -141,6 +142,7 @@ def mishap(error: BaseException) -> str | None:
                 name = cause.filename2 or cause.filename
                 text = f"{name}: {cause.strerror}" if name is not None else cause.strerror
             return f"{' '.join(text.split())}; {_REMEDIES[number]}"
+        cause = cause.__cause__
     return None
 
 
@@ -155,11 +157,3 @@ def writing(option: str, path: Path | str) -> Iterator[None]:
         yield
     except OSError as error:
         raise ConfigError(f"{option} {path} cannot be written: {error.strerror or error}") from error
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error and those that led to it on purpose: what it was raised `from`."""
-    seen: BaseException | None = error
-    while seen is not None:
-        yield seen
-        seen = seen.__cause__
