@@ -16,7 +16,7 @@ from unittest import mock
 
 import pytest
 
-import factrl
+from commands import process, write
 from factrl.cli import main
 from factrl.cli.describe import knob_help
 from factrl.errors import TooManyMasked
@@ -70,25 +70,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write(name: str, *rows: dict[str, Any]) -> None:
-    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-
-
-def process(
-    *words: str, stdout: int = subprocess.PIPE, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    """`python *words` in a process of its own, with this factrl."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(factrl.__file__).parents[1]), **environment}
-    return subprocess.run(
-        [sys.executable, *words],
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        check=False,
-    )
-
-
 # Mistakes
 
 MISTAKES: list[tuple[str, str]] = [
@@ -111,6 +92,9 @@ MISTAKES: list[tuple[str, str]] = [
     ("train truthrl --resume out", "--resume takes everything from the run; leave out 'truthrl'"),
     ("eval questions.jsonl --model m", "a model needs --output FOLDER"),
     ("eval questions.jsonl data.limit=3", "'data.limit=3' says how a model is asked; name one with --model"),
+    ("score questions.jsonl", "paper is required"),
+    ("score questions.jsonl --paper truthrl --output s", "--output s must end in .jsonl"),
+    ("score questions.jsonl --paper truthrl --output ./questions.jsonl", "questions.jsonl exists; name anot"),
     ("stress robust --embedded", "--embedded is gone since 0.2 (commit 1b92e7e has it): --judge local"),
     ("show truthrl --toml", "--toml is gone since 0.2 (commit 1b92e7e has it): recipes/ has the papers'; "),
     # usage

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from commands import write
 from factrl.cli import main, prepare
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.llm import FakeLLM
@@ -88,10 +89,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write("prompts.jsonl", *({"prompt": f"Tell me about town {n}.", "id": f"t{n}"} for n in range(TOWNS)))
     write("facts.jsonl", *({"text": f"Town {n} is an old port.", "title": f"Town {n}"} for n in range(TOWNS)))
     return tmp_path
-
-
-def write(name: str, *rows: dict[str, Any]) -> None:
-    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def words(model: Any, output: str, *more: str) -> list[str]:
@@ -200,7 +197,7 @@ def test_a_row_says_its_threshold_and_is_asked_at_each(
     """The same threshold for the same id and seed, whatever stands around it; what is none is refused."""
     rows = [{"question": f"Who wrote book {n}?", "answers": ["Ada"], "level": n} for n in range(40)]
     for name, some in (("all", rows), ("half", rows[20:])):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some), "utf-8")
+        write(tmp_path / f"{name}.jsonl", *some)
 
     def drawn(name: str, *words: str) -> list[dict[str, Any]]:
         out = tmp_path / "out.jsonl"

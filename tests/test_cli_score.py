@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from commands import write
 from factrl.cli import main
 from factrl.cli.score import AT_ONCE, score_stored
 from factrl.papers import load_reward
@@ -50,10 +51,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write("stored.jsonl", *ROWS)
     Path("own.py").write_text(OWN)
     return tmp_path
-
-
-def write(name: str, *rows: dict[str, Any]) -> None:
-    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def read(name: str) -> list[dict[str, Any]]:
@@ -165,30 +162,6 @@ def test_a_stored_completion_that_only_closes_its_reasoning_began_in_it() -> Non
 
 
 # Mistakes
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("score stored.jsonl", "paper is required"),
-        ("score stored.jsonl --paper truthrl --output out", "--output out must end in .jsonl"),
-        (
-            "score stored.jsonl --paper truthrl --output ./stored.jsonl",
-            "stored.jsonl exists; name another file",
-        ),
-    ],
-)
-def test_a_mistake_gets_one_line(
-    folder: Path, capsys: pytest.CaptureFixture[str], line: str, message: str
-) -> None:
-    before = sorted(folder.iterdir())
-    assert main(line.split()) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("factrl: ")
-    assert err.count("\n") == 1
-    assert message in err
-    assert sorted(folder.iterdir()) == before
 
 
 def test_a_bug_in_a_users_reward_shows_the_users_lines_only(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 import factrl
 import fault_server as fs
+from commands import write
 from factrl.cli import main
 from factrl.llm import FakeLLM
 from factrl.llm.store import Store
@@ -42,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         {"id": str(n), "question": "Capital of Norway?", "answers": ["Oslo"], "completion": city}
         for n, city in enumerate([*CITIES, "Oslo"])
     ]
-    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write("rows.jsonl", *rows)
 
 
 def asked(server: FaultServer) -> Counter[str]:
@@ -118,7 +119,7 @@ def test_rows_are_parted_by_a_column(tmp_path: Path, capsys: pytest.CaptureFixtu
         {"question": "Where is Oslo?", "answers": ["Norway"], "completion": said, "question_type": kind}
         for said, kind in (("Norway", "simple"), ("Rome", "comparison"), ("I don't know", "comparison"))
     ]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    write(file, *rows)
     assert main(["eval", str(file), "--by", "question_type", "--json"]) == 0
     by = json.loads(capsys.readouterr().out)["benchmarks"]["crag"]["by"]
     assert {name: (part["accuracy"]["value"], part["abstention"]["value"]) for name, part in by.items()} == {
@@ -141,7 +142,7 @@ def test_a_sentence_that_gives_the_answer_is_right(
         "answers": ["Paris"],
         "completion": "In France, the capital city is Paris.",
     }
-    file.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    write(file, row)
     assert main(["eval", str(file)]) == 0
     assert "100.0" in capsys.readouterr().out
     assert main(["eval", str(file), "--form", "short"]) == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import write
 from factrl.cli import main
 from factrl.llm import FakeLLM
 
@@ -21,7 +22,7 @@ ROWS = [
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    Path("q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS), "utf-8")
+    write("q.jsonl", *ROWS)
     assert main(["eval", "q.jsonl", "--extract", "text", "--output", "out"]) == 0
     return tmp_path
 

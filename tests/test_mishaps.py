@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import errno
-import json
-import os
 import resource
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import factrl
+from commands import process, write
 from factrl import cli
 from factrl.cli import main
 from factrl.cli.terminal import mishap
@@ -33,7 +29,7 @@ LARGE, HUGE = "9" * 20, "9" * 5_000
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     rows = [{"id": str(n), **ROW, "completion": f"Bergen {n}"} for n in range(64)]
-    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write("rows.jsonl", *rows)
     Path("good.toml").write_text(
         'paper = "truthrl"\n[model]\nname = "m"\n[data]\ntrain = "rows.jsonl"\n', encoding="utf-8"
     )
@@ -141,9 +137,9 @@ def test_half_a_character_in_a_prompt_names_the_row(
     words: list[str], part: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [{"id": str(n), **ROW, **part} for n in range(64)]
-    Path("half.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write("half.jsonl", *rows)
     assert main(["train", "good.toml", "--dry-run", "data.train=half.jsonl", *words]) == 2
-    assert "the prompt of example '0' holds '\\u" in complaint(capsys).replace("\\ud", "\\ud")
+    assert "the prompt of example '0' holds '\\u" in complaint(capsys)
 
 
 # Places
@@ -175,17 +171,9 @@ def test_a_place_that_cannot_be_written_gets_one_line(
 
 
 def test_stdout_that_is_full_gets_one_line() -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path(factrl.__file__).parents[1])}
     for line in ("show truthrl", "eval rows.jsonl --json"):
         with open("/dev/full", "w") as full:
-            done = subprocess.run(
-                [sys.executable, "-m", "factrl", *line.split()],
-                stdout=full,
-                stderr=subprocess.PIPE,
-                text=True,
-                env=environment,
-                check=False,
-            )
+            done = process("-m", "factrl", *line.split(), stdout=full)
         assert done.returncode == 2
         assert "Traceback" not in done.stderr
         assert "Exception" not in done.stderr

@@ -157,10 +157,7 @@ def test_a_small_recipe_fits_two_cores_and_needs_no_server(recipe: Path) -> None
 )
 def test_public_data_fits_a_small_recipe(name: str, data: str, count: int, with_evidence: int) -> None:
     source = Path(os.environ["FACTRL_DATA"]) / data
-    told = [
-        f"data.train={source}",
-        *(["verifier.index=kb"] if name != "truthrl" and not with_evidence else []),
-    ]
+    told = [f"data.train={source}", *([] if with_evidence else ["verifier.index=kb"])]
     plan = make_plan(run_settings(ROOT / "recipes" / "small" / f"{name}.toml", told), only_show=True)
     assert len(plan.examples) == count
     assert sum(bool(example.evidence) for example in plan.examples) == with_evidence
