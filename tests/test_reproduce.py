@@ -136,7 +136,7 @@ def test_at_full_scale_a_row_is_evaluated_on_each_set_of_the_papers_table(
 def test_the_scale_is_the_papers_where_there_is_a_gpu(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], gpu: bool
 ) -> None:
-    monkeypatch.setattr("factrl.cli.reproduce.has_gpu", lambda: gpu)
+    monkeypatch.setattr("factrl.cli.reproduce.gpus_here", lambda: gpu)
     assert reproduce("--dry-run", "--judge", "http://h/v1#m") == 0
     told = capfd.readouterr()
     assert ("--full" in told.err) == gpu

@@ -112,7 +112,7 @@ def test_the_sampler_that_is_named_is_the_one_that_is_needed(
     questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SGLang was refused for want of vLLM; and flash-attn is not taken for granted."""
-    monkeypatch.setattr("factrl.cli.train_verl._gpus_here", lambda: 1)
+    monkeypatch.setattr("factrl.cli.train_verl.gpus_here", lambda: 1)
     told = settings(questions, "truthrl", f"run.dir={tmp_path}")
     with pytest.raises(SetupError, match="sglang"):
         train_with_verl(told, words=["actor_rollout_ref.rollout.name=sglang"])

@@ -210,10 +210,10 @@ def needs_extra(module: str, extra: str) -> Any:
         raise MissingExtra(package, extra) from error
 
 
-def has_gpu() -> bool:
-    """Whether torch is installed and sees a GPU."""
+def gpus_here() -> int:
+    """How many GPUs torch sees on this machine; 0 where it is not installed."""
     if importlib.util.find_spec("torch") is None:
-        return False
+        return 0
     import torch
 
-    return torch.cuda.is_available()
+    return torch.cuda.device_count()

@@ -35,7 +35,7 @@ from factrl.papers import (
 )
 from factrl.runs.disk import Journal, write_whole
 
-from .options import Verbs, add_settings, add_verb, at_least_one, has_gpu
+from .options import Verbs, add_settings, add_verb, at_least_one, gpus_here
 from .reproduce_asks import STAND_INS, asks, reader, to_be_given
 from .reproduce_rewards import find_pipeline
 from .reproduce_table import measured, table, write
@@ -136,7 +136,7 @@ def _reproduce(args: argparse.Namespace) -> int:
     args.paper = split_spec(args.paper)[0]
     if args.full and not pipeline.model:
         raise ConfigError(f"{args.paper} has the small scale alone; leave --full out")
-    if not (args.small or args.full) and pipeline.model and has_gpu():
+    if not (args.small or args.full) and pipeline.model and gpus_here():
         args.full = True
         tell("A GPU is here, so this is --full, the paper's model and values; --small is the other")
     if args.engine != "verl" and (args.verl or args.verl_python):

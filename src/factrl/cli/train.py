@@ -27,7 +27,7 @@ from .options import (
     add_settings,
     add_verb,
     as_overrides,
-    has_gpu,
+    gpus_here,
     needs_extra,
     take_settings,
 )
@@ -109,7 +109,7 @@ def _train(args: argparse.Namespace) -> int:
     needs_extra("train.model", "train").for_command_line()
     if settings.train.use_vllm:
         _check_vllm()
-    elif not has_gpu():
+    elif not gpus_here():
         tell("no GPU here, so this trains on the CPU; the time left is shown once a step is done")
     try:
         folder: Path = needs_extra("train.online", "train").train(plan)
@@ -189,7 +189,7 @@ def _check_vllm() -> None:
             "train.use_vllm = true needs vLLM, on a server of its own too, and it is not installed; run: "
             "pip install 'trl[vllm]', or give train.use_vllm=false"
         )
-    if not has_gpu():
+    if not gpus_here():
         raise SetupError(
             "train.use_vllm = true needs a GPU in this process: TRL sends vLLM the weights from there; give "
             "train.use_vllm=false"

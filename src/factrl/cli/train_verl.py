@@ -35,6 +35,7 @@ from factrl.runs.config import dump_toml
 from factrl.runs.settings import RunSettings
 from factrl.train.plan import Plan, estimate, make_plan, open_judge
 
+from .options import gpus_here
 from .terminal import say, tell
 
 _MODULE = "verl.trainer.main_ppo"
@@ -153,7 +154,7 @@ def _check_machine(engine: str) -> None:
         if importlib.util.find_spec(package) is None:
             raise MissingExtra(package, "verl")
     # A user who names a platform of verl's knows what it computes on.
-    if not _gpus_here() and not os.environ.get("RAY_ADDRESS") and not os.environ.get("VERL_PLATFORM"):
+    if not gpus_here() and not os.environ.get("RAY_ADDRESS") and not os.environ.get("VERL_PLATFORM"):
         raise SetupError(
             "verl needs a GPU and this machine has none; run it where one is, or set RAY_ADDRESS to a cluster"
         )
@@ -186,18 +187,10 @@ def _environment() -> dict[str, str]:
     return {**os.environ, MODULES: modules()}
 
 
-def _gpus_here() -> int:
-    if importlib.util.find_spec("torch") is None:
-        return 0
-    import torch
-
-    return torch.cuda.device_count()
-
-
 def _gpus() -> int:
     """GPUs of each node: of this machine, or of the cluster that RAY_ADDRESS names; 1 where there is none."""
     if not os.environ.get("RAY_ADDRESS"):
-        return max(1, _gpus_here())
+        return max(1, gpus_here())
     done = subprocess.run([sys.executable, "-c", _COUNT], capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         said = done.stderr.strip().split("\n")[-1]
