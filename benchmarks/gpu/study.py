@@ -352,7 +352,7 @@ def timed(kind: Any, path: Path) -> Any:
 
 def summary(told: argparse.Namespace) -> dict[str, Any]:
     """Everything of `study.json`; what is not evaluated yet has no row."""
-    from factrl.cli.options import has_gpu
+    from factrl.cli.options import gpus_here
     from factrl.evals.paired import compare_outputs
     from factrl.evals.samples import read_output
     from factrl.runs.folder import version_of
@@ -369,7 +369,7 @@ def summary(told: argparse.Namespace) -> dict[str, Any]:
             row |= {"change": moved and asdict(moved), **of_run(times, folder or told.runs)}
         rows.append(row)
     device = f"{os.cpu_count()} CPU cores, no GPU"
-    if has_gpu():
+    if gpus_here():
         import torch
 
         device = torch.cuda.get_device_name()
