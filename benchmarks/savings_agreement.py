@@ -18,13 +18,14 @@ verdict as it is, because the same questions are asked.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from verifier import balanced, cell, load, resampled, sample
@@ -41,6 +42,7 @@ from factrl.verifier.claims import Extractor, SentenceClaims
 from factrl.verifier.claims.llm import LLMClaims
 from factrl.verifier.judges import Judge, LLMJudge, LocalJudge, WeakJudge
 
+T = TypeVar("T")
 SHOWN = 450  # characters of a passage that the writing judge sees, because every word costs time here
 
 
@@ -49,7 +51,9 @@ def agreement(data: Path, claims: int) -> Iterator[str]:
     documents = read(data)
     arms: list[tuple[str, Judge, Sequence[Document]]] = [("weak", WeakJudge(), documents)]
     if claims:
-        arms.append(("local", LocalJudge(), _first(documents, claims)))
+        # Those with a refuted claim first: few are refuted.
+        ordered = sorted(documents, key=lambda document: all(document.supported))
+        arms.append(("local", LocalJudge(), _first(ordered, claims, lambda document: len(document.claims))))
     lines = [
         "| shared evidence, judge | claims | searches, apart → shared | agreement | same verdict |",
         "|---|--:|--:|--:|--:|",
@@ -148,14 +152,10 @@ def _claims(text: str, _question: str = "", _topic: str = "") -> list[Claim]:
     return found
 
 
-def _first(documents: Sequence[Document], claims: int) -> list[Document]:
-    """As many documents as hold so many claims, those with a refuted claim first: few are refuted."""
-    chosen: list[Document] = []
-    for document in sorted(documents, key=lambda document: all(document.supported)):
-        if sum(len(one.claims) for one in chosen) >= claims:
-            break
-        chosen.append(document)
-    return chosen
+def _first(documents: Sequence[T], wanted: int, size: Callable[[T], int]) -> list[T]:
+    """As many documents as hold so much together."""
+    before = itertools.accumulate(map(size, documents), initial=0)
+    return [document for document, held in zip(documents, before, strict=False) if held < wanted]
 
 
 # -- Several claims in a call -------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def in_one_call(data: Path, claims: int) -> list[str]:
 
 @dataclass
 class Text:
-    """A text whose sentences people labelled, and what they were shown."""
+    """A text, what people found right and wrong by where a sentence stands, and what they were shown."""
 
     question: str
     text: str
@@ -217,7 +217,7 @@ class Text:
 
 
 def texts(data: Path, name: str) -> list[Text]:
-    """Those of Factcheck-GPT, or the biographies of WikiBio hallucinations; sentences by where they stand."""
+    """Those of Factcheck-GPT, or the biographies of WikiBio hallucinations, in an order drawn once."""
     found = []
     if name == "factcheck_gpt":
         shown: dict[str, dict[str, Passage]] = defaultdict(dict)
@@ -232,7 +232,8 @@ def texts(data: Path, name: str) -> list[Text]:
             right = [label == "accurate" for label in row["labels"]]
             places = _places(row["response"], list(zip(row["sentences"], right, strict=True)))
             found.append(Text("", row["response"], places, [Passage(row["reference"])]))
-    return [text for text in found if text.right and text.evidence]
+    labelled = [text for text in found if text.right and text.evidence]
+    return random.Random(0).sample(labelled, len(labelled))
 
 
 def _places(text: str, labels: Sequence[tuple[str, Any]]) -> dict[tuple[int, int], bool]:
@@ -261,7 +262,7 @@ def extracted(data: Path, claims: int) -> list[str]:
         "a call for a text": LLMClaims(model, "veriscore_response"),
     }
     for name in ("factcheck_gpt", "wikibio_hallucination"):
-        chosen = _enough(texts(data, name), claims)
+        chosen = _first(texts(data, name), claims, lambda text: len(text.right))
         reports: dict[str, list[Report]] = {}
         tokens: dict[str, int] = {}
         for way, extract in ways.items():
@@ -269,7 +270,7 @@ def extracted(data: Path, claims: int) -> list[str]:
             verifier = Verifier(extract, None, judge, deadline=36_000)
             reports[way] = [verifier(one.text, one.question, evidence=one.evidence) for one in chosen]
             tokens[way] = model.tokens
-        read = [n for n in range(len(chosen)) if not any(_unread(found[n]) for found in reports.values())]
+        read = [n for n in range(len(chosen)) if not any(_unread(each[n]) for each in reports.values())]
         truth = np.array([right for n in read for right in chosen[n].right.values()])
         groups = [str(n) for n in read for _ in chosen[n].right]
         for way, found in reports.items():
@@ -283,16 +284,6 @@ def extracted(data: Path, claims: int) -> list[str]:
     return lines
 
 
-def _enough(found: list[Text], sentences: int) -> list[Text]:
-    """Drawn texts that hold so many labelled sentences."""
-    chosen: list[Text] = []
-    for text in random.Random(0).sample(found, len(found)):
-        if sum(len(one.right) for one in chosen) >= sentences:
-            break
-        chosen.append(text)
-    return chosen
-
-
 def _unread(report: Report) -> bool:
     return report.failure is not None or report.floored is not None
 
@@ -300,8 +291,11 @@ def _unread(report: Report) -> bool:
 def _holds(report: Report, place: tuple[int, int]) -> bool:
     """Whether every claim that stands in this place is supported."""
     start, end = place
-    own = [c for c in report.checks if c.verdict and c.claim.start < end and c.claim.end > start]
-    return all(check.verdict.label == "supported" for check in own if check.verdict)
+    return all(
+        check.verdict is None or check.verdict.label == "supported"
+        for check in report.checks
+        if check.claim.start < end and check.claim.end > start
+    )
 
 
 def _rows(path: Path) -> Iterator[dict]:

@@ -328,25 +328,29 @@ def test_quality_ignores_truth_and_padding() -> None:
     assert rate(WHO.question, f"{AIR} {PARENTS} {VAGUE}") == rate(WHO.question, SILENT) == 0.0
 
 
-def test_rewards_of_long_answers_run_unchanged_and_their_hacks_pay() -> None:
-    recall = {"alpha": 1.0, "beta": 0.0, "gamma": 0.0, "general": 0.0}
-    guessed, one = (pays("klcf:weights-required", text, **recall) or 0 for text in (GUESSED, ONE))
-    assert guessed > one  # it pays for guesses
-    assert pays("klcf:weights-required", ONE, **{**recall, "alpha": 0.0, "beta": 1.0}) == 1.0  # for one fact
+def test_hacks_of_klcf() -> None:
+    lost, none = "klcf:weights-required", {"alpha": 0.0, "beta": 0.0, "gamma": 0.0, "general": 0.0}
+    recall, precision = {**none, "alpha": 1.0}, {**none, "beta": 1.0}
+    assert (pays(lost, GUESSED, **recall) or 0) > (pays(lost, ONE, **recall) or 0)  # it pays for guesses
+    assert pays(lost, ONE, **precision) == 1.0  # for one fact
     assert pays("klcf:truth-only", f"{AIR} {PARENTS}", general=0.0) == 1.0  # for nothing
     every, one, padded, guessed = (
         pays("klcf:table-2-row", text) or 0 for text in (ALL, ONE, PADDED, GUESSED)
     )
     assert every > one == padded > guessed
-    said = (SILENT, VAGUE, ONE, GUESSED, PADDED, f"{ONE} {ONE} {VAGUE}")
-    # One safe fact beats three of six, what is empty counts as much, and what is said again once.
-    assert [pays("factreason:fact-only", text) for text in said] == [0, 0, 1 / 2, 3 / 7, 3 / 4, 1 / 2]
+
+
+def test_hacks_of_factreason() -> None:
+    fact = "factreason:fact-only"
+    assert pays(fact, SILENT) == pays(fact, VAGUE) == 0.0
+    assert pays(fact, ONE) == 1 / 2  # one safe fact beats three of six
+    assert pays(fact, GUESSED) == 3 / 7
+    assert pays(fact, PADDED) == 3 / 4  # what is empty counts as much
     more = [pays("factreason:detail-0.1", text) or 0 for text in (PADDED, ONE)]
     assert more[0] - more[1] == pytest.approx(3 / 4 - 1 / 2 + 0.1 * math.log(4 / 2))
-    assert [pays("factreason", text) for text in (PADDED, ALL)] == [
-        3 / 4,
-        6 / 7 + 0.1,
-    ]  # content is preferred
+    assert pays("factreason", PADDED) == 3 / 4  # only content is preferred
+    assert pays("factreason", ALL) == 6 / 7 + 0.1
+    assert pays(fact, f"{ONE} {ONE} {VAGUE}") == 1 / 2  # said again it counts once, and what is vague never
 
 
 def test_measures_of_long_answers() -> None:

@@ -37,6 +37,13 @@ def sound(example, completion, *, grade, floor=-1.0):
     return {"outcome": value}
 
 @fx.reward
+def gameable(example, completion, *, bonus=0.1):
+    "Whether an accepted answer occurs somewhere, and a bit for every word."
+    said = completion.lower()
+    right = any(answer.lower() in said for answer in example.answers)
+    return {"right": float(right), "words": bonus * len(said.split())}
+
+@fx.reward
 def needy(example, completion, *, telescope):
     return {"seen": 0.0}
 
@@ -179,7 +186,11 @@ def cell(*values: float | None) -> Cell:
     ],
 )
 def test_verdicts(
-    mine: list[float | None], bound: list[float | None], strict: bool, known: Mapping[str, str], verdict: str
+    mine: list[float | None],
+    bound: list[float | None],
+    strict: bool,
+    known: Mapping[str, str],
+    verdict: str,
 ) -> None:
     honest = {"know": cell(*bound), "wrong": cell(None)}
     found = compare(("D01", ""), cell(*mine), "know", honest, known, strict)
@@ -211,14 +222,15 @@ def test_lists_of_known_failures_are_of_the_variant() -> None:
 
 
 def test_a_reward_of_ones_own(own: Path) -> None:
-    sound = load_reward(f"{own}:sound")
+    sound, gameable = (load_reward(f"{own}:{name}") for name in ("sound", "gameable"))
     assert tuple(map(len, chosen([]))) == (36, len(families()))
-    lines = broken(sound, questions=2)
-    wrong = [line.split()[1] for line in lines]
+    wrong = [line.split()[1] for line in broken(sound, questions=2)]
     assert wrong == ["partial", "D07", "D09", "D10", "D11", "D14"]  # a partial answer earns nothing
     told = dict.fromkeys(["partial > abstain", *wrong], "knowing a part is not paid")
     assert broken(sound, "D07-D14", questions=2, known=told) == []
-    assert "held on 0 of 2 questions" in lines[0]
+    assert any(
+        "D34" in line and "held on 0 of 2 questions" in line for line in broken(gameable, "D34", questions=2)
+    )
     masked = nobody(Unscored("timeout", "nobody there"), own)
     assert "masked: D01: 6 of 6 texts could not be graded" in broken(masked, "D01", questions=2)
     with pytest.raises(ConfigError, match="'telescope', for which the battery has no oracle"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -96,17 +97,33 @@ def test_a_download_that_fails_says_what_to_do(tmp_path: Path, monkeypatch: pyte
 def test_a_quick_demo_on_a_tiny_model_shows_everything(
     retrieval: bool, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    prompt = "{evidence} {question}" if retrieval else "{question}"
-    told = "model.freeze_layers=1 train.max_completion_length=4 demo.contrast=truthrl:binary"
-    told += (
-        " demo.contrast_steps=2 demo.base_correct=1 demo.base_samples=2 calibrate.samples=2 calibrate.right=1"
-    )
-    overrides = [f"model.name={tiny_model}", f"run.dir={tmp_path}", f"data.prompt='{prompt}'", *told.split()]
+    overrides = [
+        f"model.name={tiny_model}",
+        "model.freeze_layers=1",
+        f"run.dir={tmp_path}",
+        "data.prompt='{evidence} {question}'" if retrieval else "data.prompt='{question}'",
+        "train.max_completion_length=4",
+        "demo.contrast=truthrl:binary",
+        "demo.contrast_steps=2",
+        "demo.base_correct=1",
+        "demo.base_samples=2",
+        "calibrate.samples=2",
+        "calibrate.right=1",
+    ]
     report = play("truthrl:ternary", overrides, quick=True, retrieval=retrieval)
     folder = report.parents[2]
     shown = capsys.readouterr().out
-    words = ("truthfulness", "ternary", "binary", "masked", "its own knowledge", "--quick", "report.html")
-    assert [word for word in (*words, "factrl train small/truthrl") if word not in shown] == []
+    for word in (
+        "truthfulness",
+        "ternary",
+        "binary",
+        "masked",
+        "its own knowledge",
+        "--quick",
+        "report.html",
+        "factrl train small/truthrl",
+    ):
+        assert word in shown
     assert ("\nhelped: right" in shown, "\nno help: declined" in shown) == (retrieval, retrieval)
     assert not list(folder.glob("*.safetensors")), "half a gigabyte is left behind"
     assert report.read_text(encoding="utf-8").startswith("<!doctype html>")
@@ -117,8 +134,12 @@ def test_a_quick_demo_on_a_tiny_model_shows_everything(
     first, last = numbers["allowed"]["frontier"][0], numbers["allowed"]["best"]
     assert first["abstention"] == 1, "no threshold that declines everything is on the frontier"
     assert last in numbers["allowed"]["frontier"]
-    arms = [run_settings(run / "config.toml", []) for run in (folder / "arms").iterdir()]
-    assert {(arm.paper, arm.reward["abstain"], arm.reward["answer"]) for arm in arms} == {
-        ("truthrl:ternary", 0.0, "text"),
-        ("truthrl:binary", -1.0, "text"),
+    told = {
+        re.sub(r"-\d{8}-\d{6}$", "", run.name): run_settings(run / "config.toml", [])
+        for run in (folder / "arms").iterdir()
     }
+    assert {name: settings.reward["abstain"] for name, settings in told.items()} == {
+        "truthrl-ternary": 0.0,
+        "truthrl-binary": -1.0,
+    }
+    assert {settings.reward["answer"] for settings in told.values()} == {"text"}

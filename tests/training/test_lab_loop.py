@@ -30,8 +30,7 @@ from factrl.lab.model import (
 from factrl.lab.people import People
 from factrl.lab.search import Search
 from factrl.lab.tables import METHODS
-from factrl.rewards import reward
-from factrl.types import Result, Score, Span
+from factrl.types import Result, Span
 
 SMALL = ModelSettings(width=32, hidden=48, heads=2, spread=0.2, learning_rate=1e-2, warmup_steps=2)
 
@@ -155,18 +154,27 @@ def test_a_masked_sample_moves_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("loss_type", "rows"),
-    [("grpo", [1 / 2 / 6, 1 / 3 / 6]), ("dr_grpo", [1 / 18] * 2), ("dapo", [1 / 14] * 2)],
+    [
+        ("grpo", [1 / 2 / 6, 1 / 3 / 6]),
+        ("dr_grpo", [1 / (6 * 3), 1 / (6 * 3)]),
+        ("dapo", [1 / 14, 1 / 14]),
+    ],
 )
 def test_weights(loss_type: str, rows: list[float]) -> None:
-    told = settings(loss_type=loss_type)
-    batch = make_batch(PROMPTS, COMPLETIONS, scored([1, 0] * 3), torch.zeros(6, 3), told, 3)
+    batch = make_batch(
+        PROMPTS, COMPLETIONS, scored([1, 0] * 3), torch.zeros(6, 3), settings(loss_type=loss_type), 3
+    )
     assert batch.weights[0].tolist() == pytest.approx([rows[0], rows[0], 0])
     assert batch.weights[1].tolist() == pytest.approx([rows[1]] * 3)
 
 
 def test_spans_reach_the_words_that_they_are_about(world: People, base: Base) -> None:
+    from factrl.rewards import reward
+
     @reward
     def second_word(example, completion):
+        from factrl.types import Score
+
         return Score({"value": 1.0}, (Span(8, 13, -1),) if completion == "Oakford bacon" else ())
 
     completions = base.tokenizer.completions(["Oakford bacon", "Oakford"])
@@ -242,10 +250,14 @@ def test_a_tools_words_are_read_and_not_learnt(monkeypatch: pytest.MonkeyPatch) 
     goes_on = f"{world.prompt(asked[0])} {search} | {told}"
     assert (tokenizer.decode(seen[1][0].tolist()), int(seen[1][0, -1])) == (goes_on, END)
     own = written(completions)
-    said = [word for word, mine in zip(f"{texts[0]} |".split(), own[0].tolist(), strict=False) if mine]
-    assert said == [*search.split(), "|", "Oakford", "[1]", "|"]
-    signs = torch.zeros(completions.shape)
-    batch = make_batch(prompts, completions, scored([1, 0, 1, 0]), signs, settings(), 6)
+    words = [
+        [word for word, mine in zip(f"{text} |".split(), row.tolist(), strict=False) if mine]
+        for text, row in zip(texts, own, strict=True)
+    ]
+    assert words[0] == [*search.split(), "|", "Oakford", "[1]", "|"]
+    batch = make_batch(
+        prompts, completions, scored([1, 0, 1, 0]), torch.zeros(completions.shape), settings(), 6
+    )
     assert ((batch.weights > 0) == own).all()
     found = log_probs(model, prompts, completions)
     assert (found[~own] == 0).all()

@@ -31,8 +31,16 @@ def run(questions: list[str], *told: str) -> dict[str, Any]:
     Path("q.jsonl").write_text("".join(json.dumps({"prompt": question}) + "\n" for question in questions))
     verbs = argparse.ArgumentParser().add_subparsers()
     prepare.add_verbs(verbs)
-    words = ["q.jsonl", "--output", "out", "verifier.index=kb", "verifier.judge=weak", "verifier.cache=false"]
-    args = verbs.choices["prepare klcf"].parse_intermixed_args([*words, *told])
+    told = (
+        "q.jsonl",
+        "--output",
+        "out",
+        *told,
+        "verifier.index=kb",
+        "verifier.judge=weak",
+        "verifier.cache=false",
+    )
+    args = verbs.choices["prepare klcf"].parse_intermixed_args(list(told))
     with contextlib.suppress(TooManyMasked):  # a random model knows nothing
         args.run(args)
     return json.loads(Path("out/about.json").read_text())

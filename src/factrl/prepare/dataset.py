@@ -171,13 +171,15 @@ def read_choices(reply: str, ids: Sequence[str], **facts: Any) -> list[dict[str,
 
     def end_of(id_: str) -> str:
         """The fact that a chain of duplicates ends at."""
-        seen, now = set[str](), id_
-        while now in said and now not in seen and said[now]["verdict"] == "duplicate":
+        seen, now = {id_}, id_
+        while said[now]["verdict"] == "duplicate":
+            now = said[now].get("of")
+            if not isinstance(now, str) or now not in said or now in seen:
+                problem = f"calls {id_!r} a duplicate of {str(now)[:40]!r}, which is no other fact"
+                raise Unscored("judge_unreadable", f"the judge's reply {problem}", **facts)
             seen.add(now)
-            of = said[now].get("of")
-            now = of if isinstance(of, str) else ""
-        if seen and (now not in said or said[now]["verdict"] != "keep"):
-            problem = f"calls {id_!r} a duplicate of {now[:40]!r}, which is no fact that it keeps"
+        if now != id_ and said[now]["verdict"] != "keep":
+            problem = f"calls {id_!r} a duplicate of {now!r}, which is not kept"
             raise Unscored("judge_unreadable", f"the judge's reply {problem}", **facts)
         return now
 

@@ -251,10 +251,7 @@ def _about_countries(countries: Any, names: Names, cities: Sequence[Any], pycoun
         if name.endswith("Islands") or name.startswith(("United ", "Netherlands")):
             name = f"the {name}"
         if row["capital"]:
-            given = spelled.get((code, row["capital"]), ())
-            aliases = [
-                a for a in given if not a.isupper() and all(ord(char) < LATIN_LETTERS_END for char in a)
-            ]
+            aliases = [a for a in spelled.get((code, row["capital"]), ()) if not a.isupper() and _is_latin(a)]
             yield f"What is the capital of {name}?", [row["capital"].strip(), *aliases], topic, "capital"
             if row["capital"] not in names[code]:
                 asked = f"{row['capital'].strip()} is the capital of which country?"
@@ -296,3 +293,7 @@ def _country_names(code: str, name: str, pycountry: Any) -> tuple[str, ...]:
     iso = pycountry.countries.get(alpha_2=code)
     others = [getattr(iso, field, "") for field in ("common_name", "name", "official_name")] if iso else []
     return tuple(dict.fromkeys(filter(None, [name, *others, *_COUNTRY_ALIASES.get(code, ())])))
+
+
+def _is_latin(alias: str) -> bool:
+    return all(ord(char) < LATIN_LETTERS_END for char in alias)

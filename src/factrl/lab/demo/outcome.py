@@ -72,7 +72,8 @@ class Arm:
 
 def show(before: Arm, arms: Sequence[Arm], knows: Knowledge, settings: DemoSettings) -> None:
     """Print the tables, and write `demo.svg` and `numbers.json` beside the arms."""
-    told, console, folder = settings.demo, Console(), before.folder
+    told, console = settings.demo, Console()
+    folder = before.folder
     model, against = Path(settings.model.name).name, " against ".join(arm.name for arm in arms[:0:-1])
     title = f"{model} on {len(before.rows)} held-out questions: {against} reward"
     drawn = sorted(
@@ -99,12 +100,11 @@ def show(before: Arm, arms: Sequence[Arm], knows: Knowledge, settings: DemoSetti
         }
         for arm, some in numbers.items()
     }
-    allowed = {
+    allowed: dict[str, Any] = {
         "frontier": [asdict(point) for point in knows.frontier],
         "best": asdict(knows.best),
-        "samples": told.base_samples,
-        "right of each question": list(knows.right),
     }
+    allowed |= {"samples": told.base_samples, "right of each question": list(knows.right)}
     (folder / "numbers.json").write_text(json.dumps(plain | {"allowed": allowed}, indent=2), encoding="utf-8")
     for arm in reversed(arms):
         console.print(_table(arm, numbers[arm.name], sum(grade is None for grade in before.grades)))
