@@ -253,7 +253,7 @@ def _prompts(args: argparse.Namespace) -> int:
     sieve = Sieve.read(args.against)
     quiet_policy(settings.model)
     made = write_prompts(open_writer(settings), settings, groups, args.count, Path(args.output), sieve)
-    tell(f"{made.outcomes.total()} tries: " + tally(made.outcomes))
+    tell(f"{made.tries} tries: " + tally(made.outcomes))
     if len(made.rows) < args.count:
         tell(
             f"only {len(made.rows)} of {args.count} prompts; more demonstrations or another "

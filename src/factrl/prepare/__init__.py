@@ -33,7 +33,7 @@ from factrl.types import Completion, Example
 from factrl.verifier.judges.replies import after_thinking
 
 TOGETHER = 16  # texts of a policy in this process that are written, and lost by a kill, together
-CALLERS = 16  # of a server; one that checks claims keeps several calls in flight
+CALLERS = 16  # of a server at once; of KLCF's, each checks a question and keeps several calls in flight
 _TABLES = (".jsonl", ".jsonl.gz", ".parquet")
 
 

@@ -67,6 +67,11 @@ class Made:
     outcomes: Counter[str] = field(default_factory=Counter)
     known: set[str] = field(default_factory=set, repr=False)
 
+    @property
+    def tries(self) -> int:
+        """Calls that were looked at."""
+        return self.outcomes.total()
+
 
 def write_prompts(
     writer: Writer,
@@ -110,10 +115,8 @@ def write_prompts(
             elif is_ours(written.cause):
                 lost.append(written)
 
-        while (
-            len(made.rows) < count and (tries := made.outcomes.total()) < TRIES * count and len(failed) < GONE
-        ):
-            numbers = range(tries, tries + min(AT_ONCE, count - len(made.rows)))
+        while len(made.rows) < count and made.tries < TRIES * count and len(failed) < GONE:
+            numbers = range(made.tries, made.tries + min(AT_ONCE, count - len(made.rows)))
             calls = [_call(number, seed, groups) for number in numbers]
             lacking = [example for example, _ in calls if example.id not in journal]
             lost: list[Unscored] = []
