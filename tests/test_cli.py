@@ -94,7 +94,10 @@ MISTAKES: list[tuple[str, str]] = [
     ("eval questions.jsonl data.limit=3", "'data.limit=3' says how a model is asked; name one with --model"),
     ("score questions.jsonl", "paper is required"),
     ("score questions.jsonl --paper truthrl --output s", "--output s must end in .jsonl"),
-    ("score questions.jsonl --paper truthrl --output ./questions.jsonl", "questions.jsonl exists; name anot"),
+    (
+        "score questions.jsonl --paper truthrl --output ./questions.jsonl",
+        "questions.jsonl exists; name another file",
+    ),
     ("stress robust --embedded", "--embedded is gone since 0.2 (commit 1b92e7e has it): --judge local"),
     ("show truthrl --toml", "--toml is gone since 0.2 (commit 1b92e7e has it): recipes/ has the papers'; "),
     # usage

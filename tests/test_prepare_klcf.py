@@ -157,6 +157,20 @@ def test_a_question_without_a_supported_claim_is_left_out(tmp_path: Path, text: 
     assert bench.counts["left_out"] == {"no_supported_claim": 1}
 
 
+def test_a_second_run_asks_nothing_and_writes_the_same(tmp_path: Path) -> None:
+    facts = ["Town 0 is old.", "Town 0 has a port."]
+    llm = FakeLLM([choice_lines(facts, "keep", "minor")])
+    bench = Bench(tmp_path, towns, llm, samples=2)
+    bench.run()
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    bench.writer.asked.clear()
+    bench.judge.judged.clear()
+    bench.run()
+    assert (bench.writer.asked, bench.judge.judged, len(llm.calls)) == ([], [], 1)
+    assert bench.work.asked == {}
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
+
+
 @pytest.mark.parametrize(("model", "workers"), [("http://localhost/v1#m", 4), ("policy", 1)])
 def test_many_questions_of_every_model(tmp_path: Path, model: str, workers: int) -> None:
     many = [Example(f"Tell me about town {n}.", id=f"t{n}") for n in range(2 * TOGETHER + 3)]
@@ -184,16 +198,11 @@ def choice_lines(facts: Sequence[str], *words: str) -> str:
 FACTS = ["Town 0 is old.", "Town 0 has a port.", "Town 0 is very old."]
 
 
-def test_minor_facts_go_and_duplicates_give_their_claims_and_nothing_is_asked_twice(tmp_path: Path) -> None:
+def test_minor_facts_go_and_duplicates_give_their_claims(tmp_path: Path) -> None:
     llm = FakeLLM([choice_lines(FACTS, "keep", "minor", "duplicate:0")])
-    bench = Bench(tmp_path, lambda *_: " ".join(FACTS), llm)
-    (one,) = bench.run()
+    (one,) = Bench(tmp_path, lambda *_: " ".join(FACTS), llm).run()
     assert one.checklist == [("Town 0 is old.", ["t0/0/0", "t0/0/2"])]
     assert one.choices == {"keep": 1, "minor": 1, "duplicate": 1}
-    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    bench.run()
-    assert (bench.work.asked, len(bench.writer.asked), len(llm.calls)) == ({}, 1, 1)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
 
 
 def test_a_choice_that_cannot_be_read_leaves_the_question_out(tmp_path: Path) -> None:
@@ -212,9 +221,9 @@ def test_a_choice_that_cannot_be_read_leaves_the_question_out(tmp_path: Path) ->
         ("All of them.", "holds no verdict"),
         (choice_lines(FACTS, "keep", "keep"), "no verdict on fact"),
         (choice_lines(FACTS, "keep", "keep", "kept"), "'kept', not keep"),
-        (choice_lines(FACTS, "keep", "keep", "duplicate"), "a duplicate of '', which is no fact that"),
-        (choice_lines(FACTS, "keep", "duplicate:2", "duplicate:1"), "which is no fact that it keeps"),
-        (choice_lines(FACTS, "keep", "minor", "duplicate:1"), "which is no fact that it keeps"),
+        (choice_lines(FACTS, "keep", "keep", "duplicate"), "a duplicate of 'None', which is no other fact"),
+        (choice_lines(FACTS, "keep", "duplicate:2", "duplicate:1"), "which is no other fact"),
+        (choice_lines(FACTS, "keep", "minor", "duplicate:1"), "which is not kept"),
         (choice_lines([*FACTS, "More."], *["keep"] * 4), "no fact of this call"),
         (choice_lines(FACTS, *["keep"] * 3) + choice_lines(FACTS, "minor"), "two verdicts on fact"),
         ("<think>" + choice_lines(FACTS, *["keep"] * 3), "holds no verdict"),
