@@ -19,8 +19,6 @@ import factrl
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "factrl"
 FILES = sorted(PACKAGE.rglob("*.py"))
-MAX_FILE, MAX_FUNCTION = 400, 60
-MAX_PAPER = 600  # a paper is one file, with its worked cases, numbers, weaknesses and study
 NO_WORDS = {"utils", "util", "common", "helpers", "helper", "base", "core", "misc"}
 HEAVY = {"torch", "transformers", "trl", "datasets", "aiohttp", "pyarrow", "numpy", "pydantic"}
 EVERYTHING = r"\b(everything|Exception|BaseException)\b"
@@ -41,17 +39,6 @@ def of_each_file(rule: Callable[[Path], None]) -> Callable[[], None]:
 
     test.__name__ = rule.__name__
     return test
-
-
-def too_long(source: str) -> Iterator[str]:
-    """Functions over the limit, their docstring not counted."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, Function):
-            first = node.body[0]
-            told = first.end_lineno - first.lineno + 1 if ast.get_docstring(node) else 0
-            length = node.end_lineno - node.lineno + 1 - told
-            if length > MAX_FUNCTION:
-                yield f"{node.name} has {length} lines"
 
 
 def undocumented(source: str) -> Iterator[str]:
@@ -77,13 +64,6 @@ def swallowing(source: str) -> Iterator[str]:
             goes_on = isinstance(last, ast.Raise) and last.exc is None
             if re.search(EVERYTHING, caught) and not goes_on:
                 yield f"except {caught}"
-
-
-@of_each_file
-def test_a_file_can_be_read_in_one_go(path: Path) -> None:
-    source = path.read_text("utf-8")
-    assert len(source.splitlines()) <= (MAX_PAPER if path.parent.name == "papers" else MAX_FILE)
-    assert list(too_long(source)) == []
 
 
 @of_each_file
