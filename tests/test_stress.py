@@ -1,4 +1,4 @@
-"""The 36 hacks as texts, the oracles that judge them, the order, free options, and `factrl stress`."""
+"""The 37 hacks as texts, the oracles that judge them, the order, free options, and `factrl stress`."""
 
 from __future__ import annotations
 
