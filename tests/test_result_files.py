@@ -179,6 +179,8 @@ def test_a_device_and_a_pipe_are_written_to_and_stay() -> None:
         assert main(VERIFY.format("pipe").split()) == 0
         assert reader.stdout is not None
         assert reader.stdout.read().startswith(b"<!doctype html>")
+    done = process("-m", "factrl", *VERIFY.format("/dev/stdout").split())
+    assert (done.returncode, "<!doctype html>" in done.stdout) == (0, True)
     Path("null.html").symlink_to(os.devnull)
     assert main(VERIFY.format("null.html").split()) == 0
     assert Path(os.devnull).is_char_device()

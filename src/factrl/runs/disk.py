@@ -91,13 +91,14 @@ def whole_file(path: Path, mine: Mine = anything) -> Iterator[Path]:
     Raises:
         ConfigError: something is there that may not be replaced.
     """
-    place = path if mine is anything else Path(os.path.realpath(path))
-    if place.exists() and not (place.is_file() or place.is_dir()):
-        yield place
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        yield path
         return
+    place = path if mine is anything else Path(os.path.realpath(path))
     unfinished = place.with_name(f"{secrets.token_hex(8)}.tmp")
-    os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666))
     try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+        os.close(os.open(unfinished, flags, 0o666))
         yield unfinished
         with unfinished.open("rb+") as file:
             os.fsync(file.fileno())
@@ -107,8 +108,10 @@ def whole_file(path: Path, mine: Mine = anything) -> Iterator[Path]:
                     check_free(path, mine)
                 shutil.copymode(place, unfinished)
             os.replace(unfinished, place)
-    except BaseException:
+    except BaseException as error:
         unfinished.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, str(unfinished)):
+            error.filename = str(path)  # what the user named
         raise
 
 
