@@ -244,7 +244,7 @@ def _check_same(folder: Path, about: Mapping[str, Any], sources: Mapping[str, st
     now = json.loads(json.dumps({**about, "benchmarks": sources}))  # as it is read back
     for name, value in now.items():
         was = made if name == "benchmarks" else document.get(name)
-        if name != "factrl" and was != value:
+        if name != "factrl" and (was or None) != (value or None):  # an older version kept fewer of them
             told = [json.dumps(one)[:80] for one in (was, value)]
             raise ConfigError(
                 f"--output {folder} holds the results of another evaluation: its {name} is {told[0]}, not "

@@ -486,7 +486,9 @@ WEAKNESSES = {
     **dict.fromkeys(("outcome", "signs"), _ANSWER_ALONE),
     "code": {
         **_ANSWER_ALONE,
-        **dict.fromkeys(("D02", "D06", "D16", "D21", "D22", "D37"), "a share of the answer's words earns a share"),
+        **dict.fromkeys(
+            ("D02", "D06", "D16", "D21", "D22", "D37"), "a share of the answer's words earns a share"
+        ),
         **dict.fromkeys(
             ("D05", "D32", "F02", "F14", "F15", "F16"), "words in common count, whatever is said with them"
         ),

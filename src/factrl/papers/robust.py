@@ -1,7 +1,7 @@
 """robust: our own reward, made so that none of 37 known ways to cheat pays more than it should.
 
 Ours, after no paper.  It keeps know > partial > abstain > wrong >= floored for short answers, between tags
-or as the whole text.  By their formulas the published rewards break this order for 7 to 21 of the 37.
+or as the whole text.  By their formulas the published rewards break this order for 3 to 19 of the 37.
 
 outcome   +1 a right answer, 0 an abstention, -1 anything else, -1.25 a completion that cannot be graded
 fact      (supported - unsupported) / max(claims, 12), times 0.5 beside a right answer, times 0.25 beside an
