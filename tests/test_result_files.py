@@ -42,6 +42,7 @@ WRITERS = [
     (KLCF, "folder", "folder/train.jsonl"),
     (PROBE, "rows.jsonl", "rows.jsonl"),
     (PROBE, "o.jsonl", "o.jsonl"),
+    (PROBE, "o.jsonl", "o.about.json"),
     (EVAL, "folder", "folder/samples.jsonl"),
     (EVAL, "folder", "folder/results.json"),
     (EVAL, "folder", "folder/report.html"),
@@ -115,13 +116,13 @@ def test_results_of_another_evaluation_stay(words: str, capsys: pytest.CaptureFi
 
 def test_of_two_evaluations_at_once_one_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     Path("out").mkdir()
-    lock = FileLock(Path("out/lock"), "out")
+    lock = FileLock(Path("out/.lock"), "out")
     assert main(EVAL.format("out").split()) == 2
     assert "out is being written by process" in capsys.readouterr().err
-    assert [*Path("out").iterdir()] == [Path("out/lock")]
+    assert [*Path("out").iterdir()] == [Path("out/.lock")]
     lock.release()
     assert main(EVAL.format("out").split()) == 0
-    assert not Path("out/lock").exists()
+    assert not Path("out/.lock").exists()
 
 
 def test_of_two_processes_that_write_one_file_one_is_refused() -> None:

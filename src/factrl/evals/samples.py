@@ -221,7 +221,7 @@ def results_folder(folder: Path, about: Mapping[str, Any], sources: Mapping[str,
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"--output {folder} cannot be written: {error.strerror}") from error
-    lock = FileLock(folder / "lock", f"--output {folder}")
+    lock = FileLock(folder / ".lock", f"--output {folder}")
     try:
         _check_same(folder, about, sources)
         yield

@@ -306,6 +306,9 @@ class Journal(Mapping[str, Mapping[str, Any]]):
     def _read(self, about: Mapping[str, Any]) -> int:
         """Take the rows of the same job; returns how many bytes of the file are whole lines."""
         lines = whole_lines(self.path)
+        torn = self.path.read_bytes() if self.path.exists() and not lines else b""
+        if not json.dumps(about).encode().startswith(torn):  # what a crash left of our first line
+            raise ConfigError(f"{self.path} exists, and is no journal; name another file, or remove it")
         for number, line in enumerate(lines, start=1):
             try:
                 document = json.loads(line)

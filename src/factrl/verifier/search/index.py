@@ -41,7 +41,7 @@ from factrl.verifier.search.sources import (
 FORMAT = 3
 NAME = "index.json"
 ENGINE = "words"
-_LOCK = "lock"
+_LOCK = ".lock"
 _HEAP = 64_000_000  # bytes that the writer may hold before it writes a segment
 _MAX_QUERY = 4_000  # characters of a query that are read; a claim has 100
 _MAX_TERMS = 128
