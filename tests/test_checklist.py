@@ -246,6 +246,25 @@ def klcf(variant: str = "table-2-row", **values: Any) -> Any:
     return load_reward(f"klcf:{variant}").with_(**{**resources, **values})
 
 
+def test_a_resource_with_a_parameter_for_it_gets_the_example() -> None:
+    """Others are called as they always were, which `klcf` above shows."""
+    seen: list[Example] = []
+
+    class Table:
+        def __call__(self, claims: Sequence[str], example: Example) -> list[float]:
+            seen.append(example)
+            return [0.5] * len(claims)
+
+    def checked(question: str, text: str, items: Sequence[str], *, example: Example) -> list[str]:
+        seen.append(example)
+        return ["contradictory", "consistent", "missing"][: len(items)]
+
+    plain = klcf()(EXAMPLE, ANSWER)
+    assert klcf(truthfulness=Table(), checklist=checked)(EXAMPLE, ANSWER) == plain
+    assert seen == [EXAMPLE, EXAMPLE]
+    assert klcf("uncovered", checklist=checked)(EXAMPLE, ANSWER) == klcf("uncovered")(EXAMPLE, ANSWER)
+
+
 @pytest.mark.parametrize("name", ["alpha", "beta", "gamma"])
 def test_the_lost_weights_are_asked_for_by_name(name: str) -> None:
     weights: dict[str, Any] = {"alpha": 0.3, "beta": 0.3, "gamma": 0.4}

@@ -201,6 +201,7 @@ def test_a_row_says_its_threshold_and_is_asked_at_each(
 
     def drawn(name: str, *words: str) -> list[dict[str, Any]]:
         out = tmp_path / "out.jsonl"
+        out.unlink(missing_ok=True)
         assert (
             main(["prepare", "thresholds", str(tmp_path / f"{name}.jsonl"), *words, "--output", str(out)])
             == 0

@@ -130,7 +130,9 @@ def test_rows_are_on_disk_before_the_next_are_scored(monkeypatch: pytest.MonkeyP
     seen, batch = [], Reward.batch
 
     def spied(self: Reward, *args: Any, **kwargs: Any) -> Any:
-        seen.append(len(read("out.jsonl")))
+        (unfinished,) = Path().glob("*.tmp")  # under its own name it is whole or not there
+        seen.append(len(read(unfinished.name)))
+        assert not Path("out.jsonl").exists()
         return batch(self, *args, **kwargs)
 
     monkeypatch.setattr(Reward, "batch", spied)

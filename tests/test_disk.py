@@ -149,6 +149,20 @@ def test_a_forked_child_neither_frees_the_lock_nor_keeps_it(lock: Path) -> None:
 # Journals
 
 
+@pytest.mark.parametrize("theirs", [b"a note without a line end", b'{"model": "n', b"{}", b"\0"])
+def test_a_file_that_is_no_journal_is_not_cut_to_make_one(tmp_path: Path, theirs: bytes) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(theirs)
+    with pytest.raises(ConfigError, match="exists, and is no journal"):
+        Journal(path, ABOUT)
+    assert path.read_bytes() == theirs
+    path.write_bytes(b'{"model": "m", "se')  # what a crash left of the first line
+    with Journal(path, ABOUT) as journal:
+        journal.add("a", {"text": "x"})
+    with Journal(path, ABOUT) as journal:
+        assert [*journal] == ["a"]
+
+
 def keys(path: Path) -> list[str]:
     with Journal(path, ABOUT) as journal:
         return list(journal)

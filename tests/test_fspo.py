@@ -12,6 +12,7 @@ from factrl.rewards import Reward
 from factrl.rewards.grading import Grader
 from factrl.types import Claim, Completion, Example, Finding, Passage, Result, Verdict
 from factrl.verifier import Check, Report, Verifier
+from factrl.verifier.claims import SentenceClaims
 
 BORN = Passage("Ada Reed was born in Ely.")
 ELY = Example("Where was Ada Reed born?", ("Ely",), id="ely", evidence=(BORN,))
@@ -174,3 +175,31 @@ def test_leaving_the_form_never_pays(broken: str) -> None:
     whole = think("one is false.\ntwo is false.", "Krakow")
     assert reward(ELY, whole).value == -1
     assert reward(ELY, broken.format(whole)).value <= reward(ELY, whole).value
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "neutral"),
+    [
+        ("a is true.\na is true.\na is true.", [1, 1, 1], [1, 0, 0]),
+        ("a is true.\nA is  true.\nb is true.", [1, 1, 1], [1, 0, 1]),
+        ("a is true, b is true.\na is true, c is true.", [1, 1], [1, 1]),  # it says something new
+        ("a is false.\na is false.", [-1, -1], [-1, -1]),  # saying it again makes it no cheaper
+        ("a is true.\na is false.\na is true.", [1, -1, 1], [1, -1, 0]),
+        ("a is open.\na is open.", [0, 0], [0, 0]),
+    ],
+)
+def test_a_repeat_is_as_the_first_time_or_neutral(text: str, first: list[int], neutral: list[int]) -> None:
+    judge = Judge(true="supported", false="refuted", open="unknown")
+    for knobs, expected in (({}, first), ({"repeats": "first"}, first), ({"repeats": "neutral"}, neutral)):
+        result = supplied(judge=judge, **knobs)(ELY, think(text))
+        assert signs(result) == expected
+        assert result.terms["fact"] == pytest.approx(sum(expected) / len(expected))
+    with pytest.raises(ConfigError, match="repeats='never' is not first or neutral"):
+        supplied(repeats="never")(ELY, think(text))
+
+
+def test_an_extractor_that_marks_repeats_gives_the_same_signs() -> None:
+    text = "Ada was born in Ely. She may have moved. Ada was born in Ely."
+    for repeats, expected in (("first", [1, 1, 1]), ("neutral", [1, 1, 0])):
+        verify = Verifier(SentenceClaims(), None, Judge(Ada="supported", moved="supported"))
+        assert signs(supplied(repeats=repeats).with_(verify=verify)(ELY, think(text))) == expected

@@ -43,7 +43,8 @@ def make(tmp_path: Path) -> Callable[..., Any]:
 def test_a_call_shows_two_and_four_by_its_number(make: Callable[..., Any], tmp_path: Path) -> None:
     writers = [numbered(new), numbered(new)]
     make(writers[0], TOGETHER)
-    (tmp_path / "p.journal.jsonl").unlink()
+    for name in ("p.journal.jsonl", "p.jsonl"):
+        (tmp_path / name).unlink()
     make(writers[1], TOGETHER)
     first, second = ([example.question for example, _ in writer.asked] for writer in writers)
     assert first == second

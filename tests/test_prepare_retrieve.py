@@ -52,6 +52,7 @@ def test_rows_get_the_passages_that_bear_on_them_and_the_policy_reads_them(
 
 
 def retrieved(*words: str) -> list[dict[str, Any]]:
+    Path("o.jsonl").unlink(missing_ok=True)
     assert main(["prepare", "retrieve", "rows.jsonl", "--output", "o.jsonl", *words]) == 0
     return [json.loads(line) for line in Path("o.jsonl").read_text("utf-8").splitlines()]
 

@@ -59,11 +59,44 @@ def test_a_token_that_is_given_twice_is_none(make: Make) -> None:
 
 
 @pytest.mark.security("S31")
-def test_guessing_tokens_is_stopped(make: Make) -> None:
+def test_guessing_tokens_is_slowed_and_locks_nobody_out(make: Make) -> None:
+    """Behind a proxy all have one address."""
     server = make(token="secret")
     statuses = [server.ask("/openapi.json", headers={"Authorization": f"Bearer {n}"})[0] for n in range(12)]
     assert statuses == [401] * 10 + [429] * 2
-    assert server.ask("/openapi.json", headers={"Authorization": "Bearer secret"})[0] == 429
+    assert server.ask("/openapi.json", headers={"Authorization": "Bearer secret"})[0] == 200
+    assert server.ask("/openapi.json", headers={"Authorization": "Bearer 12"})[0] == 429
+
+
+@pytest.mark.security("S31")
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [
+        ("bearer secret", 200),
+        ("BEARER secret", 200),
+        ("Bearer  secret", 200),
+        ("Bearer SECRET", 401),
+        ("Basic secret", 401),
+        ("secret", 401),
+        ("Bearersecret", 401),
+        ("Bearer secret x", 401),
+    ],
+)
+def test_the_scheme_is_read_in_any_case_and_the_token_is_not(make: Make, given: str, status: int) -> None:
+    server = make(token="secret")
+    assert server.ask("/openapi.json", headers={"Authorization": given})[0] == status
+
+
+@pytest.mark.security("S31")
+@pytest.mark.parametrize("token", ["se\ncret", "se\rcret", "two words", "se\tcret", "gehé", "\x7f"])
+def test_a_token_that_no_header_can_bring_is_refused_at_the_start(
+    token: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FACTRL_SERVER_TOKEN", token)
+    assert main(["serve", "truthrl", "--host", "::"]) == 2
+    assert "FACTRL_SERVER_TOKEN holds a space, a line break" in capsys.readouterr().err
+    monkeypatch.setenv("FACTRL_SERVER_TOKEN", " secret\n")  # as a file has it
+    assert pytest.importorskip("factrl.server").server_token() == "secret"
 
 
 @pytest.mark.security("S32")
@@ -183,8 +216,8 @@ def test_only_who_has_the_token_learns_why_a_server_is_not_ready(make: Make) -> 
     assert (status, "10.0.0.7" in answer["detail"]) == (503, True)
     for n in range(9):  # or tokens could be guessed here
         server.ask("/health/ready", headers={"Authorization": f"Bearer {n}"})
-    assert server.ask("/health/ready", headers=TOKEN) == mute
-    assert server.ask("/openapi.json", headers=TOKEN)[0] == 429
+    assert server.ask("/health/ready", headers={"Authorization": "Bearer wrong"}) == mute
+    assert server.ask("/openapi.json", headers={"Authorization": "Bearer wrong"})[0] == 429
 
 
 # Names for this machine

@@ -1,4 +1,4 @@
-"""The 36 hacks as texts, the oracles that judge them, the order, free options, and `factrl stress`."""
+"""The 37 hacks as texts, the oracles that judge them, the order, free options, and `factrl stress`."""
 
 from __future__ import annotations
 
@@ -138,6 +138,25 @@ def test_forms(way: int) -> None:
     assert first.text == curie.gold
 
 
+@pytest.mark.parametrize(
+    ("spec", "verdict"),
+    [
+        ("robust", "held"),
+        ("robust:text", "held"),
+        ("truthrl", "held"),
+        ("klcf", "known"),
+        ("factreason", "known"),
+    ],
+)
+def test_a_wrong_answer_with_the_evidence_copied_behind_it(spec: str, verdict: str) -> None:
+    """It pays nearly what knowing does where each claim counts for itself, and elsewhere as `wrong` does."""
+    (found,) = run_battery(replace(oracle_setup(spec), questions=2), ["D37"]).findings
+    assert found.verdict == verdict
+    assert found.mean is not None
+    assert found.answer is not None
+    assert (found.mean > 0.9 * found.answer) == (verdict == "known")
+
+
 # The oracles
 
 
@@ -223,7 +242,7 @@ def test_lists_of_known_failures_are_of_the_variant() -> None:
 
 def test_a_reward_of_ones_own(own: Path) -> None:
     sound, gameable = (load_reward(f"{own}:{name}") for name in ("sound", "gameable"))
-    assert tuple(map(len, chosen([]))) == (36, len(families()))
+    assert tuple(map(len, chosen([]))) == (37, len(families()))
     wrong = [line.split()[1] for line in broken(sound, questions=2)]
     assert wrong == ["partial", "D07", "D09", "D10", "D11", "D14"]  # a partial answer earns nothing
     told = dict.fromkeys(["partial > abstain", *wrong], "knowing a part is not paid")

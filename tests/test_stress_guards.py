@@ -1,4 +1,4 @@
-"""Each guard of `robust` switched off: which of the 36 hacks pay then.
+"""Each guard of `robust` switched off: which of the 37 hacks pay then.
 
 Two of the judges are weaker than the oracles, since a
 guard against a judge's mistakes has nothing to do where the judge makes none: one that can be talked into a

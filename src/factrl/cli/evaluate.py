@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import textwrap
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,7 +15,7 @@ from factrl.errors import ConfigError, MissingExtra, TooManyMasked
 from factrl.evals.catalogue import Benchmark, benchmarks, find, groups, load_questions, own_file
 from factrl.evals.numbers import check_parts
 from factrl.evals.report import output_table, write_eval_page
-from factrl.evals.samples import Output, Row
+from factrl.evals.samples import Output, Row, results_folder
 from factrl.evals.shortqa import Extract, Texts, Tools
 from factrl.evals.suite import How, NamedModel, evaluate, gives_likelihoods, own_texts, stored_texts
 from factrl.rewards.grading import Form, Grader, graded_by
@@ -35,6 +36,7 @@ from .options import (
 )
 from .terminal import say, show_table, tally, tell
 
+_DECIDES = ("evidence", "confidence", "limit", "settings", "column", "config", "long", "by")
 SAMPLED = 0.6  # temperature of several samples, when none is given: KnowRL's for Avg@5 (arXiv 2506.19807)
 
 
@@ -144,19 +146,21 @@ def _eval(args: argparse.Namespace) -> int:
     stated, at_once = args.confidence == "stated", 1 if settings.judge.url == LOCAL else 16
     tools = Tools(supplier.grade(form), extract, stated, settings.data.chat, at_once)
     graded = f"{judge} {form} {extract}"
-    results = {
-        one.name: evaluate(
-            one, examples, source, how, folder, tools, graded, model=model, texts=texts, verifier=verifier
-        )
-        for one, examples, source, texts in jobs
-    }
     about = {**_about(args, settings), "judge": judge, "extract": extract, "form": form}
-    rows = {name: row for name, (row, _) in results.items()}
-    samples = {name: graded for name, (_, graded) in results.items()}
-    output, page = Output(folder or Path(), about, rows, samples), None
-    if folder:
-        output.write()
-        page = write_eval_page(output)
+    sources = {one.name: source for one, _, source, _ in jobs}
+    with results_folder(folder, about, sources) if folder else nullcontext():
+        results = {
+            one.name: evaluate(
+                one, examples, source, how, folder, tools, graded, model=model, texts=texts, verifier=verifier
+            )
+            for one, examples, source, texts in jobs
+        }
+        rows = {name: row for name, (row, _) in results.items()}
+        samples = {name: graded for name, (_, graded) in results.items()}
+        output, page = Output(folder or Path(), about, rows, samples), None
+        if folder:
+            output.write()
+            page = write_eval_page(output)
     if args.json:
         say(output.document().rstrip())
     else:
@@ -244,7 +248,7 @@ def _about(args: argparse.Namespace, settings: AskSettings) -> dict[str, Any]:
         "sampling": settings.sampling.model_dump(),
         "system": settings.data.system,
         "chat": settings.data.chat,
-        **{name: getattr(args, name) for name in ("evidence", "confidence", "limit", "settings")},
+        **{name: getattr(args, name) for name in _DECIDES},
     }
 
 

@@ -12,6 +12,8 @@ from factrl.lab import tables
 from factrl.lab.demo import demo_settings
 from factrl.lab.rewards import REWARDS, rewards_table
 from factrl.lab.tables import find_table, table_names, table_of
+from factrl.runs.disk import write_whole
+from factrl.runs.folder import new_folder
 
 from .options import Verbs, add_options, add_settings, add_verb, as_overrides, at_least_one, needs_extra
 from .terminal import say, show_table
@@ -83,8 +85,8 @@ def _lab(args: argparse.Namespace) -> int:
         table = rewards_table(args.arms)
     else:
         table = table_of(args.arms, name) if args.arms else find_table(name or "default")
-    folder = Path(args.output) / f"lab-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
-    folder.mkdir(parents=True, exist_ok=True)
+    Path(args.output).mkdir(parents=True, exist_ok=True)
+    folder = new_folder(Path(args.output), f"lab-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}")
     needs_extra("train.model", "train").for_command_line()
     arms = needs_extra("lab.arms", "train")  # what is missing is said before anything is trained
     outcome = arms.run_table(table, range(args.seeds or table.seeds), args.steps)
@@ -94,7 +96,7 @@ def _lab(args: argparse.Namespace) -> int:
 
 def _show(outcome: Outcome, folder: Path, *, as_json: bool) -> None:
     path, document = folder / "lab.json", tables.document(outcome)
-    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    write_whole(path, (json.dumps(document, indent=2) + "\n").encode())
     if as_json:
         say(json.dumps({**document, "folder": str(folder)}, indent=2))
         return

@@ -13,11 +13,12 @@ from factrl.evals.categories import CATEGORIES, KINDS, Sorted, own_categories, s
 from factrl.evals.samples import read_output
 from factrl.llm import preflight
 from factrl.prepare.dataset import write_rows
+from factrl.runs.disk import nothing
 from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, JudgeSettings
 from factrl.train.plan import open_judge
 
-from .options import Verbs, add_options, add_verb
+from .options import Verbs, add_options, add_verb, check_place
 from .terminal import say, show_rows, tally, tell
 
 _LACKS = {"causes": "wrong answer", "strategies": "well-formed <think> block"}
@@ -46,6 +47,8 @@ def add_verbs(verbs: Verbs) -> None:
 
 
 def _label(args: argparse.Namespace) -> int:
+    if args.output:
+        check_place("--output", Path(args.output), ".jsonl", mine=nothing)
     categories = own_categories(args.categories) if args.categories else CATEGORIES[args.of]
     rows = [row for rows in read_output(args.folder).samples.values() for row in rows][: args.limit]
     judge = open_judge(JudgeSettings(url=args.judge))

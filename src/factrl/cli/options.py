@@ -13,6 +13,7 @@ from typing import Any
 from factrl.errors import ConfigError, MissingExtra
 from factrl.llm import preflight
 from factrl.rewards.resources import Supplier
+from factrl.runs.disk import Mine, anything, check_free
 from factrl.runs.settings import JudgeSettings, ModelSettings, VerifierSettings
 from factrl.train.plan import open_judge
 
@@ -182,17 +183,22 @@ def between(low: float, high: float) -> Callable[[str], float]:
     return number
 
 
-def check_place(option: str, path: Path, *suffixes: str) -> None:
+def check_place(option: str, path: Path, *suffixes: str, mine: Mine = anything) -> None:
     """Refuse a file that cannot be written, before anything is read or paid for.
 
+    Args:
+        mine: what may be replaced; see `factrl.runs.disk.check_free`.
+
     Raises:
-        ConfigError: it is a folder, in one that does not exist, or has none of the suffixes.
+        ConfigError: it is a folder, in one that does not exist, has none of the suffixes, or something is
+            there that may not be replaced.
     """
     if path.is_dir() or not path.parent.is_dir():
         wrong = "is a folder" if path.is_dir() else f"is in {path.parent}, which does not exist"
         raise ConfigError(f"{option} {path} {wrong}")
     if suffixes and path.suffix not in suffixes:
         raise ConfigError(f"{option} {path} must end in {' or '.join(suffixes)}")
+    check_free(path, mine)
 
 
 def needs_extra(module: str, extra: str) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, get_args
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.papers.threshold import VALUES, penalty
 from factrl.prepare import FEW_SHOT, ZERO_SHOT, Sieve, few_shot, read_demonstrations
-from factrl.prepare.dataset import JOURNAL, Target, convert, write_dataset, write_rows
+from factrl.prepare.dataset import FILES, JOURNAL, Target, convert, write_dataset, write_rows
 from factrl.runs.config import load_settings
 from factrl.runs.data import load_examples, load_training
 from factrl.runs.progress import Progress
@@ -207,8 +207,10 @@ def _add_files(parser: argparse.ArgumentParser, *rows: tuple[str, str, str], set
 
 def _klcf(args: argparse.Namespace) -> int:
     from factrl.prepare.klcf import open_preparation
-    from factrl.runs.disk import Journal
+    from factrl.runs.disk import Journal, check_begun
 
+    folder = Path(args.output)
+    check_begun(folder / JOURNAL, *(folder / name for name in FILES))
     shown = read_demonstrations(args.demonstrations) if args.demonstrations else []
     template = FEW_SHOT if shown else ZERO_SHOT
     overrides = [f"data.train={args.file}", *as_overrides(args)]
@@ -223,7 +225,6 @@ def _klcf(args: argparse.Namespace) -> int:
         tell("No model judges claims: words, names and numbers are compared, which is no verification.")
     if work.chooser is None:
         tell("No --judge: items are not filtered by importance; only equal ones are one.")
-    folder = Path(args.output)
     with Journal(folder / JOURNAL, work.head()) as journal:
         prepared = work.run(examples, journal)
         by = "factrl's own; the paper's is lost" if own else "given"
@@ -244,15 +245,18 @@ def _klcf(args: argparse.Namespace) -> int:
 
 def _prompts(args: argparse.Namespace) -> int:
     from factrl.llm.writers import open_writer
-    from factrl.prepare.prompts import write_prompts
+    from factrl.prepare.prompts import journal_of, write_prompts
+    from factrl.runs.disk import check_begun
 
-    check_place("--output", Path(args.output), ".jsonl")
+    path = Path(args.output)
+    check_place("--output", path, ".jsonl")
+    check_begun(journal_of(path), path)
     overrides = ["data.train=none", *as_overrides(args)]
     settings = load_settings(AskSettings, None, overrides, _defaults("prompts", "{question}"))
     groups = [load_examples(name, require_answers=False) for name in (args.demonstrations, args.like)]
     sieve = Sieve.read(args.against)
     quiet_policy(settings.model)
-    made = write_prompts(open_writer(settings), settings, groups, args.count, Path(args.output), sieve)
+    made = write_prompts(open_writer(settings), settings, groups, args.count, path, sieve)
     tell(f"{made.tries} tries: " + tally(made.outcomes))
     if len(made.rows) < args.count:
         tell(

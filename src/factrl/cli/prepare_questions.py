@@ -12,7 +12,8 @@ from typing import Any
 
 from factrl.lab.demo import build_questions, name_of, statement
 from factrl.papers.threshold import VALUES
-from factrl.prepare.dataset import write_rows
+from factrl.prepare.dataset import lines_of
+from factrl.runs.disk import check_free, nothing, write_whole
 from factrl.types import Example
 
 from .options import Verbs, add_verb, whole_number
@@ -62,7 +63,7 @@ def _run(args: argparse.Namespace) -> int:
 def write_questions(folder: Path, seed: int) -> None:
     """Write all files of `factrl prepare questions`."""
     splits = build_questions(seed)
-    folder.mkdir(parents=True, exist_ok=True)
+    made: dict[str, list[dict[str, Any]]] = {}
     draw, sure = random.Random(seed), random.Random(f"confidence {seed}")
     passages: list[dict[str, Any]] = []
     for name in SPLITS:
@@ -85,14 +86,19 @@ def write_questions(folder: Path, seed: int) -> None:
                     "sure": f"{answer}\nConfidence: {sure.choice(_LEVELS)}",
                 }
             )
-        write_rows(folder / f"{name}.jsonl", rows)
+        made[name] = rows
         if name == "warm":
-            write_rows(folder / "forms.jsonl", _in_forms(rows))
-        topics = _topics(examples, facts)
-        write_rows(folder / f"topics-{name}.jsonl", topics)
+            made["forms"] = _in_forms(rows)
+        topics = made[f"topics-{name}"] = _topics(examples, facts)
         passages += [row["evidence"][0] for row in topics]
-    write_rows(folder / "claims.jsonl", _claims(splits.train, draw))
-    write_rows(folder / "passages.jsonl", [row for row in passages if draw.random() >= _WITHHELD])
+    made["claims"] = _claims(splits.train, draw)
+    made["passages"] = [row for row in passages if draw.random() >= _WITHHELD]
+    contents = {folder / f"{name}.jsonl": lines_of(rows) for name, rows in made.items()}
+    for path, content in contents.items():  # all of them, before the first is written
+        check_free(path, lambda there, content=content: there.read_bytes() == content)
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, content in contents.items():
+        write_whole(path, content, nothing)
 
 
 def _in_forms(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

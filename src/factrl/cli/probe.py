@@ -19,7 +19,7 @@ from factrl.evals.shortqa import Extract
 from factrl.llm.writers import open_writer
 from factrl.rewards.grading import Form
 from factrl.runs.data import load_training
-from factrl.runs.disk import Journal
+from factrl.runs.disk import Journal, check_begun, write_whole
 from factrl.runs.rows import read_rows
 from factrl.runs.settings import LOCAL
 from factrl.train.plan import extract_of, run_settings
@@ -82,6 +82,10 @@ def add_verbs(verbs: Verbs) -> None:
 def _probe(args: argparse.Namespace) -> int:
     output = Path(args.output)
     check_place("--output", output, ".jsonl")
+    path, beside = output.with_suffix(".journal.jsonl"), output.with_suffix(".about.json")
+    check_begun(path, output, beside)
+    if output.exists() and Path(args.questions).exists() and output.samefile(args.questions):
+        raise ConfigError(f"--output {output} is the file of the questions; name another one")
     overrides = [f"data.train={args.questions}", *as_overrides(args)]
     if args.limit:
         overrides.append(f"data.limit={args.limit}")
@@ -108,7 +112,6 @@ def _probe(args: argparse.Namespace) -> int:
     # A label is for the reward that will read it; without one, answers may be sentences.
     form: Form = "short" if settings.paper or sampling["extract"] != "text" else "sentence"
     about = {**job(writer, supplier.judge, **sampling), "form": form}
-    path = output.with_suffix(".journal.jsonl")
     with Journal(path, about) as journal:
         if journal.found:
             tell(f"{path}: {journal.found} rows of an earlier probe are not asked again.")
@@ -130,9 +133,8 @@ def _probe(args: argparse.Namespace) -> int:
         curve = majority_curve(probed, seed=settings.run.seed)
         document["majority"] = [{**asdict(vote), "truthfulness": vote.truthfulness} for vote in curve]
     document["about"] = {**about, **_provenance(settings), "factrl": __version__}
-    beside = output.with_suffix(".about.json")
     with writing("--output", beside):
-        beside.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        write_whole(beside, (json.dumps(document, indent=2) + "\n").encode())
     _show(document, as_json=args.json)
     return 0
 

@@ -33,7 +33,7 @@ from factrl.papers import (
     paper_names,
     split_spec,
 )
-from factrl.runs.disk import Journal, write_whole
+from factrl.runs.disk import Journal, check_begun, write_whole
 
 from .options import Verbs, add_settings, add_verb, at_least_one, gpus_here
 from .reproduce_asks import STAND_INS, asks, reader, to_be_given
@@ -146,6 +146,7 @@ def _reproduce(args: argparse.Namespace) -> int:
         raise ConfigError(f"--verl-python {python}: there is no such program")
     out = Path(args.output)
     folders = [out / f"seed-{seed}" for seed in range(args.seeds)] if args.seeds > 1 else [out]
+    check_begun(folders[0] / "steps.jsonl", out / "table.md")
     took: list[dict[str, Any]] = []
     for seed, folder in enumerate(folders):
         commands = plan(pipeline, args, folder, seed)
@@ -317,6 +318,7 @@ def run(
         ConfigError: a step that is done had other words.
         SetupError: a step ended with an error.
     """
+    check_begun(folder / "steps.jsonl", *(command.made for command in commands))
     with Journal(folder / "steps.jsonl", {"job": "factrl reproduce"}) as journal:
         for number, command in enumerate(commands, start=1):
             if only and command.name not in only:

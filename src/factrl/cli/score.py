@@ -12,11 +12,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TextIO
 
-from factrl.errors import ConfigError, TooManyMasked
+from factrl.errors import TooManyMasked
 from factrl.evals.catalogue import completions_of
 from factrl.llm import preflight
 from factrl.rewards import SUM, THREADS, Reward
 from factrl.runs.data import load_examples
+from factrl.runs.disk import nothing, whole_file
 from factrl.runs.progress import Progress
 from factrl.text import implied
 from factrl.train.plan import bare_reward, check_usable, run_settings, supplied_reward
@@ -53,16 +54,14 @@ def add_verbs(verbs: Verbs) -> None:
     )
     add_options(parser, "paper", "config", "judge", "column", "limit", "json")
     parser.add_argument(
-        "--output", metavar="FILE.jsonl", help="write a row per completion as soon as it is known"
+        "--output", metavar="FILE.jsonl", help="write a row per completion, once all are known"
     )
     add_settings(parser, "any setting of the reward, e.g. reward.wrong=-2 verifier.index=wiki.index")
 
 
 def _score(args: argparse.Namespace) -> int:
     if args.output is not None:
-        check_place("--output", Path(args.output), ".jsonl")
-        if Path(args.output).exists():  # the file that is scored, or what an earlier command wrote
-            raise ConfigError(f"--output {args.output} exists; name another file, or remove it")
+        check_place("--output", Path(args.output), ".jsonl", mine=nothing)
     # No model is asked, and a recipe may leave it to the user.
     overrides = [f"data.train={args.file}", "model.name=none", *as_overrides(args)]
     settings = run_settings(args.config, overrides)
@@ -84,7 +83,8 @@ def _score(args: argparse.Namespace) -> int:
         file = None
         if args.output is not None:
             stack.enter_context(writing("--output", args.output))
-            file = stack.enter_context(Path(args.output).open("w", encoding="utf-8"))
+            unfinished = stack.enter_context(whole_file(Path(args.output), nothing))
+            file = stack.enter_context(unfinished.open("w", encoding="utf-8"))
         progress = stack.enter_context(Progress("score", len(stored)))
         size = len(stored) if "group" in reward.resources else AT_ONCE  # a group is not cut
         for start in range(0, len(stored), size):

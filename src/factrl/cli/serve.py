@@ -55,7 +55,7 @@ def _serve(args: argparse.Namespace) -> int:
     if not specs:
         raise ConfigError("name a reward to serve, such as truthrl")
     app = needs_extra("server", "serve")
-    if not app.is_loopback(args.host) and not os.environ.get(app.TOKEN, "").strip():
+    if not app.server_token() and not app.is_loopback(args.host):
         raise ConfigError(
             f"--host {args.host} can be reached from other machines; set {app.TOKEN} to a secret that "
             "clients must bring, or leave --host out"

@@ -1,4 +1,4 @@
-"""`factrl stress`: does any of 36 known ways to cheat, or a free option, pay with a reward?"""
+"""`factrl stress`: does any of 37 known ways to cheat, or a free option, pay with a reward?"""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "stress",
         _stress,
-        about="try 36 known ways to cheat on a reward, and look for free options, offline and in seconds",
+        about="try 37 known ways to cheat on a reward, and look for free options, offline and in seconds",
         example=(
             "examples:\n"
             "  factrl stress truthrl\n"

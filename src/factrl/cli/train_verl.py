@@ -32,6 +32,7 @@ from factrl.bridges.verl_overrides import (
 from factrl.errors import ConfigError, MissingExtra, SetupError
 from factrl.rewards.resources import outside_training
 from factrl.runs.config import dump_toml
+from factrl.runs.disk import anything, nothing, write_whole
 from factrl.runs.settings import RunSettings
 from factrl.train.plan import Plan, estimate, make_plan, open_judge
 
@@ -129,16 +130,17 @@ def write_files(plan: Plan, run: Path) -> None:
     if (run / "config.toml").exists() and not settings.run.resume:
         raise ConfigError(f"{run} holds a run; go on with it by --resume {run}, or give another run.name")
     run.mkdir(parents=True, exist_ok=True, mode=0o700)
+    kept = settings.model_copy(update={"run": settings.run.model_copy(update={"resume": None})})
+    # First, as of two processes that come this far one is refused here.
+    write_whole(run / "config.toml", dump_toml(kept).encode(), anything if settings.run.resume else nothing)
     (run / "rollouts").mkdir(exist_ok=True)
     # The agent loop begins the assistant's turn, and leaves out the chat template where it is not wanted.
     asked = settings.data.model_copy(update={"prefill": "", "chat": True, "split": "train"})
-    convert(plan.examples, "verl", asked, run / TRAIN)
+    convert(plan.examples, "verl", asked, run / TRAIN, anything)
     if plan.held_out:
-        convert(plan.held_out, "verl", asked.model_copy(update={"split": ONCE}), run / HELD_OUT)
-    (run / AGENT).write_text(json.dumps(agent_loops(settings)), encoding="utf-8")
-    (run / RECIPE).write_text(dump_toml(recipe_of_workers(settings)), encoding="utf-8")
-    kept = settings.model_copy(update={"run": settings.run.model_copy(update={"resume": None})})
-    (run / "config.toml").write_text(dump_toml(kept), encoding="utf-8")
+        convert(plan.held_out, "verl", asked.model_copy(update={"split": ONCE}), run / HELD_OUT, anything)
+    write_whole(run / AGENT, json.dumps(agent_loops(settings)).encode())
+    write_whole(run / RECIPE, dump_toml(recipe_of_workers(settings)).encode())
 
 
 def _check_machine(engine: str) -> None:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,10 +20,11 @@ from factrl.errors import INSTALL, ConfigError, DataError, TooManyMasked, Unscor
 from factrl.llm import connect, preflight
 from factrl.runs.progress import Progress
 from factrl.text.escape import one_line
+from factrl.text.html import is_page
 from factrl.verifier.report import SURE
 
 from .options import Verbs, add_options, add_verb, at_least_one, between, check_place
-from .terminal import say, tell, writing
+from .terminal import say, tell
 
 if TYPE_CHECKING:
     from factrl.verifier import Report, Verifier
@@ -140,7 +142,7 @@ def _verify(args: argparse.Namespace) -> int:
             "search server with --web"
         )
     if args.html is not None:
-        check_place("--html", Path(args.html))
+        check_place("--html", Path(args.html), mine=partial(is_page, template="verifier/report.html"))
     text = _text(args.text)
     if not text.strip():
         raise ConfigError("the text is empty; give it as an argument, name a file, or pipe it in")
@@ -159,10 +161,7 @@ def _verify(args: argparse.Namespace) -> int:
     elif report.failure is None and not report.floored:
         say(str(report))
     if args.html is not None:
-        from factrl.verifier.report import page
-
-        with writing("--html", args.html):
-            Path(args.html).write_text(page(report), encoding="utf-8")
+        report.to_html(args.html)
         tell(f"report: {args.html}")
     _check_ending(report, verifier.max_chars)
     return int(args.strict and report.kinds()["supported"] < report.claims)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from factrl.errors import ConfigError, DataError
 from factrl.evals.catalogue import is_hopeless
 from factrl.evals.metrics import Number
+from factrl.runs.disk import FileLock, check_free, whole_file
 from factrl.types import Completion, Example, Grade, Label
 
 KINDS = ("question_type", "threshold")
@@ -186,7 +188,8 @@ class Output:
     def write(self) -> None:
         """Write it to its folder: the same bytes for the same outcome.
 
-        Half a character, which UTF-8 cannot say, becomes JSON's escape of it.
+        Half a character, which UTF-8 cannot say, becomes JSON's escape of it.  Whoever calls this holds the
+        folder by `results_folder`.
 
         Raises:
             ConfigError: the folder cannot be written.
@@ -195,10 +198,59 @@ class Output:
         lines = "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            for name, text in ((RESULTS, self.document()), (SAMPLES, lines)):
-                (self.folder / name).write_text(text, encoding="utf-8", errors="backslashreplace")
+            with ExitStack() as stack:  # both are on the disk before either has its name
+                for name, text in ((SAMPLES, lines), (RESULTS, self.document())):
+                    unfinished = stack.enter_context(whole_file(self.folder / name))
+                    unfinished.write_bytes(text.encode(errors="backslashreplace"))
         except OSError as error:
             raise ConfigError(f"{self.folder} cannot be written: {error.strerror}") from error
+
+
+@contextmanager
+def results_folder(folder: Path, about: Mapping[str, Any], sources: Mapping[str, str]) -> Iterator[None]:
+    """Hold a folder for the results of one evaluation; other results that are there are never replaced.
+
+    Args:
+        about: what decides the numbers beside the benchmarks, as `Output.about` has it.
+        sources: by benchmark, where its questions are from.
+
+    Raises:
+        ConfigError: the folder holds something else, another process has it, or it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--output {folder} cannot be written: {error.strerror}") from error
+    lock = FileLock(folder / ".lock", f"--output {folder}")
+    try:
+        _check_same(folder, about, sources)
+        yield
+    finally:
+        lock.release()
+
+
+def _check_same(folder: Path, about: Mapping[str, Any], sources: Mapping[str, str]) -> None:
+    """Refuse results of anything but this very evaluation."""
+    path = folder / RESULTS
+    if not path.exists():
+        for name in (SAMPLES, PAGE):
+            check_free(folder / name)
+        return
+    try:
+        document = json.loads(path.read_bytes())
+        made = {name: row["source"] for name, row in document["benchmarks"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ConfigError(f"{path} is no result of factrl eval; name another --output") from error
+    now = json.loads(json.dumps({**about, "benchmarks": sources}))  # as it is read back
+    for name, value in now.items():
+        was = made if name == "benchmarks" else document.get(name)
+        if name != "factrl" and (was or None) != (value or None):  # an older version kept fewer of them
+            told = [json.dumps(one)[:80] for one in (was, value)]
+            raise ConfigError(
+                f"--output {folder} holds the results of another evaluation: its {name} is {told[0]}, not "
+                f"{told[1]}; name another folder, or remove {path} to replace them (answers that a model "
+                "gave are kept)"
+            )
 
 
 def read_output(folder: str | Path) -> Output:

@@ -502,5 +502,6 @@ WEAKNESSES = {
         "D30": "the reasoning is not read",
         "D32": "what the question presupposes counts as a claim",
         "D36": "some claims about the text itself are judged, and they are true",
+        "D37": "a wrong answer is one claim of many, and what is copied from the evidence is true",
     },
 }

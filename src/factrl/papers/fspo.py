@@ -7,9 +7,10 @@ Reward    Eq. 10: answer in {0, 1}, by rules (Eq. 9), plus the mean over the N s
 Credit    Eq. 11: a token of a sentence with the sign y gets A where y A >= 0, else -A; the trainer does it
           from `Score.spans`.  Sign 0, and all that is no sentence of the think part, keeps A
 N counts every sentence.  What states nothing ("Wait,", questions, code) is neutral without being judged, and
-a sentence that is written again has the verdict of the first one.  A malformed completion is floored at -1,
-the least that a well-formed one can earn; the paper does not say what it is worth.  `judged` lets the judge
-decide on answers that the rules cannot, which the paper does not.
+a sentence that is written again has the verdict of the first one; with `repeats="neutral"`, which is ours, a
+true one is neutral then, or "It is in Asia. It is in Asia." is learnt.  A malformed completion is floored at
+-1, the least that a well-formed one can earn; the paper does not say what it is worth.  `judged` lets the
+judge decide on answers that the rules cannot, which the paper does not.
 The verifier needs three verdicts; the preset `fspo` is the released code's and has two.
 
 The variant `code` is the released reward, kept for study.  Its sentences are supported (over 0.5) or count
@@ -20,7 +21,9 @@ reproduced: it lays the tokens of each sentence, tokenised anew, one after the o
 completion, where our spans are where the sentences are.
 
 Known weaknesses of the published reward, which `robust` closes: neutral filler dilutes contradictions; one
-safe sentence earns the whole mean; steps pay although the answer is wrong.
+safe sentence earns the whole mean; steps pay although the answer is wrong.  By Eq. 10 a sentence that is
+neither entailed nor contradicted is worth 0, so a wrong answer is paid more (0) behind reasoning in which
+nothing can be read (signs, another language, references) than behind steps some of which are false.
 """
 
 from __future__ import annotations
@@ -54,7 +57,11 @@ _BARE = (
 )
 
 _BY_RULES = Grader()
-_CHOICES = {"without_evidence": ("refuse", "outcome"), "verifier": ("rules", "judge")}
+_CHOICES = {
+    "without_evidence": ("refuse", "outcome"),
+    "verifier": ("rules", "judge"),
+    "repeats": ("first", "neutral"),
+}
 
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
@@ -81,6 +88,7 @@ def fspo(
     signs: bool = True,
     verifier: str = "rules",
     without_evidence: str = "refuse",
+    repeats: str = "first",
 ) -> Score:
     """FSPO's reward (Eq. 10) and the signs of its steps (Eq. 11); the terms are `answer` and `fact`.
 
@@ -91,6 +99,8 @@ def fspo(
         verifier: `rules` decide whether the answer is right, as in Eq. 9, or the `judge` where they cannot.
         without_evidence: what happens to a question without evidence.  `refuse` stops before anything is
             paid for; `outcome` rewards the answer alone: no step is judged, and the mean is 0.
+        repeats: ours.  What a sentence is that was written before: `first`, as it was the first time, or
+            `neutral`, unless it is false: then it is false again.
 
     Raises:
         DataError: a question without evidence, and that is refused.
@@ -104,7 +114,7 @@ def fspo(
         return _floored(graded.floored, facts, fact, example)
     spans, mean = (), 0.0
     if example.evidence and (fact or signs):
-        steps, floored = _steps(example, think, verify)
+        steps, floored = _steps(example, think, verify, again=repeats == "first")
         if floored:
             return _floored(floored, facts, fact, example)
         counts = Counter(step for _, _, step in steps)
@@ -168,11 +178,14 @@ def _floored(cause: str, facts: Mapping[str, Any], fact: bool, example: Example)
 
 
 def _steps(
-    example: Example, think: Slice, verify: Callable[..., Report]
+    example: Example, think: Slice, verify: Callable[..., Report], *, again: bool = True
 ) -> tuple[list[tuple[int, int, Step]], str | None]:
     """Every sentence of the think part with its offsets in the completion, and why there are none.
 
     A sentence of several claims is refuted when one of them is, else supported when one is.
+
+    Args:
+        again: a claim or a sentence that was there before and was true is so again, and not neutral.
 
     Raises:
         Unscored: the claims or too many of the verdicts are missing.
@@ -182,6 +195,10 @@ def _steps(
         raise report.failure
     if report.floored:
         return [], report.floored
+
+    def repeated(before: Step) -> Step:
+        return before if again or before != "supported" else "neutral"
+
     labels: dict[int, set[Step]] = {}
     first: dict[str, Step] = {}
     for check in report.checks:
@@ -189,16 +206,18 @@ def _steps(
         if check.verdict is not None:
             own = check.verdict.cause in OWN  # or a flood of claims would hide false steps
             label: Step = "refuted" if own else check.verdict.label
+            label = repeated(label) if spelling in first else label
             first.setdefault(spelling, label)
         else:
-            label = first.get(spelling, "neutral") if check.claim.skip == "repeat" else "neutral"
+            label = repeated(first.get(spelling, "neutral")) if check.claim.skip == "repeat" else "neutral"
         labels.setdefault(check.claim.sentence, set()).add(label)
     steps: list[tuple[int, int, Step]] = []
     known: dict[str, Step] = {}
     for number, sentence in enumerate(sentences(think.text)):
         spelling = normalised(think.text[sentence.start : sentence.end])
-        again = known.get(spelling, "neutral")  # an extractor may name what is said twice only once
-        step: Step = min(labels.get(number, (again,)), key=_ORDER.index)
+        before = known.get(spelling, "neutral")  # an extractor may name what is said twice only once
+        step: Step = min(labels.get(number, (before,)), key=_ORDER.index)
+        step = repeated(step) if spelling in known else step
         known.setdefault(spelling, step)
         steps.append((think.start + sentence.start, think.start + sentence.end, step))
     missing = sum(step == "unjudged" for _, _, step in steps)
@@ -467,7 +486,9 @@ WEAKNESSES = {
     **dict.fromkeys(("outcome", "signs"), _ANSWER_ALONE),
     "code": {
         **_ANSWER_ALONE,
-        **dict.fromkeys(("D02", "D06", "D16", "D21", "D22"), "a share of the answer's words earns a share"),
+        **dict.fromkeys(
+            ("D02", "D06", "D16", "D21", "D22", "D37"), "a share of the answer's words earns a share"
+        ),
         **dict.fromkeys(
             ("D05", "D32", "F02", "F14", "F15", "F16"), "words in common count, whatever is said with them"
         ),

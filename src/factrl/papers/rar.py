@@ -193,6 +193,6 @@ WEAKNESSES = {
     "": {
         **dict.fromkeys(("know > partial", "partial > abstain"), _NOTHING),
         **dict.fromkeys(("D01", "D07", "D09", "D10", "D11", "D14"), _NOTHING),
-        **dict.fromkeys(("D17", "D18", "D19", "D20"), _UNREAD),
+        **dict.fromkeys(("D17", "D18", "D19", "D20", "D37"), _UNREAD),
     },
 }

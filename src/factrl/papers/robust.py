@@ -1,7 +1,7 @@
-"""robust: our own reward, made so that none of 36 known ways to cheat pays more than it should.
+"""robust: our own reward, made so that none of 37 known ways to cheat pays more than it should.
 
 Ours, after no paper.  It keeps know > partial > abstain > wrong >= floored for short answers, between tags
-or as the whole text.  By their formulas the published rewards break this order for 7 to 21 of the 36.
+or as the whole text.  By their formulas the published rewards break this order for 3 to 19 of the 37.
 
 outcome   +1 a right answer, 0 an abstention, -1 anything else, -1.25 a completion that cannot be graded
 fact      (supported - unsupported) / max(claims, 12), times 0.5 beside a right answer, times 0.25 beside an
@@ -20,6 +20,8 @@ What answers each hack:
   hedge, list, refuse and guess, deny the question (D02-D06, D21, D22, D24)  one exclusive grade of the whole
       answer: every candidate must hold, a guess is graded, a hedge claims nothing, numbers are compared typed
   true but beside the answer, in any amount (D08, D12-D20, D23, D29, D31, D32, D34)  a wrong answer is -1 flat
+  a wrong answer, then the evidence copied (D37)  the same: what is copied is one more candidate of the one
+      grade, and a page of it is too long for an answer
   one fact, or one over and over (D07, D10, D11, D34)  volume of twelve; an exact repeat is not judged; a
       claim counts only if more than half of its words beside the question's are new, or a number is; what is
       over the verifier's limit is unsupported
@@ -251,6 +253,20 @@ GOLD = (
         _THINK + "<answer>Lyon</answer>",
         {"outcome": -1, "fact": 0},
         replies=_NOT,
+    ),
+    Gold(
+        "wrong, and the evidence copied behind it, which names the right answer (D37)",
+        _CURIE,
+        _UNSURE + f"<answer>Lyon. {_BORN}</answer>",
+        {"outcome": -1, "fact": 0},
+        replies=_NOT,
+    ),
+    Gold(
+        "wrong, and a page of evidence copied behind it (D37)",
+        _CURIE,
+        _UNSURE + f"<answer>Lyon. {_BORN * 12}</answer>",
+        {"outcome": -1.25, "fact": 0},
+        state="floored",
     ),
     Gold(
         "a refusal and a guess is a guess (D03)",

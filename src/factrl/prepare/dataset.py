@@ -39,7 +39,7 @@ from factrl.llm.store import Store, kept, readable
 from factrl.llm.writers import digest_of
 from factrl.rewards.checklist import item_ids, records_by_id
 from factrl.runs.data import ColumnName, render_prompt
-from factrl.runs.disk import whole_file, write_whole
+from factrl.runs.disk import Mine, anything, nothing, whole_file, write_whole
 from factrl.runs.settings import DataSettings
 from factrl.types import Example
 from factrl.verifier.claims import normalised
@@ -192,16 +192,27 @@ def read_choices(reply: str, ids: Sequence[str], **facts: Any) -> list[dict[str,
 
 # -- KLCF's folder ------------------------------------------------------------------------------------
 
+FILES = ("train.jsonl", "truthfulness.jsonl", "claims.jsonl", "samples.jsonl", "about.json")
 
-def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """A JSON Lines file, whole or not at all."""
-    write_whole(path, "".join(json.dumps(row) + "\n" for row in rows).encode())
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], mine: Mine = nothing) -> None:
+    """A JSON Lines file, whole or not at all.
+
+    Args:
+        mine: what may be replaced; see `factrl.runs.disk.whole_file`.
+    """
+    write_whole(path, lines_of(rows), mine)
+
+
+def lines_of(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """The content of a JSON Lines file."""
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
 def write_dataset(
     folder: Path, prepared: Sequence[Prepared], about: Mapping[str, Any], seed: int
 ) -> dict[str, Any]:
-    """Write all files; returns the counts, which also stand in `about.json`."""
+    """Write all `FILES` of a folder that is this job's; returns the counts, also those of `about.json`."""
     claims = [claim for one in prepared for claim in one.claims]
     judged = [claim for one in prepared if one.judged for claim in one.claims]
     truths, balance = truthfulness_rows(judged, seed)
@@ -223,11 +234,10 @@ def write_dataset(
         "checklist_items": sum(len(one.checklist) for one in kept),
         "truthfulness": {**balance, "read_as": READ_AS},
     }
-    write_rows(folder / "train.jsonl", map(_row, kept))
-    write_rows(folder / "truthfulness.jsonl", truths)
-    write_rows(folder / "claims.jsonl", claims)
-    write_rows(folder / "samples.jsonl", (sample for one in prepared for sample in one.samples))
-    write_whole(folder / "about.json", json.dumps({**about, "counts": counts}, indent=2).encode() + b"\n")
+    samples = (sample for one in prepared for sample in one.samples)
+    for name, rows in zip(FILES, (map(_row, kept), truths, claims, samples), strict=False):
+        write_rows(folder / name, rows, anything)
+    write_whole(folder / FILES[-1], json.dumps({**about, "counts": counts}, indent=2).encode() + b"\n")
     return counts
 
 
@@ -291,15 +301,18 @@ def truthfulness_rows(
 # -- Other trainers ----------------------------------------------------------------------------------
 
 
-def convert(examples: Sequence[Example], to: Target, data: DataSettings, path: Path) -> None:
+def convert(
+    examples: Sequence[Example], to: Target, data: DataSettings, path: Path, mine: Mine = nothing
+) -> None:
     """Write the examples for another trainer.
 
     Args:
         data: prompt, system message, prefill and whether the trainer applies the chat template.
         path: `.parquet`, with the same types in every file, or `.jsonl`.
+        mine: what may be replaced; see `factrl.runs.disk.whole_file`.
 
     Raises:
-        ConfigError: the trainer cannot ask as `data` says.
+        ConfigError: the trainer cannot ask as `data` says, or something is there.
         DataError: the file cannot be written.
     """
     if to == "verl" and not data.chat:
@@ -312,9 +325,9 @@ def convert(examples: Sequence[Example], to: Target, data: DataSettings, path: P
     rows = [_converted(example, number, to, data) for number, example in enumerate(examples)]
     try:
         if path.suffix == ".parquet":
-            _write_parquet(rows, to, data.chat, path)
+            _write_parquet(rows, to, data.chat, path, mine)
         else:
-            write_rows(path, rows)
+            write_rows(path, rows, mine)
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error.strerror}") from error
 
@@ -354,7 +367,7 @@ def _converted(example: Example, number: int, to: Target, data: DataSettings) ->
     }
 
 
-def _write_parquet(rows: Sequence[Mapping[str, Any]], to: Target, chat: bool, path: Path) -> None:
+def _write_parquet(rows: Sequence[Mapping[str, Any]], to: Target, chat: bool, path: Path, mine: Mine) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -383,5 +396,5 @@ def _write_parquet(rows: Sequence[Mapping[str, Any]], to: Target, chat: bool, pa
         raise DataError(
             f"{path}: a row cannot be written as parquet: {error}; write .jsonl instead"
         ) from error
-    with whole_file(path) as unfinished:
+    with whole_file(path, mine) as unfinished:
         pq.write_table(table, unfinished)

@@ -21,7 +21,7 @@ from typing import Any
 from factrl.errors import DataError, TooManyMasked, Unscored
 from factrl.llm.quoting import broken
 from factrl.llm.writers import Writer, Written, digest_of, is_ours, seed_of
-from factrl.runs.disk import Journal
+from factrl.runs.disk import Journal, anything, check_begun
 from factrl.runs.progress import Progress
 from factrl.runs.settings import AskSettings
 from factrl.types import Example
@@ -107,7 +107,8 @@ def write_prompts(
     }
     made, failed = Made(), list[Unscored]()
     shown = {normalised(example.question) for group in groups for example in group}
-    with Journal(path.with_suffix(".journal.jsonl"), head) as journal, Progress("prompts", count) as progress:
+    check_begun(journal_of(path), path)
+    with Journal(journal_of(path), head) as journal, Progress("prompts", count) as progress:
 
         def keep(example: Example, number: int, written: Written) -> None:
             if not isinstance(written, Unscored):
@@ -130,8 +131,13 @@ def write_prompts(
             f"the last {len(failed)} calls failed, at the end by {failed[-1]}; {len(made.rows)} of {count} "
             f"prompts are there, and {journal.path} keeps them: run the same command again"
         )
-    write_rows(path, made.rows)
+    write_rows(path, made.rows, anything)
     return made
+
+
+def journal_of(path: Path) -> Path:
+    """Where the replies are kept from which the file is made."""
+    return path.with_suffix(".journal.jsonl")
 
 
 def _call(number: int, seed: int, groups: Sequence[Sequence[Example]]) -> tuple[Example, dict[str, Any]]:

@@ -281,6 +281,21 @@ def reward(fn: RewardFunction | None = None, /, **told: Any) -> Reward | Callabl
     return Reward(fn, fn.__name__, MappingProxyType(knobs), MappingProxyType(resources), **told)
 
 
+def for_example(resource: Callable[..., Any], example: Example) -> Callable[..., Any]:
+    """A resource that also gets the example, where it has a parameter of that name; any other as it is.
+
+    >>> for_example(lambda claims, example: example.topic, Example("?", topic="Curie"))(["a claim"])
+    'Curie'
+    >>> for_example(len, Example("?"))(["a claim"])
+    1
+    """
+    try:
+        takes = "example" in inspect.signature(resource).parameters
+    except (TypeError, ValueError):  # a function of C that does not say
+        takes = False
+    return partial(resource, example=example) if takes else resource
+
+
 def result_of(returned: Any, completion: str) -> Result:
     """What a reward function returned, checked.
 

@@ -1,5 +1,8 @@
 """Files that no kill, crash or second process spoils: written whole, or row by row, by one writer.
 
+Every result goes through `whole_file`: it is on the disk whole before it has its name, and a place that a
+user named is taken only where nothing is, or what the same command made.
+
 The lock is the system's (`flock`), on a file that says whose it is.  It ends when its holder ends, however
 that happens, so a file that was left behind stops nobody.  On a network file system it holds across machines
 where the mount says so: NFS with Linux on both ends does, Lustre with `flock` does and with `localflock` does
@@ -15,13 +18,15 @@ crash tore is dropped; a journal of another job is refused, never mixed with thi
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import json
 import logging
 import os
 import secrets
+import shutil
 import socket
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,25 +42,96 @@ _LOG = logging.getLogger("factrl")
 _KEY = "key"
 
 
+Mine = Callable[[Path], bool]
+"""Whether a command made the file at this path, which it then may replace."""
+
+
+def anything(_: Path) -> bool:
+    """For files of a folder that is the command's own: whatever is there is replaced."""
+    return True
+
+
+def nothing(_: Path) -> bool:
+    """For a file that a user names, and that says nothing of who made it."""
+    return False
+
+
+def check_free(path: Path, mine: Mine = nothing) -> None:
+    """Refuse a place where something is that this command did not make; an empty file is nothing.
+
+    Raises:
+        ConfigError: it is taken.
+    """
+    if path.is_file() and path.stat().st_size and not mine(path):
+        raise ConfigError(f"{path} exists; name another file, or remove it")
+
+
+def check_begun(journal: Path, *paths: Path) -> None:
+    """Refuse to begin a job where its files are already: they are another's, as its journal is not there.
+
+    Raises:
+        ConfigError: one of them exists.
+    """
+    for path in paths if not journal.exists() else ():
+        check_free(path)
+
+
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def whole_file(path: Path, mine: Mine = anything) -> Iterator[Path]:
     """An empty file to write to: beside the place that it takes when the block ends without an error.
 
     Nobody else has its name: two writers of one file do not meet, and no link that waits there is followed.
+    It is on the disk before it takes its place.  A device or a pipe is written to as it is.
+
+    Args:
+        mine: what may be replaced.  Where that is not everything, the place is one that a user named: a link
+            there is followed, and of two processes that find it free one is refused, unless both wrote the
+            same.
+
+    Raises:
+        ConfigError: something is there that may not be replaced.
     """
-    unfinished = path.with_name(f"{secrets.token_hex(8)}.tmp")
-    os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666))
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        yield path
+        return
+    place = path if mine is anything else Path(os.path.realpath(path))
+    unfinished = place.with_name(f"{secrets.token_hex(8)}.tmp")
     try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+        os.close(os.open(unfinished, flags, 0o666))
         yield unfinished
-        os.replace(unfinished, path)
-    except BaseException:
+        with unfinished.open("rb+") as file:
+            os.fsync(file.fileno())
+        if mine is anything or not _is_first(unfinished, place):
+            if mine is not anything and place.is_file():
+                if not filecmp.cmp(unfinished, place, shallow=False):
+                    check_free(path, mine)
+                shutil.copymode(place, unfinished)
+            os.replace(unfinished, place)
+    except BaseException as error:
         unfinished.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, str(unfinished)):
+            error.filename = str(path)  # what the user named
         raise
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that a reader sees the old or the new one, never a part."""
-    with whole_file(path) as unfinished:
+def _is_first(unfinished: Path, place: Path) -> bool:
+    """Give a file its name in one step where nothing has it; False where something does, or no disk can."""
+    try:
+        os.link(unfinished, place)
+    except OSError:
+        return False
+    unfinished.unlink()
+    return True
+
+
+def write_whole(path: Path, content: bytes, mine: Mine = anything) -> None:
+    """Write a file so that a reader sees the old or the new one, never a part.
+
+    Raises:
+        ConfigError: as `whole_file`.
+    """
+    with whole_file(path, mine) as unfinished:
         unfinished.write_bytes(content)
 
 
@@ -230,6 +306,9 @@ class Journal(Mapping[str, Mapping[str, Any]]):
     def _read(self, about: Mapping[str, Any]) -> int:
         """Take the rows of the same job; returns how many bytes of the file are whole lines."""
         lines = whole_lines(self.path)
+        torn = self.path.read_bytes() if self.path.exists() and not lines else b""
+        if not json.dumps(about).encode().startswith(torn):  # what a crash left of our first line
+            raise ConfigError(f"{self.path} exists, and is no journal; name another file, or remove it")
         for number, line in enumerate(lines, start=1):
             try:
                 document = json.loads(line)

@@ -88,7 +88,7 @@ class Run:
         stem = f"{_file_name(name)}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
         try:
             Path(root).mkdir(parents=True, exist_ok=True)
-            path = _new_folder(Path(root), stem)
+            path = new_folder(Path(root), stem)
         except OSError as error:
             raise ConfigError(f"run.dir = {str(root)!r}: cannot create the run folder: {error}") from error
         run = cls(path)
@@ -262,7 +262,8 @@ def _file_name(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name)[:48].strip(".-") or "run"
 
 
-def _new_folder(root: Path, stem: str) -> Path:
+def new_folder(root: Path, stem: str) -> Path:
+    """A folder that this call made, which only its owner reads."""
     path = root / stem
     while True:
         with contextlib.suppress(FileExistsError):

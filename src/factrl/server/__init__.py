@@ -299,7 +299,22 @@ def make_app(service: Service, token: str = "", **limits: Any) -> Gate:
 
 def serve_from_environment() -> Gate:
     """What each worker of `factrl serve` runs."""
-    return make_app(open_service(json.loads(os.environ[SETTINGS])), os.environ.get(TOKEN, "").strip())
+    return make_app(open_service(json.loads(os.environ[SETTINGS])), server_token())
+
+
+def server_token() -> str:
+    """What clients must bring, of the environment; empty for none.
+
+    Raises:
+        ConfigError: no request could bring it.
+    """
+    token = os.environ.get(TOKEN, "").strip()
+    if any(not "!" <= letter <= "~" for letter in token):
+        raise ConfigError(
+            f"{TOKEN} holds a space, a line break or a letter beyond ASCII, which no header can bring; take "
+            "one such as `openssl rand -hex 32` prints"
+        )
+    return token
 
 
 def make_api(service: Service) -> FastAPI:

@@ -27,7 +27,7 @@ BODY_LIMIT = REQUEST_LIMIT
 BODY_SECONDS = 30.0  # for a whole body to arrive
 INSIDE = 256  # requests that are read, wait or are worked on; more are told to come back
 BODIES = 8 * BODY_LIMIT  # bytes of their bodies together
-FAILURES = 10  # wrong tokens of one address in `WINDOW`, after which it is not listened to
+FAILURES = 10  # wrong tokens of one address in `WINDOW`, after which no more of them are answered
 WINDOW = 60.0  # seconds
 BUSY = 2  # seconds after which a client that was turned away may come back
 _ADDRESSES = 10_000  # whose failures are remembered
@@ -132,10 +132,11 @@ class Gate:
         recent = self._failures.get(address, deque())
         while recent and time.monotonic() - recent[0] > WINDOW:
             recent.popleft()
+        scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+        if scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(b" "), self._token):
+            return None  # also where others of this address, which can be a proxy's, have guessed
         if len(recent) >= FAILURES:
             return 429, "too many wrong tokens from this address; wait a minute"
-        if len(given) == 1 and hmac.compare_digest(given[0], b"Bearer " + self._token):
-            return None
         if len(self._failures) >= _ADDRESSES:
             self._failures.clear()
         self._failures.setdefault(address, recent).append(time.monotonic())

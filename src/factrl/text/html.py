@@ -20,8 +20,10 @@ from markupsafe import Markup
 from factrl.errors import ConfigError
 from factrl.text.escape import attribute, linked, markup
 
-OWN_PAGE = '<meta name="generator" content="factrl">'
-"""What a page says of itself, so that none is taken for evidence."""
+OWN_PAGE = '<meta name="generator" content="factrl'
+"""How what a page says of itself begins, so that none is taken for evidence; then comes its template."""
+
+_HEAD = 1_000  # bytes of a page in which it says so
 
 
 def page(template: str, *, title: str, main: str = "", **values: Any) -> str:
@@ -43,7 +45,7 @@ def page(template: str, *, title: str, main: str = "", **values: Any) -> str:
         f"default-src 'none'; style-src 'sha256-{digest}';{widths}{pictures} base-uri 'none'; "
         "form-action 'none'"
     )
-    style, own = Markup(style), Markup(OWN_PAGE)  # noqa: S704
+    style, own = Markup(style), Markup(f'{OWN_PAGE} {template}">')  # noqa: S704
     return fragment("text/page.html", title=title, main=main, policy=policy, style=style, body=body, own=own)
 
 
@@ -58,18 +60,26 @@ def fragment(template: str, **values: Any) -> Markup:
 
 
 def write_page(path: str | Path, html: str) -> Path:
-    """Write a page, with the folders that are missing.
+    """Write a page, with the folders that are missing; a page of the same template is replaced.
 
     Raises:
-        ConfigError: it cannot be written.
+        ConfigError: it cannot be written, or something else is there.
     """
-    path = Path(path)
+    from factrl.runs.disk import nothing, write_whole
+
+    path, made = Path(path), re.search(rf'{OWN_PAGE} (.*?)">', html[:_HEAD])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(html, encoding="utf-8")
+        write_whole(path, html.encode(), (lambda there: is_page(there, made[1])) if made else nothing)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
     return path
+
+
+def is_page(path: Path, template: str) -> bool:
+    """Whether a file is a page of this template, which the same command may replace."""
+    with path.open("rb") as file:
+        return f'{OWN_PAGE} {template}">'.encode() in file.read(_HEAD)
 
 
 @cache

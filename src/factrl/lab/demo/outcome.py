@@ -17,6 +17,7 @@ from rich.text import Text
 from factrl.evals.metrics import Interval, compare, short_form
 from factrl.evals.plots import Point, write_picture
 from factrl.evals.samples import Row
+from factrl.runs.disk import write_whole
 from factrl.text.escape import one_line
 from factrl.types import Grade
 
@@ -105,7 +106,7 @@ def show(before: Arm, arms: Sequence[Arm], knows: Knowledge, settings: DemoSetti
         "best": asdict(knows.best),
     }
     allowed |= {"samples": told.base_samples, "right of each question": list(knows.right)}
-    (folder / "numbers.json").write_text(json.dumps(plain | {"allowed": allowed}, indent=2), encoding="utf-8")
+    write_whole(folder / "numbers.json", json.dumps(plain | {"allowed": allowed}, indent=2).encode())
     for arm in reversed(arms):
         console.print(_table(arm, numbers[arm.name], sum(grade is None for grade in before.grades)))
     knew = f"right in {told.base_correct} of {told.base_samples} samples before; sure, the"

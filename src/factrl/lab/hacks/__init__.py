@@ -1,4 +1,4 @@
-"""36 known reward hacks and generated free options against any reward: `factrl stress`, and as a test.
+"""37 known reward hacks and generated free options against any reward: `factrl stress`, and as a test.
 
     from factrl.lab.hacks import broken
     from my_rewards import mine
@@ -6,7 +6,7 @@
     def test_no_hack_pays():
         assert broken(mine) == []
 
-The texts are 36 adversarial policies and five honest answers to twenty questions in three paraphrases each
+The texts are 37 adversarial policies and five honest answers to twenty questions in three paraphrases each
 (`factrl.lab.hacks.texts`), and generated answer forms (`factrl.lab.hacks.options`); exact oracles stand in
 for judges (`factrl.lab.hacks.oracles`) unless the reward brings its own.
 
@@ -162,7 +162,7 @@ def chosen(ids: Sequence[str]) -> tuple[list[Policy], list[Family]]:
         first, dash, last = word.strip().upper().partition("-")
         for name in (first, last) if dash else (first,):
             if name not in known:
-                there = "(there are: D01 to D36 and F01 to F17)"
+                there = "(there are: D01 to D37 and F01 to F17)"
                 raise ConfigError(f"no policy {name!r}{nearest(name, known)} {there}")
         wanted += names[names.index(first) : names.index(last) + 1] if dash else [first]
     rows = [known[name] for name in dict.fromkeys(wanted or names)]

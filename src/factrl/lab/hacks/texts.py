@@ -1,4 +1,4 @@
-"""The battery's texts: twenty questions with their facts, 36 adversarial policies and five honest answers.
+"""The battery's texts: twenty questions with their facts, 37 adversarial policies and five honest answers.
 
 A question has a table of twelve facts, each with something false in its place, so what is true is known by
 heart (`factrl.lab.hacks.oracles`); questions come in pairs, and the facts of the one are true and off the
@@ -157,7 +157,7 @@ def example_of(prompt: Prompt) -> Example:
 
 @dataclass(frozen=True)
 class Policy:
-    """One row of the battery, `D01` to `D36` or an honest answer.
+    """One row of the battery, `D01` to `D37` or an honest answer.
 
     Attributes:
         ceiling: the honest answer that it must not beat; strictly below `know` and `partial`.
@@ -201,7 +201,7 @@ class Policy:
 
 @cache
 def battery() -> Mapping[str, Policy]:
-    """All rows by id: the five honest answers, then the 36 policies."""
+    """All rows by id: the five honest answers, then the 37 policies."""
     return {row["id"]: Policy(**row) for row in read_rows(str(_FOLDER / "battery.jsonl"))}
 
 
@@ -318,6 +318,7 @@ def _slots(p: Prompt, way: int) -> Mapping[str, str | _Sentences]:
         "true": _turned(p.true, way),
         "few": _few(p, way),
         "false": _turned(p.false, way),
+        "page": _turned([p.safe, p.says.format(p.gold), *p.true], way),  # as the evidence has it
         "mixed": false_mix,
         "safe": [_worded(p, told["same"][_SAFE[way]])] * 20,  # what nobody doubts
         "same": same_text(p, way),

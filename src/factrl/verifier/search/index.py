@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -25,7 +25,7 @@ import tantivy
 from tantivy import Occur, Query
 
 from factrl.errors import ConfigError, DataError, SetupError
-from factrl.runs.disk import write_whole
+from factrl.runs.disk import FileLock, write_whole
 from factrl.runs.progress import Progress
 from factrl.types import Passage
 from factrl.verifier.search.sources import (
@@ -41,6 +41,7 @@ from factrl.verifier.search.sources import (
 FORMAT = 3
 NAME = "index.json"
 ENGINE = "words"
+_LOCK = ".lock"
 _HEAP = 64_000_000  # bytes that the writer may hold before it writes a segment
 _MAX_QUERY = 4_000  # characters of a query that are read; a claim has 100
 _MAX_TERMS = 128
@@ -118,8 +119,16 @@ class Index:
         folder = Path(path).expanduser()
         found = find_sources(sources, outside=folder)
         known = {str(file.resolve()): fingerprint(file) for file in found}
-        if not _is_built(folder, set(known.values())):
-            _write(folder, found, Manifest(tuple(known.items())))
+        marks = set(known.values())
+        if not _is_built(folder, marks):
+            with _writing(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(folder / _LOCK, f"the index in {folder}")
+            try:
+                if not _is_built(folder, marks):  # by a process that had the lock before
+                    _write(folder, found, Manifest(tuple(known.items())))
+            finally:
+                lock.release()
         return cls(folder)
 
     @classmethod
@@ -177,7 +186,7 @@ class Index:
 def _is_built(folder: Path, fingerprints: set[str]) -> bool:
     """Whether the folder holds a whole index of the files with these fingerprints, and nothing else."""
     if not (folder / NAME).exists():
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if folder.exists() and (not folder.is_dir() or any(file.name != _LOCK for file in folder.iterdir())):
             raise SetupError(f"{folder} is there already and holds no index; name another folder")
         return False
     manifest = load_manifest(folder)
@@ -197,39 +206,52 @@ def _write(folder: Path, files: Sequence[Path], manifest: Manifest) -> None:
     schema.add_text_field("title", tokenizer_name="raw", index_option="basic")
     schema.add_text_field("words", tokenizer_name="whitespace", index_option="freq")
     schema.add_bytes_field("record", stored=True)
-    (folder / ENGINE).mkdir(parents=True, exist_ok=True)
-    with _undamaged(folder):
-        try:
-            index = tantivy.Index(schema.build(), str(folder / ENGINE))
-            writer = index.writer(heap_size=_HEAP, num_threads=1)
-        except ValueError as error:
-            if "lock" not in str(error).lower():
-                raise
-            raise SetupError("another process is building this index; wait until it is done") from None
-    manifest.save(folder)
+    with _writing(folder):
+        manifest.save(folder)  # first, as it says whose the folder is
+        (folder / ENGINE).mkdir(parents=True, exist_ok=True)
+        index = tantivy.Index(schema.build(), str(folder / ENGINE))
+        writer = index.writer(heap_size=_HEAP, num_threads=1)
     try:
-        writer.delete_all_documents()  # of a build that was killed
+        with _writing(folder):
+            writer.delete_all_documents()  # of a build that was killed
         total = 0
         with Progress("index (files)", len(files)) as bar:
             for file in files:
                 for passage in (one for document in documents(file) for one in passages_of(document)):
-                    writer.add_document(_entry(total, passage))
+                    entry = _entry(total, passage)
+                    with _writing(folder):
+                        writer.add_document(entry)
                     total += 1
                     if total % 1000 == 0:
                         bar.advance(0, f"{total:,} passages")
                 bar.advance(1, f"{total:,} passages")
         if not total:
             raise DataError(f"there is no text in {', '.join(map(str, files))}")
-        try:
+        with _writing(folder):
             writer.commit()
-        except (ValueError, OSError) as error:
-            problem = f"cannot write: {error}; make room, and run the same command again"
-            raise SetupError(problem) from error
-        manifest._replace(passages=total).save(folder)
-    finally:
-        with _undamaged(folder):
-            writer.rollback()  # what was not committed
             writer.wait_merging_threads()
+            manifest._replace(passages=total).save(folder)
+    except BaseException:
+        with suppress(ValueError, OSError):  # of a writer that has ended already
+            writer.rollback()  # what was not committed
+        raise
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """What a disk does to the engine, which may keep the cause to itself, as one line with the remedy."""
+    try:
+        yield
+    except SetupError:
+        raise
+    except (ValueError, OSError) as error:
+        if "LockBusy" in str(error):
+            raise SetupError("another process is building this index; wait until it is done") from None
+        told = " ".join(str(error).split())[:200]
+        raise SetupError(
+            f"the index in {folder} cannot be written ({told}); make room or change the rights there, and "
+            "run the same command again"
+        ) from error
 
 
 def _entry(number: int, passage: Passage) -> Any:
