@@ -28,7 +28,7 @@ from fault_server import FaultServer, answers, closed_port, says
 
 VERBS = {
     *("demo", "lab", "verify", "index", "probe", "score", "train", "tune", "reproduce", "report", "eval"),
-    *("label", "stress", "serve", "show", "check", "describe", "models", "doctor"),
+    *("label", "stress", "study", "serve", "show", "check", "describe", "models", "doctor"),
     *(f"prepare {what}" for what in ("klcf", "prompts", "retrieve", "thresholds", "convert", "questions")),
 }
 SMALL = ["--model", "m", "train.prompts_per_step=1"]

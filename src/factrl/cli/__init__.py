@@ -32,6 +32,7 @@ from . import (
     serve,
     show,
     stress,
+    study,
     train,
     tune,
     verify,
@@ -48,6 +49,7 @@ _VERBS = (
     train,
     tune,
     reproduce,
+    study,
     report,
     evaluate,
     label,
@@ -94,7 +96,19 @@ GONE = {
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "check a text": ("verify", "index"),
-    "train": ("demo", "lab", "train", "tune", "reproduce", "probe", "prepare", "describe", "stress", "serve"),
+    "train": (
+        "demo",
+        "lab",
+        "train",
+        "tune",
+        "reproduce",
+        "study",
+        "probe",
+        "prepare",
+        "describe",
+        "stress",
+        "serve",
+    ),
     "evaluate, and look around": ("eval", "score", "label", "report", "show", "check", "models", "doctor"),
 }
 """Under which word the help lists a verb, or those that begin with it."""

@@ -179,6 +179,7 @@ def answer(
     *,
     num_samples: int = 1,
     temperature: float = 0.0,
+    batch_size: int = AT_ONCE,
 ) -> list[list[Any]]:
     """Answers of the policy as it is now, asked as in training: for every question `num_samples` of them.
 
@@ -198,6 +199,7 @@ def answer(
             max_new_tokens=settings.train.max_completion_length,
             temperature=temperature,
             eos_ids=end_tokens(model, tokenizer),
+            batch_size=batch_size,
         )
     return [tokenizer.batch_decode(group, skip_special_tokens=True) for group in groups]
 

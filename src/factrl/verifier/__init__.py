@@ -31,7 +31,7 @@ from factrl.text.abstention import abstains
 from factrl.types import Passage
 from factrl.verifier.claims import Extractor, SentenceClaims
 from factrl.verifier.claims.llm import LLMClaims, Style, read_facts
-from factrl.verifier.judges import Judge, LLMJudge, LocalJudge, NLIJudge, WeakJudge
+from factrl.verifier.judges import Judge, LLMJudge, LocalJudge, NLIJudge, Table, TableJudge, WeakJudge
 from factrl.verifier.search import Dense, Given, Index, Search, WebSearch
 
 from .engine import Job, run
@@ -211,7 +211,7 @@ def open_verifier(
             One of the three, or none where evidence comes with every text.
         embedder: a model of sentence-transformers that puts the passages of `docs` or `index` in order.
         llm: finds the claims and judges; the published presets need it where they ask one.
-        judge: instead of the preset's own: a judge, `local`, `weak`, `nli:NAME`, a verifier of
+        judge: instead of the preset's own: a judge, `local`, `weak`, `table:FILE`, `nli:NAME`, a verifier of
             `factrl models list` (`factcg`, or `factcg:FOLDER`), or `llm`, which is `llm`.
         trust_remote_code: run Python code that comes with a cross-encoder, which is HHEM's case: the preset
             `fspo` needs `judge="nli:vectara/hallucination_evaluation_model@COMMIT"` or a folder, and this.
@@ -246,6 +246,8 @@ def open_verifier(
     limits = {"k": k, "max_claims": max_claims, "max_chars": max_chars}
     settings.update({name: value for name, value in limits.items() if value is not None})
     chosen = _judge(preset, judge, llm, controls, trust_remote_code)
+    if isinstance(chosen, TableJudge):  # it reads its own sentences, and has its own documents
+        extract, search = chosen.extract, search or chosen
     return Verifier(extract, search, chosen, store=store, **settings)
 
 
@@ -302,8 +304,8 @@ def verify(
 
 def open_judge(
     name: str, *, trust_remote_code: bool = False, **thresholds: Any
-) -> LocalJudge | NLIJudge | WeakJudge:
-    """A judge by name: `local`, `weak`, `nli:MODEL`, or one of `VERIFIERS`, as `NAME` or `NAME:FOLDER`.
+) -> LocalJudge | NLIJudge | TableJudge | WeakJudge:
+    """A judge by name: `local`, `weak`, `table:FILE`, `nli:MODEL`, or one of `VERIFIERS`, also `NAME:FOLDER`.
 
     The thresholds are those of `NLIJudge`; verifiers by name do not tell refuted from unknown.
     """
@@ -312,6 +314,8 @@ def open_judge(
     if name == "weak":
         return WeakJudge()
     kind, _, model = name.partition(":")
+    if kind == "table":
+        return TableJudge(Table.read(model))
     named = verifier_named(kind)
     if named is not None or (kind == "nli" and model):
         if not all(importlib.util.find_spec(package) for package in ("torch", "transformers")):
@@ -326,7 +330,7 @@ def open_judge(
     problem = (
         f"{name!r}: {NO_OWN_VERIFIER}" if kind == "own" else f"unknown judge {name!r}{nearest(kind, names)}"
     )
-    there_are = f"local, weak, llm, nli:NAME with any cross-encoder's name, {', '.join(names)}"
+    there_are = f"local, weak, llm, table:FILE, nli:NAME with any cross-encoder's name, {', '.join(names)}"
     raise ConfigError(f"{problem} (there are: {there_are})")
 
 

@@ -51,7 +51,14 @@ from factrl.runs.folder import Run
 from factrl.runs.progress import Progress, clock
 from factrl.runs.settings import RunSettings
 from factrl.train.held_out import rates
-from factrl.train.model import embedded_policy, is_embedded, load_policy, render_prompts, uses_bf16
+from factrl.train.model import (
+    embedded_policy,
+    is_embedded,
+    load_policy,
+    render_prompts,
+    save_memory,
+    uses_bf16,
+)
 from factrl.train.online import optimise
 from factrl.train.page import write_run_page
 from factrl.train.shortcuts import restore_forward, use_packed_logprobs
@@ -77,6 +84,7 @@ def play(reward: str, overrides: Sequence[str] = (), *, quick: bool = False, ret
         SetupError: the model or a data package is not there.
     """
     started = time.monotonic()
+    save_memory()
     settings = demo_settings(list(overrides), reward, quick=quick, retrieval=retrieval)
     before, arms, knows = _run(settings)
     show(before, arms, knows, settings)

@@ -2,7 +2,8 @@
 
 `LocalJudge` runs a small language model in this process, `LLMJudge` asks one over HTTP, `NLIJudge` is a
 cross-encoder, and `WeakJudge` compares words, for machines with nothing else; its verdicts are marked weak
-wherever they are shown.  Any object with the shape of `Judge` is a judge.
+wherever they are shown.  `TableJudge` compares plain sentences with a table of facts, exactly.  Any object
+with the shape of `Judge` is a judge.
 
 Importing this loads no model; a judge that needs one loads it when it is made.
 """
@@ -16,8 +17,9 @@ from factrl.types import Claim, Passage, Verdict
 from factrl.verifier.judges.llm import LLMJudge
 from factrl.verifier.judges.local import LocalJudge, NLIJudge
 from factrl.verifier.judges.overlap import WeakJudge
+from factrl.verifier.judges.table import Table, TableJudge
 
-__all__ = ["Judge", "LLMJudge", "LocalJudge", "NLIJudge", "WeakJudge"]
+__all__ = ["Judge", "LLMJudge", "LocalJudge", "NLIJudge", "Table", "TableJudge", "WeakJudge"]
 
 
 class Judge(Protocol):

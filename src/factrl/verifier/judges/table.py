@@ -1,0 +1,259 @@
+"""An exact verifier: plain sentences are parsed and compared with a table of facts.
+
+    table = Table.read("facts.csv")                     # entity,relation,value
+    verify = open_verifier(judge="table:facts.csv")     # the same by name
+    verify("Its capital is Osaka.", topic="Japan").counts["refuted"]      # 1
+
+A sentence has one of three forms: "Its capital is Tokyo.", "The capital of Japan is Tokyo." and "Japan's
+capital is Tokyo."; "its" is the topic, or the entity that the passage is titled with.  Everything else states
+nothing that the table knows, and is `unknown`.  There is no model and no threshold in it, so what a reward
+teaches is not mixed up with what a judge gets wrong; it judges real texts not at all.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from factrl.errors import DataError
+from factrl.text.sentences import sentences
+from factrl.types import Claim, Passage, Verdict
+
+ALIASES = "|"  # between the spellings of a value in a file; the first is the one that is written
+_YES = {"yes", "true", "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What a sentence in one of the forms says; without an entity where it says "its"."""
+
+    entity: str
+    relation: str
+    value: str
+
+
+class Table:
+    """Facts about entities.
+
+    Args:
+        rows: (entity, relation, spellings of the value, the first the usual one).
+        several: relations that may have several values, such as neighbours; all others have one.
+
+    Raises:
+        DataError: a row is empty, or a relation with one value has two for an entity.
+    """
+
+    def __init__(self, rows: Iterable[tuple[str, str, Sequence[str]]], several: Collection[str] = ()) -> None:
+        self.several = frozenset(several)
+        self.facts: dict[str, dict[str, list[tuple[str, ...]]]] = {}
+        for entity, relation, values in rows:
+            if not (entity.strip() and relation.strip() and values and all(v.strip() for v in values)):
+                raise DataError(f"the table has an empty cell in the row {(entity, relation, *values)!r}")
+            held = self.facts.setdefault(entity, {}).setdefault(relation, [])
+            if tuple(values) in held:
+                continue
+            if held and relation not in self.several:
+                raise DataError(
+                    f"{entity!r} has two values for {relation!r}, {held[0][0]!r} and {values[0]!r}; give "
+                    f"one, write spellings of one value as {held[0][0]}{ALIASES}{values[0]}, or put yes into "
+                    "the column `several`"
+                )
+            held.append(tuple(values))
+        if not self.facts:
+            raise DataError("the table has no facts")
+
+    @classmethod
+    def read(cls, path: str | Path) -> Table:
+        """A CSV or TSV file with the columns entity, relation, value and, where wanted, several (yes).
+
+        Raises:
+            DataError: the file is not there, lacks a column, or as `Table` says.
+        """
+        try:
+            text = Path(path).read_text("utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"the table {path} cannot be read: {error}") from error
+        lines = csv.DictReader(text.split("\n"), delimiter="\t" if str(path).endswith(".tsv") else ",")
+        missing = {"entity", "relation", "value"} - {*(lines.fieldnames or ())}
+        if missing:
+            raise DataError(f"{path} has no column {sorted(missing)[0]!r}; it has {lines.fieldnames}")
+        rows = [{k: (v or "").strip() for k, v in row.items() if k} for row in lines]
+        several = {row["relation"] for row in rows if row.get("several", "").lower() in _YES}
+        values = ([v.strip() for v in row["value"].split(ALIASES)] for row in rows)
+        return cls(
+            ((row["entity"], row["relation"], value) for row, value in zip(rows, values, strict=True)),
+            several,
+        )
+
+    def write(self, path: str | Path) -> None:
+        """Write what `read` reads."""
+        with Path(path).open("w", encoding="utf-8", newline="") as file:
+            out = csv.writer(file)
+            out.writerow(("entity", "relation", "value", "several"))
+            for entity, facts in self.facts.items():
+                for relation, values in facts.items():
+                    marks = "yes" if relation in self.several else ""
+                    out.writerows((entity, relation, ALIASES.join(value), marks) for value in values)
+
+    @property
+    def relations(self) -> list[str]:
+        """Every relation, in the order of the rows."""
+        return list(dict.fromkeys(relation for facts in self.facts.values() for relation in facts))
+
+    def statements(self, entity: str) -> list[Statement]:
+        """Every fact of an entity, with the usual spelling."""
+        facts = self.facts[entity]
+        return [Statement(entity, relation, value[0]) for relation in facts for value in facts[relation]]
+
+    def document(self, entity: str, relations: Collection[str] | None = None) -> Passage:
+        """The facts of an entity as sentences, titled with it; of these relations alone where given."""
+        told = (s for s in self.statements(entity) if relations is None or s.relation in relations)
+        return Passage(" ".join(map(sentence, told)), title=entity)
+
+    def find(self, name: str) -> str | None:
+        """The entity of this name, whatever its case, with or without "the"."""
+        return self._names.get(_key(name))
+
+    @cached_property
+    def _names(self) -> Mapping[str, str]:
+        return {_key(entity): entity for entity in self.facts}
+
+    def parse(self, text: str) -> Statement | None:
+        """What a sentence says, if it has one of the forms and a relation of the table."""
+        body = text.strip().rstrip(".!").strip()
+        for form in self._forms:
+            if found := form.fullmatch(body):
+                groups = found.groupdict()
+                relation = self._relations[_key(groups["relation"])]
+                return Statement(groups.get("entity", "").strip(), relation, groups["value"].strip())
+        return None
+
+    @cached_property
+    def _relations(self) -> Mapping[str, str]:
+        return {_key(relation): relation for relation in self.relations}
+
+    @cached_property
+    def _forms(self) -> Sequence[re.Pattern[str]]:
+        names = "|".join(re.escape(r) for r in sorted(self.relations, key=len, reverse=True))
+        relation, value = rf"(?P<relation>{names})", r"(?:is|are|was|were) (?P<value>.+)"
+        return [
+            re.compile(rf"(?:its|his|her|their) {relation} {value}", re.IGNORECASE),
+            re.compile(rf"the {relation} of (?P<entity>[^.]+?) {value}", re.IGNORECASE),
+            re.compile(rf"(?P<entity>[^.]+?)['’]s {relation} {value}", re.IGNORECASE),
+        ]
+
+    def same(self, relation: str, one: str, other: str) -> bool:
+        """Whether two spellings are of one value."""
+        a, b = _key(one), _key(other)
+        return a == b or any({a, b} <= spellings for spellings in self._spellings[relation])
+
+    @cached_property
+    def _spellings(self) -> Mapping[str, set[frozenset[str]]]:
+        found = defaultdict[str, set[frozenset[str]]](set)
+        for facts in self.facts.values():
+            for relation, values in facts.items():
+                found[relation] |= {frozenset(map(_key, value)) for value in values if len(value) > 1}
+        return found
+
+
+def sentence(statement: Statement, *, named: bool = False) -> str:
+    """A statement as a sentence, about "its" or about the entity by name."""
+    subject = f"The {statement.relation} of {statement.entity}" if named else f"Its {statement.relation}"
+    return f"{subject} is {statement.value}."
+
+
+class TableJudge:
+    """A `Judge`, a `Search` and an extractor in one; `open_verifier(judge="table:facts.csv")` uses all three.
+
+    A claim is held against the passages beside it: `supported` where one states it, `refuted` where they
+    state another value of its relation, else `unknown`.  So evidence that is cut to what a question needs
+    leaves the rest unknown.  A text that gives two values for a relation that has one states both of them,
+    and both sentences are refuted; or a policy would learn to name all that is likely.
+
+    Args:
+        table: tells relations, spellings and which relations have several values.
+    """
+
+    weak = False
+    per_call = 1024
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        facts = json.dumps([sorted(table.several), table.facts], sort_keys=True, ensure_ascii=False)
+        self.identity = f"table {hashlib.sha256(facts.encode()).hexdigest()[:12]}"
+        self._stated = lru_cache(4096)(self._statements_of)
+
+    def extract(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
+        """Every sentence as a claim that names its entity; a repeat counts once."""
+        units = [(n, unit, text[unit.start : unit.end]) for n, unit in enumerate(sentences(text))]
+        parsed = [self.table.parse(words) for _, _, words in units]
+        named = [
+            None if one is None else Statement(one.entity or topic, one.relation, one.value) for one in parsed
+        ]
+        values = defaultdict[tuple[str, str], dict[str, str]](dict)
+        for one in filter(None, named):
+            if one.relation not in self.table.several:
+                held = values[_key(one.entity), one.relation]
+                if not any(self.table.same(one.relation, one.value, other) for other in held.values()):
+                    held[_key(one.value)] = one.value
+        claims: list[Claim] = []
+        seen = Counter[str]()
+        for (number, unit, words), one in zip(units, named, strict=True):
+            said = words.strip()
+            if one is not None:
+                both = values.get((_key(one.entity), one.relation), {})
+                value = " and ".join(both.values()) if len(both) > 1 else one.value
+                full = Statement(one.entity, one.relation, value)
+                said = sentence(full, named=bool(one.entity))
+            key = f"{_key(said)} {_key(words) if one else ''}"
+            seen[key] += 1
+            skip = "repeat" if seen[key] > 1 else None
+            claims.append(Claim(said, unit.start, unit.end, number, skip))
+        return claims
+
+    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
+        """A verdict for every claim, in their order."""
+        return [self._verdict(claim, passages) for claim, passages in pairs]
+
+    def _verdict(self, claim: Claim, passages: Sequence[Passage]) -> Verdict:
+        one = self.table.parse(claim.text)
+        if one is None:
+            return Verdict("unknown", self.identity, cause="no_form")
+        about = [
+            (number, start, end, stated)
+            for number, passage in enumerate(passages)
+            for start, end, stated in self._stated(passage.text, passage.title)
+            if stated.relation == one.relation
+            and (not one.entity or not stated.entity or _key(stated.entity) == _key(one.entity))
+        ]
+        if not about:
+            return Verdict("unknown", self.identity, cause="no_evidence")
+        holds = [row for row in about if self.table.same(one.relation, row[3].value, one.value)]
+        number, start, end, _ = (holds or about)[0]
+        label = "supported" if holds else "refuted"
+        return Verdict(label, self.identity, p=float(bool(holds)), quote=(number, start, end))
+
+    def _statements_of(self, text: str, title: str) -> list[tuple[int, int, Statement]]:
+        return [
+            (unit.start, unit.end, Statement(one.entity or title, one.relation, one.value))
+            for unit in sentences(text)
+            if (one := self.table.parse(text[unit.start : unit.end]))
+        ]
+
+    def search(self, query: str, k: int = 5, *, topic: str = "") -> list[Passage]:
+        """The document of the entity that the claim names, else of the topic."""
+        one = self.table.parse(query)
+        entity = self.table.find((one and one.entity) or topic)
+        return [] if entity is None else [self.table.document(entity)]
+
+
+def _key(name: str) -> str:
+    """A name for comparison: case, white space and a leading "the" do not count."""
+    return " ".join(name.casefold().split()).removeprefix("the ")

@@ -1,0 +1,144 @@
+"""What a study measures and how it is declared; training is in tests/training/test_studies.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl.errors import ConfigError, DataError
+from factrl.papers import load_reward
+from factrl.rewards.grading import Grader
+from factrl.studies import add_row, load_study, study_names
+from factrl.studies.measure import COLUMNS, change, lines, measure, over_seeds, value
+from factrl.studies.world import ABSTENTION, World, split, tagged, target
+from factrl.verifier import Verifier
+from factrl.verifier.judges import Table, TableJudge
+
+TABLE = Table(
+    [
+        (f"Town {n}", relation, (value,))
+        for n in range(40)
+        for relation, value in (("country", f"Land {n % 4}"), ("continent", "Asia"), ("river", f"River {n}"))
+    ]
+)
+
+
+def test_every_study_loads_and_names_rewards_that_there_are() -> None:
+    for name in study_names():
+        for gpu in (False, True):
+            study = load_study(name, gpu=gpu)
+            assert study.rows["random"].reward == "random"
+            for row in study.rows.values():
+                if row.reward != "random":
+                    load_reward(row.reward).with_(**row.knobs)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "named"),
+    [
+        ("knowlr", (), "did you mean 'knowrl'"),
+        ("knowrl", ("train.setps=3",), "setps"),
+        ("nowhere.toml", (), "no study"),
+    ],
+)
+def test_mistakes_are_one_line(name: str, words: tuple[str, ...], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        load_study(name, words)
+
+
+def test_a_reward_of_ones_own_is_a_row() -> None:
+    study = add_row(load_study("knowrl"), "mine/my.py:sure")
+    assert study.rows["my-sure"].reward == "mine/my.py:sure"
+    with pytest.raises(ConfigError, match="already"):
+        add_row(study, "other/my.py:sure")
+
+
+def test_entities_are_split_once_and_nothing_is_asked_twice(tmp_path: Path) -> None:
+    world = split(TABLE, seed=3)
+    parts = [set(world.parts[part]) for part in ("warm", "train", "test")]
+    assert sum(map(len, parts)) == 40
+    assert not parts[0] & parts[1]
+    assert not parts[1] & parts[2]
+    world.save(tmp_path / "world.json")
+    again = World.read(tmp_path / "world.json")
+    assert (again.table.facts, again.parts) == (TABLE.facts, world.parts)
+    assert len(world.examples("reasoned", "test")) == 3 * len(parts[2])
+    assert all(one.evidence[0].title == one.topic for one in world.examples("profile", "train"))
+    with pytest.raises(DataError, match="at least 20"):
+        split(Table([("A", "b", ("c",))]), 0)
+
+
+def test_what_the_warm_start_teaches_is_true_and_in_form() -> None:
+    import random
+
+    world, draw = split(TABLE, 0), random.Random(0)
+    judge = TableJudge(TABLE)
+    verifier = Verifier(judge.extract, judge, judge)
+    for task in ("profile", "reasoned", "short"):
+        asked = world.examples(task, "warm")[:12]
+        texts = [target(task, one, TABLE, draw, 0.0) for one in asked]
+        for one in measure(task, asked, texts, verifier, Grader(), "" if task == "short" else "<think>"):
+            assert one.true == one.claims
+            assert not one.malformed
+            assert task == "profile" or one.right == 1
+    declined = target("reasoned", world.examples("reasoned", "warm")[0], TABLE, draw, 1.0)
+    assert f"<answer>{ABSTENTION}</answer>" in declined
+
+
+def measured(*texts: str, task: Any = "profile") -> list[dict[str, Any]]:
+    world = split(TABLE, 0)
+    judge = TableJudge(TABLE)
+    asked = world.examples(task, "test")[: len(texts)]
+    full = [
+        text.replace("LAND", TABLE.facts[one.topic]["country"][0][0])
+        for text, one in zip(texts, asked, strict=True)
+    ]
+    rows = measure(task, asked, full, Verifier(judge.extract, judge, judge), Grader(), "<think>")
+    return [row.to_json() for row in rows]
+
+
+def test_profiles_are_counted() -> None:
+    rows = measured(
+        tagged("I recall.", "Its country is LAND. Its continent is Asia. Its river is Nile."),
+        tagged("I recall.", "Its country is LAND. It is pretty."),
+        "no tags at all",
+    )
+    found = {name: value(rows, column) for name, column in COLUMNS["profile"].items()}
+    shown = {name: one and round(one.value, 1) for name, one in found.items()}
+    assert shown == {
+        "precision": 60.0,  # 3 of 5 claims
+        "recall": 33.3,  # 3 of 9 facts
+        "true sentences": 1.0,
+        "claims": 1.7,
+        "malformed": 33.3,
+    }
+
+
+def test_reasoning_is_counted_apart_from_the_answer() -> None:
+    rows = measured(
+        tagged("Its country is LAND. Its continent is Africa.", ABSTENTION),
+        "Its country is LAND.</think> and then nothing",
+        task="reasoned",
+    )
+    assert [(row["right"], row["declined"], row["wrong"], row["malformed"]) for row in rows] == [
+        (0, 1, 0, 0),
+        (0, 0, 1, 1),
+    ]
+    assert [(row["claims"], row["true"], row["false"]) for row in rows] == [(2, 1, 1), (0, 0, 0)]
+
+
+def test_changes_are_paired_and_seeds_have_students_interval() -> None:
+    before = measured(tagged("x", "Its continent is Africa."), tagged("x", "Its continent is Asia."))
+    after = measured(tagged("x", "Its continent is Asia."), tagged("x", "Its continent is Asia."))
+    moved = change(before, after, COLUMNS["profile"]["precision"])
+    assert moved is not None
+    assert moved.value == 50.0
+    three = over_seeds([1.0, 2.0, 3.0])
+    assert three.value == 2.0
+    assert round(three.high - 2.0, 2) == 2.48
+    results = {seed: {"start-profile": {"greedy": before}, "s/r": {"greedy": after}} for seed in (0, 1)}
+    table = lines(results, "s", "profile", ["r", "not run"])
+    assert [line[0] for line in table] == ["start", "r"]
+    assert table[1][1].startswith("100.0 (+50.0")

@@ -1,0 +1,93 @@
+"""The exact verifier: plain sentences against a table of facts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from factrl.errors import ConfigError, DataError
+from factrl.types import Passage
+from factrl.verifier import open_verifier
+from factrl.verifier.judges import Table
+
+ROWS = [
+    ("Japan", "capital", ("Tokyo",)),
+    ("Japan", "continent", ("Asia",)),
+    ("Japan", "currency", ("Yen", "Japanese yen")),
+    ("France", "capital", ("Paris",)),
+    ("France", "neighbour", ("Spain",)),
+    ("France", "neighbour", ("Italy",)),
+    ("The Netherlands", "capital", ("Amsterdam",)),
+]
+S, R, U, REPEAT = "supported", "refuted", "unknown", "repeat"
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> str:
+    Table(ROWS, several={"neighbour"}).write(tmp_path / "facts.csv")
+    return f"table:{tmp_path / 'facts.csv'}"
+
+
+@pytest.mark.parametrize(
+    ("text", "topic", "labels"),
+    [
+        ("Its capital is Tokyo.", "Japan", [S]),
+        ("Its capital is Kyoto.", "Japan", [R]),
+        ("The capital of Japan is Tokyo. Japan's capital is Osaka.", "", [R, R]),  # two values: both false
+        ("The capital of Japan is Tokyo. France’s capital is Paris.", "", [S, S]),
+        ("Its capital is Tokyo. The capital of France is Tokyo.", "Japan", [S, R]),
+        ("Its currency is the Yen. Its currency is Japanese yen.", "Japan", [S, S]),  # spellings of one value
+        ("Its continent is Asia. Its continent is Africa.", "Japan", [R, R]),
+        ("Its continent is Asia. Its continent is Asia.", "Japan", [S, REPEAT]),
+        ("Its neighbour is Spain. Its neighbour is Italy. Its neighbour is Japan.", "France", [S, S, R]),
+        ("Its capital is Amsterdam.", "Netherlands", [S]),
+        ("Its population is large. It is nice. Is its capital Tokyo?", "Japan", [U, U, U]),
+        ("Its capital is Tokyo", "Atlantis", [U]),
+        ("", "Japan", []),
+    ],
+)
+def test_verdicts(facts: str, text: str, topic: str, labels: list[str]) -> None:
+    report = open_verifier(judge=facts)(text, topic=topic)
+    assert [c.claim.skip or (c.verdict and c.verdict.label) for c in report.checks] == labels
+
+
+def test_evidence_that_is_cut_leaves_the_rest_unknown(facts: str) -> None:
+    verify = open_verifier(judge=facts)
+    told = [Passage("Its capital is Tokyo.", title="Japan")]
+    report = verify("Its capital is Tokyo. Its continent is Asia.", topic="Japan", evidence=told)
+    assert [c.verdict and c.verdict.label for c in report.checks] == [S, U]
+    assert report.checks[0].quote == "Its capital is Tokyo."
+
+
+def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
+    table = Table(ROWS, several={"neighbour"})
+    table.write(tmp_path / "facts.csv")
+    read = Table.read(tmp_path / "facts.csv")
+    assert (read.facts, read.several) == (table.facts, table.several)
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (
+            "entity,relation,value\nA,capital,B\nA,capital,C\n",
+            "'A' has two values for 'capital', 'B' and 'C'",
+        ),
+        ("entity,relation\nA,capital\n", "no column 'value'"),
+        ("entity,relation,value\nA,,B\n", "empty cell"),
+        ("entity,relation,value\n", "no facts"),
+    ],
+)
+def test_bad_tables_are_one_line(tmp_path: Path, content: str, named: str) -> None:
+    path = tmp_path / "facts.csv"
+    path.write_text(content)
+    with pytest.raises(DataError, match=named):
+        open_verifier(judge=f"table:{path}")
+    with pytest.raises(DataError, match="cannot be read"):
+        open_verifier(judge=f"table:{tmp_path / 'none.csv'}")
+
+
+def test_the_name_is_offered() -> None:
+    with pytest.raises(ConfigError, match="table:FILE"):
+        open_verifier(judge="tabel")

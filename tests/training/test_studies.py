@@ -1,0 +1,96 @@
+"""A study trains for real, on a tiny model: every step, a stop between steps, one's own reward and table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny import byte_tokenizer, llama
+
+from factrl.cli import main
+from factrl.verifier.judges import Table
+
+pytestmark = pytest.mark.torch
+SETTINGS = [
+    "start.steps=2",
+    "start.batch_size=4",
+    "start.freeze_layers=0",
+    "start.questions=4",
+    "start.samples=2",
+    "size.test=4",
+    "train.steps=1",
+    "train.prompts_per_step=2",
+    "train.num_generations=2",
+    "train.micro_batch_size=4",
+    "train.max_completion_length=6",
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("study")
+    tokenizer = byte_tokenizer(["<pad>", "<eos>"], pad_token="<pad>", eos_token="<eos>")
+    llama(len(tokenizer)).save_pretrained(folder / "model")
+    tokenizer.save_pretrained(folder / "model")
+    rows = [(f"Town {n}", r, (v,)) for n in range(30) for r, v in (("country", "Peru"), ("river", f"R{n}"))]
+    Table(rows).write(folder / "facts.csv")
+    (folder / "my.py").write_text(
+        "import factrl as fx\n\n\n@fx.reward\ndef sure(example, completion):\n"
+        "    return {'long': float(len(completion))}\n\n\n@fx.reward\n"
+        "def asks(example, completion, *, oracle):\n    return {'x': 0.0}\n"
+    )
+    return folder
+
+
+def study(place: Path, out: str, *more: str, name: str = "factreason") -> int:
+    words = ["study", name, "--output", str(place / out), "--model", str(place / "model")]
+    return main([*words, "--table", str(place / "facts.csv"), *SETTINGS, *more])
+
+
+def rows(place: Path, out: str) -> dict[str, Any]:
+    folder = place / out / "seed-0" / "rows"
+    return {path.stem: json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")}
+
+
+def test_a_study_with_a_row_of_ones_own_goes_on_where_it_was_stopped(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = ("--add", f"{place / 'my.py'}:sure")
+    assert study(place, "out", *mine, "--only", "factreason/random") == 0
+    assert {*rows(place, "out")} == {"start-profile", "factreason-random"}  # as after a kill behind it
+    before = (place / "out" / "seed-0" / "rows" / "factreason-random.json").stat().st_mtime_ns
+    capsys.readouterr()
+    assert study(place, "out", *mine) == 0
+    text = capsys.readouterr().out
+    for name in ("start", "random", "fact-only", "factreason", "detail-0.1", "my-sure"):
+        assert f"| {name} |" in text
+    assert (place / "out" / "table.md").read_text("utf-8") == text
+    found = rows(place, "out")
+    assert before == (place / "out" / "seed-0" / "rows" / "factreason-random.json").stat().st_mtime_ns
+    assert len(found["factreason-my-sure"]["greedy"]) == 4
+    assert found["factreason-my-sure"]["rewards"]
+    assert not [*(place / "out").rglob("checkpoint-*")]
+
+
+def test_each_task_trains(place: Path) -> None:
+    for name, row in (("knowrl", "random"), ("truthrl", "random"), ("klcf", "all-facts")):
+        words = (
+            ["--only", f"{name}/{row}"] if name == "klcf" else ["practice=false", "--only", f"{name}/{row}"]
+        )
+        assert study(place, f"{name}-out", *words, name=name) == 0
+        assert f"{name}-{row}" in rows(place, f"{name}-out")
+
+
+def test_mistakes_are_said_before_anything_is_trained(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert study(place, "bad", "--only", "factreason/nothing") == 2
+    assert "is no step" in capsys.readouterr().err
+    assert study(place, "bad", "--add", f"{place / 'my.py'}:asks") == 2
+    assert "oracle" in capsys.readouterr().err
+    assert not (place / "bad" / "seed-0" / "start.safetensors").exists()
+    assert study(place, "dry", "--dry-run") == 0
+    assert "factreason/random: random" in capsys.readouterr().out
+    assert not (place / "dry").exists()
