@@ -20,7 +20,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 if sys.version_info < (3, 11):
-    import tomli as tomllib
+    import tomli as tomllib  # pyright: ignore[reportMissingImports]
 else:
     import tomllib
 

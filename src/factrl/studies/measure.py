@@ -192,7 +192,8 @@ def cells(results: Results, row: str, start: str, how: str, column: tuple[str, s
     kept = [one for one in values if one], [one for one in moved if one]
     if len(both) == 1:
         return Cell(kept[0][0], kept[1][0], 1)
-    return Cell(*(over_seeds([one.value for one in side]) for side in kept), len(both))
+    first, second = (over_seeds([one.value for one in side]) for side in kept)
+    return Cell(first, second, len(both))
 
 
 def lines(

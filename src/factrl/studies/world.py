@@ -107,7 +107,11 @@ def split(table: Table, seed: int, extra: Sequence[str] = ()) -> World:
         raise DataError(f"the table has {len(entities)} entities; a study needs at least 20 to split them")
     random.Random(f"split {seed}").shuffle(entities)
     first, second = (round(len(entities) * share) for share in SHARES)
-    parts = {"warm": entities[:first], "train": entities[first:second], "test": [*entities[second:], *extra]}
+    parts: dict[Part, Sequence[str]] = {
+        "warm": entities[:first],
+        "train": entities[first:second],
+        "test": [*entities[second:], *extra],
+    }
     return World(table, parts)
 
 
@@ -164,7 +168,7 @@ def _country(row: Any, names: Mapping[str, str], pycountry: Any) -> Iterator[_Ro
 
 def _city(city: Any, countries: Any, names: Mapping[str, str], pycountry: Any) -> Iterator[_Row]:
     country = countries[city["countrycode"]]
-    found = [("country", (names[city["countrycode"]],))]
+    found: list[tuple[str, tuple[str, ...]]] = [("country", (names[city["countrycode"]],))]
     if country["continentcode"] in _CONTINENTS:
         found.append(("continent", (_CONTINENTS[country["continentcode"]],)))
     found += _currency(country, pycountry)
