@@ -24,15 +24,16 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
-from factrl.errors import ConfigError, nearest
+from factrl.errors import ConfigError, DataError, nearest
 from factrl.papers import load_paper, paper_names, rewards_of
 from factrl.rewards import Reward
 from factrl.runs.data import ColumnName, to_example
 from factrl.runs.folder import version_of
 from factrl.runs.settings import RunSettings
 from factrl.text import opened
+from factrl.text.messages import last_message, reasoning_of, said, text_of
 from factrl.train.metrics import reward_metrics
 from factrl.train.plan import REWARD_ALONE, run_settings, supplied_reward
 from factrl.train.search import SearchEnvironment, last_said
@@ -72,9 +73,7 @@ class TRLReward:
         told = environments or [None] * rows  # their tokens are not all the policy's
         ids = completion_ids if completion_ids is not None and not environments else [None] * rows
         written = [
-            Completion(
-                _said(text, "assistant"), prefill=_opened(prompt) or self.prefill, tokens=_length(tokens)
-            )
+            _written(prompt, text, self.prefill, tokens)
             for prompt, text, tokens in zip(prompts, completions, ids, strict=True)
         ]
         written = [
@@ -185,32 +184,40 @@ def _example(
     columns: Mapping[ColumnName, str] | None,
     rows: int,
 ) -> Example:
-    """The example of one row; beside the columns TRL passes things of its own, which are no lists."""
-    row = {"prompt": _said(prompt, "user")}
+    """The example of one row; beside the columns TRL passes things of its own, which have no value a row."""
+    row = {"prompt": _asked(prompt)}
     for name, values in others.items():
-        if isinstance(values, (list, tuple)) and len(values) == rows:
+        if isinstance(values, (str, Mapping)) or not hasattr(values, "__getitem__"):
+            continue
+        if len(values) == rows:
             row[name] = values[number]
+        elif name in get_args(ColumnName):
+            raise DataError(f"{name} has {len(values)} values for {rows} prompts; give one for each")
     return to_example(row, columns)
 
 
-def _said(text: Any, role: str) -> str:
-    """The last words of a role in a conversation; plain text is itself."""
-    if isinstance(text, str):
-        return text
-    words = [message.get("content") or "" for message in text if message.get("role") == role]
-    last = words[-1] if words else ""
-    if isinstance(last, str):
-        return last
-    return "".join(part.get("text") or "" for part in last if part.get("type") == "text")
+def _asked(prompt: Any) -> str:
+    """The last thing that the user says in a prompt; a text is itself."""
+    return prompt if isinstance(prompt, str) else text_of(last_message(prompt, "user"))
+
+
+def _written(prompt: Any, completion: Any, prefill: str, tokens: Sequence[int] | None) -> Completion:
+    """A completion as rewards read it; reasoning that TRL hands apart comes with its own `<think>`."""
+    message = completion if isinstance(completion, str) else last_message(completion, "assistant")
+    apart = not isinstance(message, str) and bool(reasoning_of(message).strip())
+    return Completion(
+        message if isinstance(message, str) else said(message),
+        prefill="" if apart else _opened(prompt) or prefill,
+        tokens=_length(tokens),
+    )
 
 
 def _opened(prompt: Any) -> str:
     """What a prompt has put in the assistant's mouth: its turn in a conversation, a `<think>` of a text."""
     if isinstance(prompt, str):
         return opened(prompt)
-    if not prompt or prompt[-1].get("role") != "assistant":
-        return ""
-    return _said(prompt, "assistant")
+    last = prompt[-1] if len(prompt) else {}
+    return said(last) if last_message([last], "assistant") is not None else ""
 
 
 def _length(tokens: Sequence[int] | None) -> int | None:
