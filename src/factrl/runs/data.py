@@ -220,6 +220,22 @@ def to_example(row: Row, columns: Mapping[ColumnName, str] | None = None) -> Exa
     return _example(row, 1, _choose_columns([row], columns or {}, "the row"), "the row")
 
 
+def label_example(question: str, label: str) -> Example:
+    """The example of a question with one text beside it, as OpenRLHF's datasets have it.
+
+    Args:
+        label: an accepted answer, a list of them, or a table with an example's columns; the last two in JSON.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    columns = _listed(label)
+    usual = {column.partition(".")[0] for columns in _USUAL.values() for column in columns}
+    if isinstance(columns, dict) and usual & columns.keys():
+        return to_example({"question": question, **columns})
+    return to_example({"question": question, "answers": label})
+
+
 # Recognising columns
 
 
@@ -426,6 +442,7 @@ _LIST_OF_STRINGS = re.compile(rf"[\[({{](?:\s|,|{_STRING})*[\])}}]", re.DOTALL)
 _PRINTED = re.compile(
     rf"({_STRING})|\b(?:array|np\.\w+)(?=\()|(,\s*dtype=[^\s()]+)(?=\))|\b(nan|NaN|null)\b", re.DOTALL
 )
+_DEEP = re.compile(r"(?:[\[{(]\s*){50}")
 _LOOKS_LISTED = re.compile(r"\[[^\\^_{}()\[\]]*,[^\\^_{}()\[\]]*\]|\[[-+\d.]+(?:\s+[-+\d.]+)+\s*\]")
 
 
@@ -439,6 +456,8 @@ def _written(text: str, where: str) -> Any:
     value = _listed(body)
     if isinstance(value, (list, dict)):
         return value
+    if _DEEP.match(body):
+        raise DataError(f"{where} is {text[:80]!r}; it is nested too deeply to be read")
     if body.startswith(tuple("[{")) and body[1:].lstrip().startswith(("'", '"')):
         hint = "it starts like a list in JSON and cannot be read as one; write the answers as a list"
         raise DataError(f"{where} is {text[:80]!r}; {hint}")
