@@ -13,20 +13,23 @@ With `environment_factory=partial(SearchEnvironment, index)` (`factrl.train.sear
 first, and a reward reads its last message.
 
 A completion that could not be graded is None, which TRL leaves out of its group's mean and gives the
-advantage 0.  What plain TRL cannot do is step-wise credit (FSPO's spans are dropped, its sum is kept), and
+advantage 0; so is one whose row lacks what the reward needs, unless no row of the first batch has it, which is
+an error.  What plain TRL cannot do is step-wise credit (FSPO's spans are dropped, its sum is kept), and
 keeping masked completions out of the KL penalty and of the token count: `factrl train` does both.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
-from factrl.errors import ConfigError, DataError, nearest
+from factrl.errors import ConfigError, DataError, Unscored, nearest
 from factrl.papers import load_paper, paper_names, rewards_of
 from factrl.rewards import Reward
 from factrl.runs.data import ColumnName, to_example
@@ -40,6 +43,16 @@ from factrl.train.search import SearchEnvironment, last_said
 from factrl.types import Completion, Example, Result
 
 Column = Sequence[Any]
+_LOG = logging.getLogger("factrl")
+# What prompts must ask for, by the cause for which a completion without it is floored.
+_FORMS = {
+    "no_box": "\\boxed{…}",
+    **dict.fromkeys(("no_think", "think_unclosed"), "<think>…</think>"),
+    **dict.fromkeys(("no_answer", "answer_unclosed"), "<answer>…</answer>"),
+    "tags": "<think>…</think> <answer>…</answer>",
+    "no_confidence": "<confidence>…</confidence>",
+    "no_analysis": "<analysis>…</analysis>",
+}
 _HAS_NONE = (1, 6)  # from this TRL on, trainers leave None out of a group
 
 
@@ -52,6 +65,7 @@ class TRLReward:
     def __init__(self, reward: Reward, prefill: str, columns: Mapping[ColumnName, str] | None) -> None:
         self.reward, self.prefill, self.columns = reward, prefill, columns
         self.__name__ = reward.name
+        self._first, self._told = True, False  # batch; whether it has been said that a row is of no use
 
     def __call__(
         self,
@@ -64,12 +78,15 @@ class TRLReward:
         log_extra: Callable[[str, list[Any]], None] | None = None,
         **others: Any,
     ) -> list[float | None]:
-        """The reward of each completion, None for one that could not be graded."""
+        """The reward of each completion, None for one that could not be graded.
+
+        Raises:
+            DataError: of the first batch no row has what the reward needs.
+        """
         if len(completions) != len(prompts):
             raise ConfigError(f"{len(completions)} completions for {len(prompts)} prompts")
         rows = len(prompts)
-        examples = [_example(n, prompt, others, self.columns, rows) for n, prompt in enumerate(prompts)]
-        self.reward.check_examples(examples)
+        examples, problems = self._examples(prompts, others)
         told = environments or [None] * rows  # their tokens are not all the policy's
         ids = completion_ids if completion_ids is not None and not environments else [None] * rows
         written = [
@@ -80,7 +97,12 @@ class TRLReward:
             last_said(one, text) if isinstance(one, SearchEnvironment) else text
             for one, text in zip(told, written, strict=True)
         ]
+        for text, problem in zip(written, problems, strict=True):
+            text.failed = text.failed or problem
         results = self.reward.batch(examples, written)
+        if self._first and (problem := _nothing_read(results, self.reward)):
+            _LOG.warning("%s", problem)
+        self._first = False
         if log_metric is not None:
             for metric, value in reward_metrics(_of_all_processes(results)).items():
                 log_metric(metric, value)
@@ -88,6 +110,34 @@ class TRLReward:
             for column, values in _beside(results).items():
                 log_extra(f"{self.reward.name}_{column}", values)
         return [result.value for result in results]
+
+
+    def _examples(
+        self, prompts: Column, others: Mapping[str, Any]
+    ) -> tuple[list[Example], list[Unscored | None]]:
+        """The example of each row, and why it is of no use to the reward."""
+        examples, problems = list[Example](), list[Unscored | None]()
+        for number, prompt in enumerate(prompts):
+            try:
+                examples.append(_example(number, prompt, others, self.columns, len(prompts)))
+                self.reward.check_examples(examples[-1:])
+                problems.append(None)
+            except DataError as error:
+                problems.append(Unscored("unusable_row", str(error)))
+                examples[number:] = examples[number:] or [Example(_asked(prompt))]
+        first = next(filter(None, problems), None)
+        if first is not None and self._first and all(problems):
+            self.reward.check_examples(examples)  # it counts them
+            raise DataError(first.detail)
+        if first is not None and not self._told:
+            _LOG.warning(
+                "rows of the dataset are of no use to reward %r: %s; their completions are None, counted as "
+                "masked/unusable_row",
+                self.reward.name,
+                first.detail,
+            )
+            self._told = True
+        return examples, problems
 
 
 def to_trl(
@@ -218,6 +268,21 @@ def _opened(prompt: Any) -> str:
         return opened(prompt)
     last = prompt[-1] if len(prompt) else {}
     return said(last) if last_message([last], "assistant") is not None else ""
+
+
+def _nothing_read(results: Sequence[Result], reward: Reward) -> str:
+    """What to say where every completion of a batch is floored for its form; "" for other batches."""
+    graded = [result for result in results if result.state != "masked"]
+    causes = Counter(result.cause or "" if result.state == "floored" else "" for result in graded)
+    if not causes or not causes.keys() <= _FORMS.keys():
+        return ""
+    forms = " and ".join(sorted({_FORMS[cause] for cause in causes}))
+    other = 'or take .with_(answer="text"), which reads the whole text'
+    return (
+        f"reward {reward.name!r} reads {forms}, which none of the {len(graded)} completions of the first batch "
+        f"has ({', '.join(causes)}): all are floored alike, so nothing is learnt; ask for it in the prompts"
+        f"{', ' + other if 'text' in reward.choices.get('answer', ()) else ''}"
+    )
 
 
 def _length(tokens: Sequence[int] | None) -> int | None:
