@@ -10,13 +10,14 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from factrl.errors import ConfigError, DataError
+from factrl.errors import ConfigError, DataError, MissingExtra
 from factrl.evals.shortqa import Extract
-from factrl.llm import connect
+from factrl.llm import connect, models
 from factrl.llm.spending import BYTES_PER_TOKEN, Account, Spent, allowance, overdraft, read_account
 from factrl.papers import asked_of, form_of, load_reward, paper_names, settings_of, split_spec
 from factrl.rewards import Reward
@@ -204,6 +205,26 @@ def extract_of(spec: str, knobs: Mapping[str, Any]) -> Extract:
         return _EXTRACTS[said] if said in ("boxed", "tags") else "text"
     reward = load_reward(spec)
     return _EXTRACTS[form_of(spec, replace(reward, knobs={**reward.knobs, **knobs}))]
+
+
+def not_installed(settings: RunSettings, reward: Reward) -> MissingExtra | None:
+    """What a run with this bare reward would miss first on this machine; None where nothing is missing.
+
+    Nothing is imported or loaded.
+    """
+    local = settings.judge.url == LOCAL
+    needs = [(("torch", "transformers", "trl", "peft", "accelerate", "datasets"), "train")]
+    embedded = {model.name for model in models.known() if model.role == "policy"}
+    if local or ("truthfulness" in reward.missing and settings.judge.truthfulness_model is None):
+        needs.insert(0, (("xllamacpp",), "local"))
+    elif settings.verifier.judge == LOCAL and {"verify", "checklist"} & {*reward.missing}:
+        needs.append((("gguf",), "local"))  # with it, 8-bit integers judge, or else llama.cpp beside it
+    if settings.verifier.embedder or settings.search.embedder:
+        needs.append((("sentence_transformers",), "dense"))
+    if settings.model.name in embedded and not Path(settings.model.name).exists():
+        needs.append((("gguf",), "local" if local else "demo"))
+    absent = ((name, extra) for names, extra in needs for name in names if find_spec(name) is None)
+    return next((MissingExtra(name, extra) for name, extra in absent), None)
 
 
 # -- What it will take --------------------------------------------------------------------------------
