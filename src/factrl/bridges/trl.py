@@ -159,8 +159,11 @@ def to_trl(
         columns: our name -> the dataset's column; `""` means that the dataset has none.
 
     Raises:
-        ConfigError: a resource of the reward is missing, or the installed TRL would make a number of None.
+        ConfigError: it is no reward, a resource of it is missing, or the installed TRL would make a number of
+            None.
     """
+    if not isinstance(reward, Reward):
+        raise ConfigError(f"{str(reward)[:80]!r} is no reward; give fx.supply(fx.load_reward('truthrl'), judge)")
     if reward.missing:
         raise ConfigError(
             f"reward {reward.name!r} needs {', '.join(reward.missing)}; factrl.supply(reward, judge) makes "

@@ -105,12 +105,16 @@ def _train(args: argparse.Namespace) -> int:
         if missing is not None and find_spec("torch") is not None and find_spec("trl") is not None:
             raise missing  # as the run would
         tell(_described(plan))
+        if plan.repeats:
+            tell(as_lines({"repeated": plan.repeats}))
         if missing is not None:  # no trainer is here, so the plan is for another machine
             tell(as_lines({"not here": str(missing)}))
         if args.measure:
             tell(as_lines({"measured": _measured(plan)}))
         say(dump_toml(plan.settings).rstrip())
         return 0
+    if plan.repeats:
+        tell(plan.repeats)
     needs_extra("train.model", "train").for_command_line()
     if settings.train.use_vllm:
         _check_vllm()
@@ -162,7 +166,7 @@ def _layers(args: argparse.Namespace) -> tuple[str | Path | None, list[str]]:
         return settings_in(args.resume, "config.toml"), [*overrides, f"run.resume={args.resume}"]
     if args.paper is None:
         return args.config, overrides
-    small = args.paper.startswith("small/") and not args.paper.endswith(".toml")
+    small = "/" in args.paper and ".py" not in args.paper and not args.paper.endswith(".toml")
     if not args.paper.endswith(".toml") and not small:
         return args.config, [f"paper={args.paper}", *overrides]
     if args.config is not None:

@@ -38,6 +38,7 @@ def read_rows(source: str, split: str = "train", subset: str | None = None) -> I
         for part in _parts(path, split):
             yield from _read_file(part)
     elif path.exists():
+        refuse_pipe(path)
         yield from _read_file(path)
     elif source.startswith((".", "/", "~")) or source.endswith(tuple(READERS)) or source.count("/") > 1:
         # A hub id is `name` or `owner/name`, without the suffix of a data file.
@@ -45,6 +46,16 @@ def read_rows(source: str, split: str = "train", subset: str | None = None) -> I
         raise DataError(f"{source} does not exist{nearest(path.name, around)}")
     else:
         yield from _read_hub(source, split, subset)
+
+
+def refuse_pipe(path: Path) -> None:
+    """Refuse a named pipe, for whose writer a reader would wait for ever.
+
+    Raises:
+        DataError: it is one.
+    """
+    if path.is_fifo() and path.parts[:2] not in (("/", "dev"), ("/", "proc")):  # where shells have theirs
+        raise DataError(f"{path} is a named pipe, which may have no writer; write its content into a file")
 
 
 def _parts(folder: Path, split: str) -> list[Path]:
