@@ -31,7 +31,7 @@ TRIVIA = {
     "type": "WikipediaEntity",
 }
 
-# What a cell of answers holds, and the answers that are read from it; a text that the refusal has, where none are.
+# What a cell of answers holds, and the answers that are read from it, or what the refusal says.
 ANSWERS: Mapping[str, tuple[Any, list[str] | str]] = {
     "json": ('["Warsaw", "Warszawa"]', NAMES),
     "json, spaces inside": ('[ "Warsaw", "Warszawa" ]', NAMES),
@@ -165,7 +165,10 @@ def test_evidence(cell: Any, passages: list[tuple[str, str]] | str) -> None:
 ASKED = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Q?"}]
 ROWS: Mapping[str, dict[str, Any]] = {
     "TRL": {"prompt": ASKED, "answer": "Warsaw"},
-    "TRL, parts": {"prompt": [{"role": "user", "content": [{"type": "text", "text": "Q?"}]}], "answer": "Warsaw"},
+    "TRL, parts": {
+        "prompt": [{"role": "user", "content": [{"type": "text", "text": "Q?"}]}],
+        "answer": "Warsaw",
+    },
     "TRL, json": {"prompt": json.dumps(ASKED), "answer": "Warsaw"},
     "messages": {"messages": ASKED, "ground_truth": "Warsaw"},
     "verl": {"prompt": ASKED, "reward_model": {"style": "rule", "ground_truth": "Warsaw"}},
@@ -191,9 +194,11 @@ def test_rows(tmp_path: Path, row: dict[str, Any]) -> None:
         assert named.question == "Q?"
 
 
-@pytest.mark.parametrize("prompt", [[], [{"role": "system", "content": "x"}], [["Q?"]], [5], {"role": "user"}])
+@pytest.mark.parametrize(
+    "prompt", [[], [{"role": "system", "content": "x"}], [["Q?"]], [5], {"role": "user"}]
+)
 def test_a_prompt_without_a_question_is_refused(prompt: Any) -> None:
-    with pytest.raises(DataError, match="prompt.* user"):
+    with pytest.raises(DataError, match=r"prompt.* user"):
         to_example({"prompt": prompt, "answer": "a"}, {"question": "prompt"})
 
 

@@ -21,7 +21,7 @@ from factrl.runs.progress import Progress
 from factrl.runs.rows import refuse_pipe
 from factrl.train import plan as planning
 from test_progress import Clock, Terminal
-from test_progress import time as time  # noqa: PLC0414  a fixture
+from test_progress import time as time
 
 ROW = {"question": "Capital of Peru?", "answers": ["Lima"]}
 DRY = ["--model", "m", "--dry-run", "train.prompts_per_step=2"]
@@ -61,8 +61,12 @@ def test_nobody_is_asked_whether_they_meant_what_they_wrote(capsys: pytest.Captu
     assert "did you mean" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["two\nlines.jsonl", "two\rlines.jsonl", "\u2028.jsonl", "x\n\nfactrl: all is well"])
-@pytest.mark.parametrize("verb", ["train truthrl --model m --dry-run --data", "eval", "score --paper truthrl", "show"])
+@pytest.mark.parametrize(
+    "name", ["two\nlines.jsonl", "two\rlines.jsonl", "\u2028.jsonl", "x\n\nfactrl: all is well"]
+)
+@pytest.mark.parametrize(
+    "verb", ["train truthrl --model m --dry-run --data", "eval", "score --paper truthrl", "show"]
+)
 def test_a_name_makes_no_line_of_its_own(verb: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*verb.split(), name]) == 2
     assert capsys.readouterr().err.rstrip("\n").count("\n") == 0
@@ -72,14 +76,17 @@ def test_several_problems_keep_a_line_each(capsys: pytest.CaptureFixture[str]) -
     assert main(["train", "truthrl", "run.seed=a\nb", "--dry-run"]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3
-    assert lines[0].startswith("factrl: override: run.seed")
+    assert sum("run.seed" in line for line in lines) == 1
+    assert lines[0].startswith("factrl: ")
     assert all(line.startswith("        ") for line in lines[1:])
 
 
 LONG = "9" * 5_000_000
 
 
-@pytest.mark.parametrize("word", [f"run.seed={LONG}", f"--data={LONG}", f"judge.url={LONG}", LONG, f"{LONG}=1"])
+@pytest.mark.parametrize(
+    "word", [f"run.seed={LONG}", f"--data={LONG}", f"judge.url={LONG}", LONG, f"{LONG}=1"]
+)
 def test_a_long_value_is_not_printed_whole(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "truthrl", "--model", "m", "--dry-run", word]) == 2
     err = capsys.readouterr().err
@@ -90,21 +97,26 @@ def test_a_long_value_is_not_printed_whole(word: str, capsys: pytest.CaptureFixt
 def test_a_pipe_without_a_writer_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo("p.jsonl")
     os.mkfifo("p.toml")
-    for words in (["eval", "p.jsonl"], ["train", "truthrl", "--data", "p.jsonl", *DRY], ["train", "p.toml", *DRY]):
+    for words in (
+        ["eval", "p.jsonl"],
+        ["train", "truthrl", "--data", "p.jsonl", *DRY],
+        ["train", "p.toml", *DRY],
+    ):
         assert main(words) == 2
         assert "is a named pipe, which may have no writer" in capsys.readouterr().err
     refuse_pipe(Path("/dev/stdin"))
 
 
 @pytest.mark.parametrize("closed", [(1,), (2,), (0, 1), (0, 1, 2)])
-@pytest.mark.parametrize("words", ["--version", "train nothing", "score rows.jsonl --paper truthrl --output o.jsonl"])
+@pytest.mark.parametrize(
+    "words", ["--version", "train nothing", "score rows.jsonl --paper truthrl --output o.jsonl"]
+)
 def test_a_closed_descriptor_is_nowhere(words: str, closed: tuple[int, ...]) -> None:
     """And no file gets its number, into which others would write."""
     write("rows.jsonl", {**ROW, "completion": "x"})
     shell = " ".join(f"{number}>&-" for number in closed)
     done = subprocess.run(
-        f"exec {sys.executable} -m factrl {words} {shell}",
-        shell=True,  # noqa: S602
+        ["/bin/sh", "-c", f"exec {sys.executable} -m factrl {words} {shell}"],
         env={**os.environ, "PYTHONPATH": str(Path(fx.__file__).parents[1])},
         capture_output=True,
         text=True,
@@ -241,4 +253,3 @@ def test_a_mistake_in_a_call_is_told(call: Any, told: str) -> None:
 def test_a_completion_is_a_text() -> None:
     with pytest.raises(TypeError, match=r"a completion is one text, not a list"):
         fx.Completion([{"role": "assistant", "content": "x"}])  # type: ignore[arg-type]
-

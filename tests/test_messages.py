@@ -25,7 +25,9 @@ APART: Mapping[str, Any] = {
     "null beside it": {"reasoning_content": None, "reasoning": THOUGHT, "content": ANSWER},
     "kept in both": {"reasoning_content": THOUGHT, "content": WHOLE},
     "parts of Anthropic": {"content": [{"type": "thinking", "thinking": THOUGHT, "signature": "x"}, TEXT]},
-    "parts of Mistral": {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": THOUGHT}]}, TEXT]},
+    "parts of Mistral": {
+        "content": [{"type": "thinking", "thinking": [{"type": "text", "text": THOUGHT}]}, TEXT]
+    },
     "parts of Inspect": SimpleNamespace(
         role="assistant",
         content=[

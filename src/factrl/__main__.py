@@ -1,4 +1,4 @@
-"""The command `factrl`, and `python -m factrl`: the command line, which may be interrupted while it is imported."""
+"""The command `factrl`, and `python -m factrl`; the command line may be interrupted while it is imported."""
 
 from __future__ import annotations
 

@@ -40,7 +40,9 @@ def test_the_table_is_read() -> None:
 def run(*words: str | Path, folder: Path, code: int = 0) -> str:
     """What a command prints; its environment has nothing of this one."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    done = subprocess.run([*map(str, words)], cwd=folder, env=kept, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*map(str, words)], cwd=folder, env=kept, capture_output=True, text=True, check=False
+    )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -65,7 +67,11 @@ def test_a_row_does_what_it_says(extra: str, tmp_path: Path) -> None:
         (tmp_path / name).write_text(text, "utf-8")
     programs, (command,) = environment(extra), ROWS[extra]
     verb = command.split()[1]
-    words = [w for word in command.split()[1:] for w in (sorted(map(str, tmp_path.glob(word))) if "*" in word else [word])]
+    words = [
+        w
+        for word in command.split()[1:]
+        for w in (sorted(map(str, tmp_path.glob(word))) if "*" in word else [word])
+    ]
     if verb == "train":
         run(programs / "factrl", *words, "--dry-run", folder=tmp_path)
     assert SEEN[verb] in run(programs / "factrl", *words, *FEWER.get(verb, []), folder=tmp_path)
@@ -76,5 +82,11 @@ def test_a_row_does_what_it_says(extra: str, tmp_path: Path) -> None:
         assert "1 refuted, 1 supported of 2" in told
     if verb == "train":  # without a package, a dry run says what the run says
         run(programs / "python", "-m", "pip", "uninstall", "-qq", "-y", "xllamacpp", folder=tmp_path)
-        told = [run(programs / "factrl", *words, *more, folder=tmp_path, code=2) for more in ([], ["--dry-run"])]
-        assert told[0] == told[1] == "factrl: xllamacpp is not installed; run: pip install '.[local]' in a clone of factrl\n"
+        told = [
+            run(programs / "factrl", *words, *more, folder=tmp_path, code=2) for more in ([], ["--dry-run"])
+        ]
+        assert (
+            told[0]
+            == told[1]
+            == "factrl: xllamacpp is not installed; run: pip install '.[local]' in a clone of factrl\n"
+        )

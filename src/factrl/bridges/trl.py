@@ -13,8 +13,8 @@ With `environment_factory=partial(SearchEnvironment, index)` (`factrl.train.sear
 first, and a reward reads its last message.
 
 A completion that could not be graded is None, which TRL leaves out of its group's mean and gives the
-advantage 0; so is one whose row lacks what the reward needs, unless no row of the first batch has it, which is
-an error.  What plain TRL cannot do is step-wise credit (FSPO's spans are dropped, its sum is kept), and
+advantage 0; so is one whose row lacks what the reward needs, unless no row of the first batch has it, which
+is an error.  What plain TRL cannot do is step-wise credit (FSPO's spans are dropped, its sum is kept), and
 keeping masked completions out of the KL penalty and of the token count: `factrl train` does both.
 """
 
@@ -111,7 +111,6 @@ class TRLReward:
                 log_extra(f"{self.reward.name}_{column}", values)
         return [result.value for result in results]
 
-
     def _examples(
         self, prompts: Column, others: Mapping[str, Any]
     ) -> tuple[list[Example], list[Unscored | None]]:
@@ -122,7 +121,7 @@ class TRLReward:
                 examples.append(_example(number, prompt, others, self.columns, len(prompts)))
                 self.reward.check_examples(examples[-1:])
                 problems.append(None)
-            except DataError as error:
+            except DataError as error:  # noqa: PERF203  (one row's, and the others count)
                 problems.append(Unscored("unusable_row", str(error)))
                 examples[number:] = examples[number:] or [Example(_asked(prompt))]
         first = next(filter(None, problems), None)
@@ -163,7 +162,9 @@ def to_trl(
             None.
     """
     if not isinstance(reward, Reward):
-        raise ConfigError(f"{str(reward)[:80]!r} is no reward; give fx.supply(fx.load_reward('truthrl'), judge)")
+        raise ConfigError(
+            f"{str(reward)[:80]!r} is no reward; give fx.supply(fx.load_reward('truthrl'), judge)"
+        )
     if reward.missing:
         raise ConfigError(
             f"reward {reward.name!r} needs {', '.join(reward.missing)}; factrl.supply(reward, judge) makes "
@@ -282,8 +283,8 @@ def _nothing_read(results: Sequence[Result], reward: Reward) -> str:
     forms = " and ".join(sorted({_FORMS[cause] for cause in causes}))
     other = 'or take .with_(answer="text"), which reads the whole text'
     return (
-        f"reward {reward.name!r} reads {forms}, which none of the {len(graded)} completions of the first batch "
-        f"has ({', '.join(causes)}): all are floored alike, so nothing is learnt; ask for it in the prompts"
+        f"reward {reward.name!r} reads {forms}, which none of the {len(graded)} completions of the first "
+        f"batch has ({', '.join(causes)}): all are floored alike, so nothing is learnt; ask for it in the prompts"
         f"{', ' + other if 'text' in reward.choices.get('answer', ()) else ''}"
     )
 

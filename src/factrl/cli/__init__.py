@@ -36,7 +36,16 @@ from . import (
     tune,
     verify,
 )
-from .terminal import complain, drop_stdout, mishap, never_fail_on_letters, open_streams, say, tell, users_frames
+from .terminal import (
+    complain,
+    drop_stdout,
+    mishap,
+    never_fail_on_letters,
+    open_streams,
+    say,
+    tell,
+    users_frames,
+)
 
 _VERBS = (
     lab,

@@ -274,7 +274,9 @@ def _fits(name: ColumnName, value: Any) -> bool:
         return value is not None
     named = {*_PASSAGE} if name == "evidence" else set[str]()
     cells = value if isinstance(value, list) else [value]
-    return value is not None and all(c is None or isinstance(c, str) or (isinstance(c, Mapping) and named & c.keys()) for c in cells)
+    return value is not None and all(
+        c is None or isinstance(c, str) or (isinstance(c, Mapping) and named & c.keys()) for c in cells
+    )
 
 
 def _look_up(row: Row, column: str) -> Any:
@@ -318,7 +320,9 @@ def _example(row: Row, number: int, names: Mapping[str, str], source: str) -> Ex
     for name, text in (("question", question), ("topic", topic)):
         if text is not None and not isinstance(text, str):
             hint = ", and no list of messages with a user's" if isinstance(text, (list, dict)) else ""
-            raise DataError(f"{source}, row {number}: {names[name]} is a {type(text).__name__}, not text{hint}")
+            raise DataError(
+                f"{source}, row {number}: {names[name]} is a {type(text).__name__}, not text{hint}"
+            )
     if given_id is not None and not isinstance(given_id, (str, int)):
         raise DataError(f"{source}, row {number}: {names['id']} is a {type(given_id).__name__}, not text")
     answers = _answers(value("answers"), f"{source}, row {number}: {names.get('answers')}")
@@ -341,7 +345,7 @@ def _example(row: Row, number: int, names: Mapping[str, str], source: str) -> Ex
 
 
 def _asked(cell: Any) -> str | None:
-    """What the user of a conversation says last, also of one that is written in JSON; None for other cells."""
+    """What the user says last in a conversation, also in one that is written in JSON; None of other cells."""
     messages = _listed(cell)
     if not is_conversation(messages):
         return None
@@ -557,7 +561,7 @@ def _evidence(value: Any, where: str) -> tuple[Passage, ...]:
 
 
 def _rows_of(table: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """The rows of a table of equally long columns, which `datasets` makes of a list of tables; None of others."""
+    """The rows of a table of columns of one length, as `datasets` has lists of tables; None of others."""
     columns = {name: cells for name, cells in table.items() if isinstance(cells, list)}
     if not {*_PASSAGE} & columns.keys() or len({*map(len, columns.values())}) != 1:
         return None

@@ -45,7 +45,9 @@ class Progress:
                 console=Console(file=self._stream),
             )
             self._bar.start()
-            self._task = self._bar.add_task(self.label, total=self.total, completed=self.done, left="", note="")
+            self._task = self._bar.add_task(
+                self.label, total=self.total, completed=self.done, left="", note=""
+            )
         else:
             self._write("started")
         return self

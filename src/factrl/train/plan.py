@@ -244,7 +244,9 @@ def not_installed(settings: RunSettings, reward: Reward) -> MissingExtra | None:
     Nothing is imported or loaded.
     """
     local = settings.judge.url == LOCAL
-    needs = [(("torch", "transformers", "trl", "peft", "accelerate", "datasets"), "train")]
+    needs: list[tuple[tuple[str, ...], str]] = [
+        (("torch", "transformers", "trl", "peft", "accelerate", "datasets"), "train")
+    ]
     embedded = {model.name for model in models.known() if model.role == "policy"}
     if local or ("truthfulness" in reward.missing and settings.judge.truthfulness_model is None):
         needs.insert(0, (("xllamacpp",), "local"))

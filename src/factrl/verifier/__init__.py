@@ -303,7 +303,9 @@ def verify(
         raise ConfigError(f"text is one text, not a {kind}; fx.open_verifier(…).batch(texts) checks several")
     known = inspect.signature(open_verifier).parameters
     for name in named.keys() - known:
-        raise ConfigError(f"verify has no argument {name!r}{nearest(name, known)} (it has: {', '.join(known)})")
+        raise ConfigError(
+            f"verify has no argument {name!r}{nearest(name, known)} (it has: {', '.join(known)})"
+        )
     if isinstance(llm, str):
         from factrl.llm import connect  # the client of servers, which most verifiers do without
 
