@@ -284,8 +284,8 @@ def _nothing_read(results: Sequence[Result], reward: Reward) -> str:
     other = 'or take .with_(answer="text"), which reads the whole text'
     return (
         f"reward {reward.name!r} reads {forms}, which none of the {len(graded)} completions of the first "
-        f"batch has ({', '.join(causes)}): all are floored alike, so nothing is learnt; ask for it in the prompts"
-        f"{', ' + other if 'text' in reward.choices.get('answer', ()) else ''}"
+        f"batch has ({', '.join(causes)}): all are floored alike, so nothing is learnt; ask for it in the "
+        f"prompts{', ' + other if 'text' in reward.choices.get('answer', ()) else ''}"
     )
 
 

@@ -343,7 +343,8 @@ def _suggest(key: str, names: Sequence[str]) -> str:
     known = {
         name.rpartition(".")[2]: name for name in sorted(names, key=lambda n: n.startswith(f"{section}."))
     }
-    return "".join(f"; did you mean {known[close]!r}?" for close in _quoted(nearest(leaf, known)))
+    close = [leaf] if known.get(leaf, key) != key else _quoted(nearest(leaf, known))
+    return "".join(f"; did you mean {known[name]!r}?" for name in close)
 
 
 def _wanted(value: Any, default: Any) -> str:
