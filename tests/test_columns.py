@@ -17,7 +17,7 @@ import pytest
 
 import factrl as fx
 from factrl.bridges.verl import compute_score
-from factrl.errors import DataError
+from factrl.errors import ConfigError, DataError
 from factrl.runs.data import load_examples, to_example
 from factrl.types import Completion
 
@@ -146,6 +146,7 @@ EVIDENCE: Mapping[str, tuple[Any, list[tuple[str, str]] | str]] = {
     "lists in an object, as `datasets` has it": ({"title": ["W"], "text": [PASSAGE]}, [("W", PASSAGE)]),
     "a text that begins with its number": ("[1] Warsaw is a city.", [("", "[1] Warsaw is a city.")]),
     "a text that begins with a quotation": ('["Heroes" is a song.', [("", '["Heroes" is a song.')]),
+    "an empty list, as CSV has it": ("[]", []),
     "numbers": ([{"text": 5}], "evidence holds {'text': 5}"),
     "lists of two lengths": ({"title": ["W"], "text": ["a", "b"]}, "evidence holds"),
 }
@@ -202,6 +203,19 @@ def test_a_prompt_without_a_question_is_refused(prompt: Any) -> None:
         to_example({"prompt": prompt, "answer": "a"}, {"question": "prompt"})
 
 
+def test_what_datasets_saves_to_disk_is_read(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    table = datasets.Dataset.from_list([{"question": "Q?", "answers": NAMES}])
+    table.save_to_disk(tmp_path / "one")
+    datasets.DatasetDict(train=table, test=table).save_to_disk(tmp_path / "splits")
+    for place in ("one", "splits", "one/data-00000-of-00001.arrow"):
+        (example,) = load_examples(tmp_path / place)
+        assert list(example.answers) == NAMES
+    (tmp_path / "not.arrow").write_text("x")
+    with pytest.raises(DataError, match=r"not.arrow is not an Arrow stream"):
+        load_examples(tmp_path / "not.arrow")
+
+
 def test_a_table_keeps_its_lists_in_every_format(tmp_path: Path) -> None:
     """As pandas and `datasets` write them, to CSV too."""
     rows = [{"question": f"Q{n}?", "answers": NAMES, "ook": n == 1} for n in range(2)]
@@ -249,3 +263,17 @@ def test_a_column_of_trl_is_whatever_has_a_value_a_row(column: Any) -> None:
     assert fx.to_trl(first)(["Q?"] * 2, ["Warsaw", "Lyon"], answers=column) == [1.0, 1.0]
     with pytest.raises(DataError, match="answers has 2 values for 1 prompts"):
         fx.to_trl(first)(["Q?"], ["Warsaw"], answers=column)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "completion", "told"),
+    [
+        ([{"from": "human", "value": "Q?"}], "Warsaw", "a prompt is one text or a list of messages"),
+        ("Q?", [{"from": "gpt", "value": "Warsaw"}], "a completion is one text or a list of messages"),
+        ("Q?", None, "a completion is one text or a list of messages"),
+    ],
+)
+def test_what_is_no_message_is_no_empty_answer(prompt: Any, completion: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        fx.to_trl(first)([prompt], [completion], answers=["Warsaw"])
+    assert fx.to_trl(first)(["Q?"], [{"role": "assistant", "content": "Warsaw"}], answers=["Warsaw"]) == [1.0]

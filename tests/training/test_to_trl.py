@@ -164,7 +164,9 @@ def test_a_row_of_no_use_is_refused_at_the_first_batch_and_masked_later(
 ) -> None:
     metrics: dict[str, float] = {}
     score, right = to_trl(TRUTHRL), [r"\boxed{Lima}"] * 2
-    with pytest.raises(DataError, match="2 of 2 examples cannot be used"):
+    with pytest.raises(
+        DataError, match=r"none of the 2 rows .* no accepted answers; columns: prompt, answers; "
+    ):
         score(["Capital of Peru?"] * 2, right, answers=[None, []])
     assert score(["Q?"] * 2, right, answers=[["Lima"], None]) == [1.0, None]
     for cell in (None, [], "[1, 2]", '["Lima'):  # a whole batch, and what cannot be read

@@ -36,7 +36,7 @@ from factrl.runs.data import ColumnName, to_example
 from factrl.runs.folder import version_of
 from factrl.runs.settings import RunSettings
 from factrl.text import opened
-from factrl.text.messages import last_message, reasoning_of, said, text_of
+from factrl.text.messages import is_conversation, last_message, reasoning_of, said, text_of
 from factrl.train.metrics import reward_metrics
 from factrl.train.plan import REWARD_ALONE, run_settings, supplied_reward
 from factrl.train.search import SearchEnvironment, last_said
@@ -124,16 +124,19 @@ class TRLReward:
             except DataError as error:  # noqa: PERF203  (one row's, and the others count)
                 problems.append(Unscored("unusable_row", str(error)))
                 examples[number:] = examples[number:] or [Example(_asked(prompt))]
-        first = next(filter(None, problems), None)
-        if first is not None and self._first and all(problems):
-            self.reward.check_examples(examples)  # it counts them
-            raise DataError(first.detail)
-        if first is not None and not self._told:
+        why = next((problem.detail for problem in problems if problem), "")
+        if why and self._first and all(problems):
+            named = [name for name, values in others.items() if _is_column(values, len(prompts))]
+            raise DataError(
+                f"none of the {len(prompts)} rows of the first batch is of use: {why}; columns: "
+                f"{', '.join(['prompt', *named])}; to_trl(reward, columns={{'answers': …}}) names others"
+            )
+        if why and not self._told:
             _LOG.warning(
                 "rows of the dataset are of no use to reward %r: %s; their completions are None, counted as "
                 "masked/unusable_row",
                 self.reward.name,
-                first.detail,
+                why,
             )
             self._told = True
         return examples, problems
@@ -241,23 +244,41 @@ def _example(
     """The example of one row; beside the columns TRL passes things of its own, which have no value a row."""
     row = {"prompt": _asked(prompt)}
     for name, values in others.items():
-        if isinstance(values, (str, Mapping)) or not hasattr(values, "__getitem__"):
-            continue
-        if len(values) == rows:
+        if _is_column(values, rows):
             row[name] = values[number]
-        elif name in get_args(ColumnName):
+        elif hasattr(values, "__len__") and name in get_args(ColumnName):
             raise DataError(f"{name} has {len(values)} values for {rows} prompts; give one for each")
     return to_example(row, columns)
 
 
+def _is_column(values: Any, rows: int) -> bool:
+    """Whether it has a value for each row, as lists, arrays and columns of `datasets` have."""
+    listed = not isinstance(values, (str, Mapping)) and hasattr(values, "__getitem__")
+    return listed and len(values) == rows
+
+
 def _asked(prompt: Any) -> str:
     """The last thing that the user says in a prompt; a text is itself."""
-    return prompt if isinstance(prompt, str) else text_of(last_message(prompt, "user"))
+    return prompt if isinstance(prompt, str) else text_of(_last(prompt, "user", "a prompt"))
+
+
+def _last(messages: Any, role: str, what: str) -> Any:
+    """The last message of a role; None of a conversation that is empty.
+
+    Raises:
+        ConfigError: it is no conversation, or not in the form that TRL's are.
+    """
+    given = [messages] if isinstance(messages, Mapping) else messages
+    if not is_conversation(given) and (not isinstance(given, (list, tuple)) or given):
+        raise ConfigError(
+            f"{what} is one text or a list of messages with role and content, not {str(messages)[:200]!r}"
+        )
+    return last_message(given, role)
 
 
 def _written(prompt: Any, completion: Any, prefill: str, tokens: Sequence[int] | None) -> Completion:
     """A completion as rewards read it; reasoning that TRL hands apart comes with its own `<think>`."""
-    message = completion if isinstance(completion, str) else last_message(completion, "assistant")
+    message = completion if isinstance(completion, str) else _last(completion, "assistant", "a completion")
     apart = not isinstance(message, str) and bool(reasoning_of(message).strip())
     return Completion(
         message if isinstance(message, str) else said(message),

@@ -93,7 +93,7 @@ def load_examples(
                 f"{source} has no column for the {name}; columns: {', '.join(_column_names(rows))}; say "
                 f"which one it is with data.columns.{name}=..."
             )
-    examples = [_example(row, number, names, str(source)) for number, row in enumerate(rows, start=1)]
+    examples = [_example(row, names, f"{source}, row {number}") for number, row in enumerate(rows, start=1)]
     _check(examples, names, str(source), require_answers)
     return _with_ids(examples, names, str(source))
 
@@ -217,7 +217,7 @@ def to_example(row: Row, columns: Mapping[ColumnName, str] | None = None) -> Exa
     Raises:
         DataError: a column holds what it cannot.
     """
-    return _example(row, 1, _choose_columns([row], columns or {}, "the row"), "the row")
+    return _example(row, _choose_columns([row], columns or {}, "the row"), "the row")
 
 
 def label_example(question: str, label: str) -> Example:
@@ -297,7 +297,7 @@ def _column_names(rows: Iterable[Row]) -> list[str]:
 # Building examples
 
 
-def _example(row: Row, number: int, names: Mapping[str, str], source: str) -> Example:
+def _example(row: Row, names: Mapping[str, str], at: str) -> Example:
     used = {*names.values(), *((_MORE_ANSWERS,) if names.get("answers") == "answer" else ())}
 
     def value(name: ColumnName) -> Any:
@@ -307,28 +307,26 @@ def _example(row: Row, number: int, names: Mapping[str, str], source: str) -> Ex
         cell = value(name)
         word = "" if cell is None else str(cell).strip().lower()
         if word not in _FLAGS:
-            raise DataError(f"{source}, row {number}: {names[name]} is {cell!r}, not true or false")
+            raise DataError(f"{at}: {names[name]} is {cell!r}, not true or false")
         return _FLAGS[word]
 
     question, topic, given_id = value("question"), value("topic"), value("id")
     if (asked := _asked(question)) is not None:
         question = asked
         if not question.strip():
-            raise DataError(f"{source}, row {number}: {names['question']} has no message of a user with text")
+            raise DataError(f"{at}: {names['question']} has no message of a user with text")
     if isinstance(given_id, float) and given_id.is_integer():  # as data frames write numbers
         given_id = int(given_id)
     for name, text in (("question", question), ("topic", topic)):
         if text is not None and not isinstance(text, str):
             hint = ", and no list of messages with a user's" if isinstance(text, (list, dict)) else ""
-            raise DataError(
-                f"{source}, row {number}: {names[name]} is a {type(text).__name__}, not text{hint}"
-            )
+            raise DataError(f"{at}: {names[name]} is a {type(text).__name__}, not text{hint}")
     if given_id is not None and not isinstance(given_id, (str, int)):
-        raise DataError(f"{source}, row {number}: {names['id']} is a {type(given_id).__name__}, not text")
-    answers = _answers(value("answers"), f"{source}, row {number}: {names.get('answers')}")
+        raise DataError(f"{at}: {names['id']} is a {type(given_id).__name__}, not text")
+    answers = _answers(value("answers"), f"{at}: {names.get('answers')}")
     if names.get("answers") == "answer":
-        answers += _answers(native(row.get(_MORE_ANSWERS)), f"{source}, row {number}: {_MORE_ANSWERS}")
-    evidence = _evidence(value("evidence"), f"{source}, row {number}: {names.get('evidence')}")
+        answers += _answers(native(row.get(_MORE_ANSWERS)), f"{at}: {_MORE_ANSWERS}")
+    evidence = _evidence(value("evidence"), f"{at}: {names.get('evidence')}")
     # An empty list of passages is shown as such; a row without the column is one that nobody searched for.
     shown = {"evidence": ""} if value("evidence") is not None and not evidence else {}
     return Example(
@@ -339,7 +337,7 @@ def _example(row: Row, number: int, names: Mapping[str, str], source: str) -> Ex
         ook=flag("ook"),
         false_premise=flag("false_premise"),
         evidence=evidence,
-        checklist=_texts(_listed(value("checklist")), f"{source}, row {number}: {names.get('checklist')}"),
+        checklist=_texts(_listed(value("checklist")), f"{at}: {names.get('checklist')}"),
         meta={column: content for column, content in row.items() if column not in used} | shown,
     )
 
@@ -465,8 +463,7 @@ def _written(text: str, where: str) -> Any:
     if body.startswith(tuple("[{")) and body[1:].lstrip().startswith(("'", '"')):
         hint = "it starts like a list in JSON and cannot be read as one; write the answers as a list"
         raise DataError(f"{where} is {text[:80]!r}; {hint}")
-    if (whole := _literal(body)) == []:
-        return []
+    whole = _literal(body)
     if isinstance(whole, list) and len(whole) == 1 and not isinstance(whole[0], (list, dict)):
         return whole
     if isinstance(whole, list) or _LOOKS_LISTED.fullmatch(body):
@@ -486,8 +483,8 @@ def _listed(text: Any) -> Any:
         inner = _literal(body)
         return text if inner is None or (value := _listed(inner)) is inner else value
     value = _literal(body)
-    if isinstance(value, list) and any(isinstance(one, (str, list, dict)) for one in value):
-        return value if _has_text(value) else text
+    if isinstance(value, list) and (not value or _has_text(value)):
+        return value
     return value if isinstance(value, dict) and value else text
 
 
