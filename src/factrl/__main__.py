@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> int:
     """Run the command of this process; returns the exit code."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # its hints would stand amid our progress
     try:
         from .cli import main as run
     except KeyboardInterrupt:
