@@ -8,7 +8,7 @@ HOSTS = tests/hosts/requirements.txt
 BESIDE = -q -n 2 --dist worksteal # two tests at a time
 PINS = pyproject.toml constraints.txt $(VERL)
 
-.PHONY: help demo test test-all test-slow test-hosts test-verl test-faults test-security test-mutations check docs wheel bench bench-verifier bench-grader bench-engine bench-gpu clean
+.PHONY: help demo test test-all test-slow test-hosts test-rows test-verl test-faults test-security test-mutations check docs wheel bench bench-verifier bench-grader bench-engine bench-gpu clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,7 +21,7 @@ test: $(VENV)-core/.test $(VENV)/.dev ## every test but the slow ones: without t
 	$(VENV)-core/bin/python -m pytest -q -m "alone and not torch and not slow"
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(BESIDE) -m "torch and not slow"
 
-test-all: test test-slow test-hosts test-mutations ## before a release: also the tests that take a minute and more each, and the mutations
+test-all: test test-slow test-hosts test-rows test-mutations ## before a release: also the tests that take a minute and more each, and the mutations
 
 
 test-faults: $(VENV)-core/.test $(VENV)/.dev ## every fault of tests/faults.toml
@@ -38,6 +38,9 @@ test-slow: $(VENV)-core/.test $(VENV)/.dev ## what takes a minute and more: two 
 
 test-hosts: $(VENV)-hosts/.test ## factrl's rewards in other people's programs: Inspect, verifiers, lm-eval, OpenEnv
 	$(VENV)-hosts/bin/python -m pytest -q tests/hosts
+
+test-rows: $(VENV)-core/.test ## each row of README's table in a new environment with the extra that it names (ten minutes, the models in the cache)
+	FACTRL_ROWS=$(VENV)-rows $(VENV)-core/bin/python -m pytest -q tests/rows
 
 test-verl: $(VENV)-verl/.test ## verl's trainer in the environment that factrl[verl] makes, on CPU cores
 	OMP_NUM_THREADS=1 $(VENV)-verl/bin/python -m pytest -q -rs tests/training/test_verl_run.py
@@ -89,7 +92,7 @@ bench-engine: $(VENV)/.dev ## the engine against its lower bound and the VeriSco
 	$(VENV)/bin/python benchmarks/engine.py --veriscore-venv $(VENV)-veriscore
 
 clean: ## remove the environments and what tools left behind; runs stay
-	rm -rf $(VENV) $(VENV)-core $(VENV)-hosts $(VENV)-verl $(VENV)-wheel $(VENV)-veriscore $(VENV)-search build dist site .hypothesis .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-core $(VENV)-hosts $(VENV)-rows $(VENV)-verl $(VENV)-wheel $(VENV)-veriscore $(VENV)-search build dist site .hypothesis .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -exec rm -rf {} +
 
 # An environment is made when its stamp is missing and brought up to date when a pin has changed.  Torch goes

@@ -11,6 +11,7 @@ from mkdocs.structure.files import File, Files  # pyright: ignore[reportMissingI
 ROOT = Path(__file__).parents[1]
 _TOP = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
 _LINK = re.compile(r"(!?)\[([^][]*)\]\(([^()\s]+)\)")
+_IMAGE = re.compile(r"""(<img\s[^>]*?src=")([^"]+)(")""")
 
 
 def on_files(files: Files, *, config: Any) -> Files:
@@ -21,14 +22,22 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 
 def on_page_markdown(text: str, *, page: Any, **_: Any) -> str:
-    """Links as they are right on the site; a link to a file that is no page becomes its name."""
-    return _LINK.sub(lambda link: _on_site(link, page.file.src_uri), text)
+    """Links and images as they are right on the site; a link to a file that is no page becomes its name."""
+    uri = page.file.src_uri
+    text = _IMAGE.sub(lambda tag: f"{tag[1]}{_place(tag[2], uri) or tag[2]}{tag[3]}", text)
+    return _LINK.sub(lambda link: _on_site(link, uri), text)
 
 
 def _on_site(link: re.Match[str], page: str) -> str:
     image, words, target = link.groups()
+    place = _place(target, page)
+    return words if place is None else f"{image}[{words}]({place})"
+
+
+def _place(target: str, page: str) -> str | None:
+    """What a page calls a file on the site; None where it is not there."""
     if "://" in target or target.startswith("#"):
-        return link[0]
+        return target
     start = ROOT if page in _TOP else (ROOT / "docs" / page).parent
     name, hash_, anchor = target.partition("#")
     found = (start / name).resolve()
@@ -36,6 +45,6 @@ def _on_site(link: re.Match[str], page: str) -> str:
         if found == ROOT / top:
             found = ROOT / "docs" / site
     if not found.is_relative_to(ROOT / "docs"):
-        return words
+        return None
     up = "../" * page.count("/")
-    return f"{image}[{words}]({up}{found.relative_to(ROOT / 'docs').as_posix()}{hash_}{anchor})"
+    return f"{up}{found.relative_to(ROOT / 'docs').as_posix()}{hash_}{anchor}"

@@ -16,7 +16,7 @@ from hypothesis import settings
 from fault_server import FaultServer
 
 USERS_SETTINGS = re.compile(r"(FACTRL|OPENAI|HF)_.*|(HTTP|HTTPS|ALL|NO)_PROXY", re.I)
-KEPT = {"FACTRL_DATA", "FACTRL_CACHE"}
+KEPT = {"FACTRL_DATA", "FACTRL_CACHE", "FACTRL_ROWS"}
 
 
 def pytest_configure() -> None:

@@ -84,7 +84,7 @@ MISTAKES: list[tuple[str, str]] = [
     ("train good.toml --data bare.jsonl", "bare.jsonl: no answers in 1 of 1 rows, first in row 1 (id 1)"),
     (
         "train good.toml",
-        "4 of 4 questions can be used, fewer than the 64 of one step; lower train.prompts_per",
+        "4 of 4 questions can be used, fewer than the 64 of one step; give train.prompts_per_step=4 or",
     ),
     ("eval questions.jsonl --column completoin", "no column completoin; did you mean 'completion'?"),
     ("eval questions.jsonl --judge {closed}#m", "{closed} could not be reached: "),

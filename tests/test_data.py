@@ -81,7 +81,7 @@ def test_usual_columns_are_recognised(tmp_path: Path, row: dict[str, Any], expec
         assert example.meta[column] == value
 
 
-@pytest.mark.parametrize("cell", ['["Paris", "Lyon', "['Paris', 'Lyon']", ' ["a" is a list', '["' * 100_000])
+@pytest.mark.parametrize("cell", ['["Paris", "Lyon', "['Paris', 'Lyon", ' ["a" is a list', '["' * 100_000])
 def test_a_list_that_cannot_be_read_is_no_literal_answer(tmp_path: Path, cell: str) -> None:
     with pytest.raises(DataError, match=r"row 1: answers is .* it starts like a list in JSON"):
         load(tmp_path, {"question": "Q", "answers": cell})

@@ -66,7 +66,7 @@ def test_the_core_asks_for_no_torch_and_the_command_is_there(wheel: Path) -> Non
     assert {"train", "local", "serve", "verl"} <= {*(told.get_all("Provides-Extra") or [])}
     with zipfile.ZipFile(wheel) as file:
         name = next(name for name in file.namelist() if name.endswith("/entry_points.txt"))
-        assert "factrl = factrl.cli:main" in file.read(name).decode()
+        assert "factrl = factrl.__main__:main" in file.read(name).decode()
 
 
 @pytest.fixture

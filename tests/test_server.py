@@ -113,16 +113,22 @@ def test_nemo_gym_gets_its_row_back_with_the_reward_and_null_for_what_was_not_gr
     assert answer["instance_config"] == {"level": 2, "mask_sample": True}
     assert answer["cause"] == "timeout"
 
-    body["response"] = {"output": [thought]}
+    body["response"] = {"output": [thought]}  # the policy's own doing, which is graded
+    status, answer = server.ask("/v1/nemo_gym/truthrl/verify", body)
+    assert (status, answer["reward"], answer["state"]) == (200, -1.0, "floored")
+    body["response"] = {"output": []}
     status, answer = server.ask("/v1/nemo_gym/truthrl/verify", body)
     assert status == 422
-    assert "response.output has no message" in str(answer)
+    assert "response.output has neither a message nor reasoning" in str(answer)
     assert server.ask("/v1/nemo_gym/truthrll/seed_session", row)[0] == 404
 
 
 def test_openrlhf_gets_numbers_and_never_one_for_what_was_not_graded(make: Make) -> None:
     server = make(FakeLLM([LLMError("timeout", "no reply")]))
     label = json.dumps({"answers": ["Paris", "Lutetia"]})
+    labels = [json.dumps(["Paris", "Lutetia"]), "['Paris', 'Lutetia']", '{"target": ["Lutetia"]}']
+    body = {"query": [r"Capital? \boxed{Lutetia}"] * 3, "prompts": ["Capital? "] * 3, "labels": labels}
+    assert server.ask("/v1/openrlhf/truthrl", body)[1]["rewards"] == [1.0] * 3
     body = {
         "query": [f"Capital? {RIGHT}", r"Capital? \boxed{Lutetia}", "Capital? x"],
         "prompts": ["Capital? "] * 3,

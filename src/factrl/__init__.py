@@ -109,4 +109,4 @@ def _version() -> str:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

@@ -35,7 +35,11 @@ class SetupError(FactrlError):
 
 
 class ConfigError(SetupError, ValueError):
-    """A key or value in a recipe, a `key=value` override or a flag."""
+    """A key or value in a recipe, a `key=value` override or a flag; several problems are a line each."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
 
 
 class DataError(SetupError, ValueError):
@@ -107,8 +111,8 @@ def first_line(error: BaseException) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the closest known word, or an empty string when nothing is close."""
-    close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
+    """`; did you mean 'x'?` for the closest other word that is known, or "" when nothing is close."""
+    close = difflib.get_close_matches(word, sorted({*known} - {word}), n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

@@ -96,6 +96,8 @@ class Completion(str):
         tokens: int | None = None,
         certainty: float | None = None,
     ) -> Completion:
+        if not isinstance(text, str):
+            raise TypeError(f"a completion is one text, not a {type(text).__name__}: {str(text)[:80]!r}")
         self = super().__new__(cls, text)
         self.prefill = prefill
         self.truncated = truncated
@@ -196,9 +198,7 @@ class Result:
 
     def __repr__(self) -> str:
         """What there is; empty fields are left out."""
-        named = {name: getattr(self, name) for name in ("terms", "spans", "cause", "detail", "facts")}
-        shown = [f"{name}={dict(v) if isinstance(v, Mapping) else v!r}" for name, v in named.items() if v]
-        return f"Result({', '.join([repr(self.state), repr(self.value), *shown])})"
+        return _shown(self, ("state", "value"), ("terms", "spans", "cause", "detail", "facts"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +271,17 @@ class Verdict:
             raise ValueError("an unjudged claim needs a cause")
         if self.p is not None and not 0.0 <= self.p <= 1.0:
             raise ValueError(f"a probability lies between 0 and 1, not {self.p!r}")
+
+    def __repr__(self) -> str:
+        """What the verdict is; who gave it, which is the same for all of a report, is left out."""
+        return _shown(self, ("label",), ("p", "quote", "why", "cause", "facts"))
+
+
+def _shown(record: Any, first: tuple[str, ...], named: tuple[str, ...]) -> str:
+    """`Name(value, name=value)`, without the named fields that are empty."""
+    told = {name: value for name in named if (value := getattr(record, name)) not in (None, "", (), {})}
+    pairs = [f"{name}={dict(v) if isinstance(v, Mapping) else v!r}" for name, v in told.items()]
+    return f"{type(record).__name__}({', '.join([*(repr(getattr(record, name)) for name in first), *pairs])})"
 
 
 def plain(value: Any) -> Any:

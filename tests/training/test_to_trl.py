@@ -159,6 +159,57 @@ def test_what_is_missing_is_told() -> None:
         to_trl(TRUTHRL)(["Capital of Peru?"], ["Lima"])
 
 
+def test_a_row_of_no_use_is_refused_at_the_first_batch_and_masked_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    metrics: dict[str, float] = {}
+    score, right = to_trl(TRUTHRL), [r"\boxed{Lima}"] * 2
+    with pytest.raises(
+        DataError, match=r"none of the 2 rows .* no accepted answers; columns: prompt, answers; "
+    ):
+        score(["Capital of Peru?"] * 2, right, answers=[None, []])
+    assert score(["Q?"] * 2, right, answers=[["Lima"], None]) == [1.0, None]
+    for cell in (None, [], "[1, 2]", '["Lima'):  # a whole batch, and what cannot be read
+        told = score(["Q?"] * 2, right, answers=[cell] * 2, log_metric=metrics.__setitem__)
+        assert told == [None, None]
+    assert metrics["masked/unusable_row"] == metrics["reward/masked_frac"] == 1
+    assert len(caplog.messages) == 1
+    assert "it has no accepted answers; their completions are None" in caplog.messages[0]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (
+            "truthrl",
+            r"reads \\boxed{…}, .*none of the 3 .*\(no_box\).* ask for it .*with_\(answer=\"text\"\)",
+        ),
+        ("truthrl:code", r"reads \\boxed{…}, "),
+        ("robust", r"reads <think>…</think>, .*no_think"),
+        ("rlcr", r"reads <confidence>…</confidence>, .*no_confidence"),
+    ],
+)
+def test_a_form_that_no_prompt_asks_for_is_said_once(
+    spec: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = load_reward(spec).with_(grade=Grader())
+    score = to_trl(made.with_(verify=lambda *_, **__: None) if "verify" in made.missing else made)
+    asked: Any = {"prompts": ["Capital of Peru?"] * 3, "answers": [["Lima"]] * 3, "evidence": [["Lima."]] * 3}
+    for _ in range(2):
+        assert len({*score(completions=["Lima", "I don't know.", "Cusco"], **asked)}) == 1
+    (message,) = caplog.messages
+    assert re.search(said, message), message
+
+
+@pytest.mark.parametrize("completions", [[r"\boxed{Lima}", "Lima"], [r"\boxed{}", r"\boxed{...}"]])
+def test_nothing_is_said_of_a_form_that_some_keep(
+    completions: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    to_trl(TRUTHRL)(["Capital of Peru?"] * 2, completions, answers=[["Lima"]] * 2)
+    to_trl(TRUTHRL.with_(answer="text"))(["Capital of Peru?"], ["Cusco"], answers=[["Lima"]])
+    assert not caplog.messages
+
+
 # A plain trainer
 
 

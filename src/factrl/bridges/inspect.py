@@ -25,6 +25,7 @@ from factrl.evals.shortqa import Extract, grade_completions
 from factrl.llm import connect
 from factrl.rewards.grading import Form, Grader
 from factrl.runs.data import to_example
+from factrl.text.messages import said
 from factrl.train.plan import REWARD_ALONE, run_settings, supplied_reward
 from factrl.types import Completion, Example
 
@@ -45,7 +46,7 @@ def outcome(judge: str = "", *, extract: Extract = "text", form: Form = "sentenc
     grader = Grader(connect(judge) if judge else None, form=form)
 
     async def score(state: TaskState, target: Target) -> Score:
-        pair = (_example(state, target), state.output.completion)
+        pair = (_example(state, target), _said(state))
         (row,) = await anyio.to_thread.run_sync(lambda: grade_completions([pair], grader, extract, workers=1))
         if row.grade is None:
             return Score.unscored(reason=row.cause, explanation=row.detail or None)
@@ -73,18 +74,23 @@ def reward(paper: str, *, settings: str = "") -> Scorer:
     pays, _ = supplied_reward(run_settings(None, [f"paper={paper}", *REWARD_ALONE, *shlex.split(settings)]))
 
     async def score(state: TaskState, target: Target) -> Score:
-        example, text = _example(state, target), state.output.completion
+        example, text = _example(state, target), _said(state)
         pays.check_examples([example])
         tokens = state.output.usage and state.output.usage.output_tokens
         cut = state.output.stop_reason == "max_tokens"
-        said = Completion(text, truncated=cut, tokens=tokens)
-        result = await anyio.to_thread.run_sync(lambda: pays(example, said))
+        written = Completion(text, truncated=cut, tokens=tokens)
+        result = await anyio.to_thread.run_sync(lambda: pays(example, written))
         about = {"state": result.state, "cause": result.cause, "terms": dict(result.terms), **result.facts}
         if result.value is None:
             return Score.unscored(reason=result.cause, explanation=result.detail or None, metadata=about)
         return Score(value=result.value, answer=text, metadata=about)
 
     return score
+
+
+def _said(state: TaskState) -> str:
+    """The answer; reasoning that Inspect keeps apart from it stands in `<think>` before it."""
+    return said(state.output.choices[0].message) if state.output.choices else state.output.completion
 
 
 def _example(state: TaskState, target: Target) -> Example:

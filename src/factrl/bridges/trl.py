@@ -13,32 +13,46 @@ With `environment_factory=partial(SearchEnvironment, index)` (`factrl.train.sear
 first, and a reward reads its last message.
 
 A completion that could not be graded is None, which TRL leaves out of its group's mean and gives the
-advantage 0.  What plain TRL cannot do is step-wise credit (FSPO's spans are dropped, its sum is kept), and
+advantage 0; so is one whose row lacks what the reward needs, unless no row of the first batch has it, which
+is an error.  What plain TRL cannot do is step-wise credit (FSPO's spans are dropped, its sum is kept), and
 keeping masked completions out of the KL penalty and of the token count: `factrl train` does both.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
-from factrl.errors import ConfigError, nearest
+from factrl.errors import ConfigError, DataError, Unscored, nearest
 from factrl.papers import load_paper, paper_names, rewards_of
 from factrl.rewards import Reward
 from factrl.runs.data import ColumnName, to_example
 from factrl.runs.folder import version_of
 from factrl.runs.settings import RunSettings
 from factrl.text import opened
+from factrl.text.messages import is_conversation, last_message, reasoning_of, said, text_of
 from factrl.train.metrics import reward_metrics
 from factrl.train.plan import REWARD_ALONE, run_settings, supplied_reward
 from factrl.train.search import SearchEnvironment, last_said
 from factrl.types import Completion, Example, Result
 
 Column = Sequence[Any]
+_LOG = logging.getLogger("factrl")
+# What prompts must ask for, by the cause for which a completion without it is floored.
+_FORMS = {
+    "no_box": "\\boxed{…}",
+    **dict.fromkeys(("no_think", "think_unclosed"), "<think>…</think>"),
+    **dict.fromkeys(("no_answer", "answer_unclosed"), "<answer>…</answer>"),
+    "tags": "<think>…</think> <answer>…</answer>",
+    "no_confidence": "<confidence>…</confidence>",
+    "no_analysis": "<analysis>…</analysis>",
+}
 _HAS_NONE = (1, 6)  # from this TRL on, trainers leave None out of a group
 
 
@@ -51,6 +65,7 @@ class TRLReward:
     def __init__(self, reward: Reward, prefill: str, columns: Mapping[ColumnName, str] | None) -> None:
         self.reward, self.prefill, self.columns = reward, prefill, columns
         self.__name__ = reward.name
+        self._first, self._told = True, False  # batch; whether it has been said that a row is of no use
 
     def __call__(
         self,
@@ -63,25 +78,31 @@ class TRLReward:
         log_extra: Callable[[str, list[Any]], None] | None = None,
         **others: Any,
     ) -> list[float | None]:
-        """The reward of each completion, None for one that could not be graded."""
+        """The reward of each completion, None for one that could not be graded.
+
+        Raises:
+            DataError: of the first batch no row has what the reward needs.
+        """
         if len(completions) != len(prompts):
             raise ConfigError(f"{len(completions)} completions for {len(prompts)} prompts")
         rows = len(prompts)
-        examples = [_example(n, prompt, others, self.columns, rows) for n, prompt in enumerate(prompts)]
-        self.reward.check_examples(examples)
+        examples, problems = self._examples(prompts, others)
         told = environments or [None] * rows  # their tokens are not all the policy's
         ids = completion_ids if completion_ids is not None and not environments else [None] * rows
         written = [
-            Completion(
-                _said(text, "assistant"), prefill=_opened(prompt) or self.prefill, tokens=_length(tokens)
-            )
+            _written(prompt, text, self.prefill, tokens)
             for prompt, text, tokens in zip(prompts, completions, ids, strict=True)
         ]
         written = [
             last_said(one, text) if isinstance(one, SearchEnvironment) else text
             for one, text in zip(told, written, strict=True)
         ]
+        for text, problem in zip(written, problems, strict=True):
+            text.failed = text.failed or problem
         results = self.reward.batch(examples, written)
+        if self._first and (problem := _nothing_read(results, self.reward)):
+            _LOG.warning("%s", problem)
+        self._first = False
         if log_metric is not None:
             for metric, value in reward_metrics(_of_all_processes(results)).items():
                 log_metric(metric, value)
@@ -89,6 +110,36 @@ class TRLReward:
             for column, values in _beside(results).items():
                 log_extra(f"{self.reward.name}_{column}", values)
         return [result.value for result in results]
+
+    def _examples(
+        self, prompts: Column, others: Mapping[str, Any]
+    ) -> tuple[list[Example], list[Unscored | None]]:
+        """The example of each row, and why it is of no use to the reward."""
+        examples, problems = list[Example](), list[Unscored | None]()
+        for number, prompt in enumerate(prompts):
+            try:
+                examples.append(_example(number, prompt, others, self.columns, len(prompts)))
+                self.reward.check_examples(examples[-1:])
+                problems.append(None)
+            except DataError as error:  # noqa: PERF203  (one row's, and the others count)
+                problems.append(Unscored("unusable_row", str(error)))
+                examples[number:] = examples[number:] or [Example(_asked(prompt))]
+        why = next((problem.detail for problem in problems if problem), "")
+        if why and self._first and all(problems):
+            named = [name for name, values in others.items() if _is_column(values, len(prompts))]
+            raise DataError(
+                f"none of the {len(prompts)} rows of the first batch is of use: {why}; columns: "
+                f"{', '.join(['prompt', *named])}; to_trl(reward, columns={{'answers': …}}) names others"
+            )
+        if why and not self._told:
+            _LOG.warning(
+                "rows of the dataset are of no use to reward %r: %s; their completions are None, counted as "
+                "masked/unusable_row",
+                self.reward.name,
+                why,
+            )
+            self._told = True
+        return examples, problems
 
 
 def to_trl(
@@ -110,8 +161,13 @@ def to_trl(
         columns: our name -> the dataset's column; `""` means that the dataset has none.
 
     Raises:
-        ConfigError: a resource of the reward is missing, or the installed TRL would make a number of None.
+        ConfigError: it is no reward, a resource of it is missing, or the installed TRL would make a number of
+            None.
     """
+    if not isinstance(reward, Reward):
+        raise ConfigError(
+            f"{str(reward)[:80]!r} is no reward; give fx.supply(fx.load_reward('truthrl'), judge)"
+        )
     if reward.missing:
         raise ConfigError(
             f"reward {reward.name!r} needs {', '.join(reward.missing)}; factrl.supply(reward, judge) makes "
@@ -185,32 +241,73 @@ def _example(
     columns: Mapping[ColumnName, str] | None,
     rows: int,
 ) -> Example:
-    """The example of one row; beside the columns TRL passes things of its own, which are no lists."""
-    row = {"prompt": _said(prompt, "user")}
+    """The example of one row; beside the columns TRL passes things of its own, which have no value a row."""
+    row = {"prompt": _asked(prompt)}
     for name, values in others.items():
-        if isinstance(values, (list, tuple)) and len(values) == rows:
+        if _is_column(values, rows):
             row[name] = values[number]
+        elif hasattr(values, "__len__") and name in get_args(ColumnName):
+            raise DataError(f"{name} has {len(values)} values for {rows} prompts; give one for each")
     return to_example(row, columns)
 
 
-def _said(text: Any, role: str) -> str:
-    """The last words of a role in a conversation; plain text is itself."""
-    if isinstance(text, str):
-        return text
-    words = [message.get("content") or "" for message in text if message.get("role") == role]
-    last = words[-1] if words else ""
-    if isinstance(last, str):
-        return last
-    return "".join(part.get("text") or "" for part in last if part.get("type") == "text")
+def _is_column(values: Any, rows: int) -> bool:
+    """Whether it has a value for each row, as lists, arrays and columns of `datasets` have."""
+    listed = not isinstance(values, (str, Mapping)) and hasattr(values, "__getitem__")
+    return listed and len(values) == rows
+
+
+def _asked(prompt: Any) -> str:
+    """The last thing that the user says in a prompt; a text is itself."""
+    return prompt if isinstance(prompt, str) else text_of(_last(prompt, "user", "a prompt"))
+
+
+def _last(messages: Any, role: str, what: str) -> Any:
+    """The last message of a role; None of a conversation that is empty.
+
+    Raises:
+        ConfigError: it is no conversation, or not in the form that TRL's are.
+    """
+    given = [messages] if isinstance(messages, Mapping) else messages
+    if not is_conversation(given) and (not isinstance(given, (list, tuple)) or given):
+        raise ConfigError(
+            f"{what} is one text or a list of messages with role and content, not {str(messages)[:200]!r}"
+        )
+    return last_message(given, role)
+
+
+def _written(prompt: Any, completion: Any, prefill: str, tokens: Sequence[int] | None) -> Completion:
+    """A completion as rewards read it; reasoning that TRL hands apart comes with its own `<think>`."""
+    message = completion if isinstance(completion, str) else _last(completion, "assistant", "a completion")
+    apart = not isinstance(message, str) and bool(reasoning_of(message).strip())
+    return Completion(
+        message if isinstance(message, str) else said(message),
+        prefill="" if apart else _opened(prompt) or prefill,
+        tokens=_length(tokens),
+    )
 
 
 def _opened(prompt: Any) -> str:
     """What a prompt has put in the assistant's mouth: its turn in a conversation, a `<think>` of a text."""
     if isinstance(prompt, str):
         return opened(prompt)
-    if not prompt or prompt[-1].get("role") != "assistant":
+    last = prompt[-1] if len(prompt) else {}
+    return said(last) if last_message([last], "assistant") is not None else ""
+
+
+def _nothing_read(results: Sequence[Result], reward: Reward) -> str:
+    """What to say where every completion of a batch is floored for its form; "" for other batches."""
+    graded = [result for result in results if result.state != "masked"]
+    causes = Counter(result.cause or "" if result.state == "floored" else "" for result in graded)
+    if not causes or not causes.keys() <= _FORMS.keys():
         return ""
-    return _said(prompt, "assistant")
+    forms = " and ".join(sorted({_FORMS[cause] for cause in causes}))
+    other = 'or take .with_(answer="text"), which reads the whole text'
+    return (
+        f"reward {reward.name!r} reads {forms}, which none of the {len(graded)} completions of the first "
+        f"batch has ({', '.join(causes)}): all are floored alike, so nothing is learnt; ask for it in the "
+        f"prompts{', ' + other if 'text' in reward.choices.get('answer', ()) else ''}"
+    )
 
 
 def _length(tokens: Sequence[int] | None) -> int | None:

@@ -24,6 +24,7 @@ from factrl.bridges.trl import named
 from factrl.errors import Unscored
 from factrl.rewards import Reward
 from factrl.runs.data import ColumnName, to_example
+from factrl.text import messages
 from factrl.types import Completion, Passage
 
 from .verifiers_search import SearchState
@@ -60,11 +61,8 @@ def to_verifiers(
 
 def _said(trace: Trace) -> Completion:
     """The last reply; reasoning that the server has taken out of it stands in `<think>` before it."""
-    text = trace.last_reply
     written = trace.assistant_messages
-    thought = written[-1].reasoning_content if written else None
-    if thought and "<think>" not in text:
-        text = f"<think>{thought}</think>{text}"
+    text = messages.said(written[-1]) if written else trace.last_reply
     said = Completion(text, truncated=trace.is_truncated)
     if isinstance(trace.state, SearchState):
         trace.info[EPISODE] = trace.state.model_dump(mode="json", include={"shown", "searches", "failed"})

@@ -32,7 +32,7 @@ from factrl.errors import ConfigError, FactrlError
 from factrl.llm.background import on_thread
 from factrl.papers import gold_of
 from factrl.rewards import THREADS, Reward
-from factrl.runs.data import ColumnName, to_example
+from factrl.runs.data import ColumnName, native, table_of, to_example
 from factrl.train.plan import REWARD_ALONE, run_settings, supplied_reward
 from factrl.types import Completion, Example, Result, Span
 
@@ -82,8 +82,8 @@ async def compute_score(
     Args:
         data_source: the dataset's name; not used.
         solution_str: the completion, decoded without special tokens; our agent loops say what of it to grade.
-        ground_truth: the accepted answers, or TruthRL's mapping with `problem` and `target`.
-        extra_info: the example's columns.
+        ground_truth: the accepted answers, or a mapping with `target` and maybe `problem`; also in JSON.
+        extra_info: the example's columns; also in JSON.
         recipe, paper, settings: which reward; see above.
         group: completions of one question, told apart by `extra_info["index"]`, that are graded as one batch;
             those that are not there after `PATIENCE` are graded without the others.
@@ -97,7 +97,7 @@ async def compute_score(
         ConfigError: no such reward, or it cannot be supplied.
         RewardBug: the reward is broken.
     """
-    extra = dict(extra_info or {})
+    extra = table_of(extra_info, "extra_info")
     told = extra.pop(WRITTEN, None)
     try:
         usual = tuple(words_of_environment())
@@ -167,24 +167,11 @@ def from_verl(told: Mapping[str, Any]) -> Result:
 def _example(
     extra: Mapping[str, Any], ground_truth: Any, columns: Mapping[ColumnName, str] | None = None
 ) -> Example:
-    row = {name: value for name in _OURS if (value := _plain(extra.get(name))) is not None}
-    truth = _plain(ground_truth)
-    if isinstance(truth, Mapping):
-        row = {"reward_model": {"ground_truth": truth}, **row}
-    elif truth is not None:
-        row = {"answers": truth, **row}
+    row = {name: value for name in _OURS if (value := native(extra.get(name))) is not None}
+    row = {"reward_model": {"ground_truth": native(ground_truth)}, **row}
     if columns and not row.keys() & {"question"}:
         return to_example({**extra, "extra_info": extra, **row}, columns)
     return to_example(row)
-
-
-def _plain(value: Any) -> Any:
-    """Without numpy, which verl's batches make of lists."""
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 _Group = tuple[int, str, str]  # a reward, and a question by its index and its words

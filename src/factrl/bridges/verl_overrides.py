@@ -98,7 +98,7 @@ def overrides(
         ConfigError: what verl cannot do, one line each.
     """
     if problems := refusals(settings):
-        raise ConfigError("\n".join(problems))
+        raise ConfigError(*problems)
     told = settings.train
     limit = _limit(settings, longest_prompt)
     held = limit or longest_prompt

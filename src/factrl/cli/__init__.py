@@ -37,7 +37,16 @@ from . import (
     tune,
     verify,
 )
-from .terminal import complain, drop_stdout, mishap, never_fail_on_letters, say, tell, users_frames
+from .terminal import (
+    complain,
+    drop_stdout,
+    mishap,
+    never_fail_on_letters,
+    open_streams,
+    say,
+    tell,
+    users_frames,
+)
 
 _VERBS = (
     lab,
@@ -145,12 +154,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the words after `factrl`; those of this process by default.
     """
+    open_streams()
     never_fail_on_letters()
     try:
         code = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
     except SetupError as error:
-        complain(str(error))
+        complain(*getattr(error, "problems", (str(error),)))
         return 2
     except TooManyMasked as error:
         complain(str(error))
@@ -199,6 +209,8 @@ def _run(words: Sequence[str]) -> int:
 def _parse(
     parser: argparse.ArgumentParser, verbs: Mapping[str, argparse.ArgumentParser], words: list[str]
 ) -> argparse.Namespace:
+    if words[0] == "help":  # of a verb, or of all
+        words = [*words[1:], "--help"]
     verb, *rest = words
     if rest and f"{verb} {rest[0]}" in verbs:  # "prepare klcf": argparse's own second level takes no settings
         verb, rest = f"{verb} {rest[0]}", rest[1:]

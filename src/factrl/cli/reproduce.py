@@ -196,11 +196,11 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
         ConfigError: something that only the user can give is not given, or a step to run does not exist.
     """
     absent = to_be_given(pipeline, args) if args.full else []
-    asked = "\nand ".join(absent)
+    asked = [*absent[:1], *(f"and {one}" for one in absent[1:])]
     if absent and not args.dry_run:
-        raise ConfigError(f"--full of {args.paper} needs {asked}")
+        raise ConfigError(f"--full of {args.paper} needs {asked[0]}", *asked[1:])
     if absent:
-        tell(f"To be given: {asked}")
+        tell("To be given: " + "\n".join(asked))
     model = args.model or (pipeline.model if args.full else SMALL_MODEL)
     questions = folder / "questions"
     kind = "topics-" if pipeline.long else ""

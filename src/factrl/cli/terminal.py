@@ -22,6 +22,7 @@ from factrl.text.escape import one_line, visible
 if TYPE_CHECKING:
     from rich.table import Table
 
+_LONGEST = 2_000  # characters of a line that says what went wrong
 PIPE_WIDTH = 120  # columns of a table that no terminal shows
 _FULL = "free some space, then give the same command again"
 _PLACE = "name another place, or change what is there"
@@ -108,10 +109,24 @@ def tally(causes: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {cause}" for cause, count in causes.items())
 
 
-def complain(message: str) -> None:
-    """What went wrong, on stderr, as `factrl: ...` with further lines beneath."""
-    lines = [one_line(line) for line in message.split("\n")]
+def complain(*problems: str) -> None:
+    """What went wrong, on stderr, as `factrl: ...` with further problems beneath, a line each.
+
+    Of a line that a value makes very long the middle is left out.
+    """
+    lines = [
+        line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}"
+        for line in map(one_line, problems)
+    ]
     tell("factrl: " + "\n        ".join(lines))
+
+
+def open_streams() -> None:
+    """Give a closed stdin, stdout or stderr somewhere to go, so that no file gets its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            place = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            setattr(sys, name, open(place, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115
 
 
 def never_fail_on_letters() -> None:

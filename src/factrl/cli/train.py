@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import shlex
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,7 +18,7 @@ from factrl.runs.progress import clock
 from factrl.runs.settings import RunSettings
 from factrl.text.escape import one_line
 from factrl.train.page import PAGE
-from factrl.train.plan import Plan, estimate, make_plan, run_settings
+from factrl.train.plan import Plan, estimate, make_plan, not_installed, run_settings
 
 from .options import (
     RECIPES,
@@ -101,11 +101,20 @@ def _train(args: argparse.Namespace) -> int:
         raise ConfigError(f"--verl {args.verl[0]} needs --engine verl")
     plan = make_plan(settings, only_show=args.dry_run and not args.measure)
     if args.dry_run:
+        missing = not_installed(settings, plan.reward)
+        if missing is not None and find_spec("torch") is not None and find_spec("trl") is not None:
+            raise missing  # as the run would
         tell(_described(plan))
+        if plan.repeats:
+            tell(as_lines({"repeated": plan.repeats}))
+        if missing is not None:  # no trainer is here, so the plan is for another machine
+            tell(as_lines({"not here": str(missing)}))
         if args.measure:
             tell(as_lines({"measured": _measured(plan)}))
         say(dump_toml(plan.settings).rstrip())
         return 0
+    if plan.repeats:
+        tell(plan.repeats)
     needs_extra("train.model", "train").for_command_line()
     if settings.train.use_vllm:
         _check_vllm()
@@ -157,7 +166,7 @@ def _layers(args: argparse.Namespace) -> tuple[str | Path | None, list[str]]:
         return settings_in(args.resume, "config.toml"), [*overrides, f"run.resume={args.resume}"]
     if args.paper is None:
         return args.config, overrides
-    small = args.paper.startswith("small/") and not args.paper.endswith(".toml")
+    small = "/" in args.paper and ".py" not in args.paper and not args.paper.endswith(".toml")
     if not args.paper.endswith(".toml") and not small:
         return args.config, [f"paper={args.paper}", *overrides]
     if args.config is not None:
@@ -184,7 +193,7 @@ def _check_vllm() -> None:
     Raises:
         SetupError: vLLM is not installed, or no GPU takes part in sending it the weights.
     """
-    if importlib.util.find_spec("vllm") is None:
+    if find_spec("vllm") is None:
         raise SetupError(
             "train.use_vllm = true needs vLLM, on a server of its own too, and it is not installed; run: "
             "pip install 'trl[vllm]', or give train.use_vllm=false"

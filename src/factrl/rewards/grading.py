@@ -157,6 +157,10 @@ class Grader:
         self.probe = probe
         self._ask = ask_briefly if brief else _ask_grade
 
+    def __repr__(self) -> str:
+        name = getattr(self.judge, "identity", type(self.judge).__name__).partition("@")[0]
+        return f"<Grader {self.form}, {'rules alone' if self.judge is None else f'judge {name}'}>"
+
     def __call__(
         self,
         question: str,

@@ -22,6 +22,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from factrl.errors import ConfigError, nearest
+from factrl.runs.rows import refuse_pipe
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -86,7 +87,7 @@ def load_settings(
             label = draft.label((table, name))
             draft.problems += [label + line for line in check_knobs({name: value}, known, table)]
     if problems or draft.problems or settings is None:
-        raise ConfigError("\n".join(dict.fromkeys([*problems, *draft.problems])))
+        raise ConfigError(*dict.fromkeys([*problems, *draft.problems]))
     return settings
 
 
@@ -204,7 +205,9 @@ def read_toml(path: Path) -> dict[str, Any]:
 
     Raises:
         ConfigError: it is missing or is not TOML.
+        DataError: it is a named pipe.
     """
+    refuse_pipe(path)
     try:
         return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
@@ -340,7 +343,8 @@ def _suggest(key: str, names: Sequence[str]) -> str:
     known = {
         name.rpartition(".")[2]: name for name in sorted(names, key=lambda n: n.startswith(f"{section}."))
     }
-    return "".join(f"; did you mean {known[close]!r}?" for close in _quoted(nearest(leaf, known)))
+    close = [leaf] if known.get(leaf, key) != key else _quoted(nearest(leaf, known))
+    return "".join(f"; did you mean {known[name]!r}?" for name in close)
 
 
 def _wanted(value: Any, default: Any) -> str:

@@ -1,24 +1,30 @@
 """Examples from the rows of a dataset, and the prompts made of them.
 
 What a dataset calls its columns is recognised for the usual names, verl's parquet rows and TruthRL's,
-KnowRL's and FSPO's sets, and can be given.  Nothing is repaired: a row without a question, an answer or an
-id of its own is an error that names the row.
+KnowRL's and FSPO's sets, and can be given.  A cell is read as whatever tool wrote it meant it: lists and
+tables also as arrays, and as text in JSON or as Python and numpy print them.  Nothing is repaired: a row
+without a question, an answer or an id of its own, and a cell that could mean two things, is an error that
+names the row.
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import hashlib
 import itertools
 import json
+import math
 import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from factrl.errors import ConfigError, DataError, nearest
 from factrl.runs.rows import Row, read_rows
+from factrl.text.messages import is_conversation, last_message, text_of
 from factrl.types import Example, Passage
 
 if TYPE_CHECKING:
@@ -28,8 +34,14 @@ ColumnName = Literal["question", "answers", "id", "topic", "ook", "false_premise
 
 # Tried in this order when the recipe names no column; dots reach into nested columns.
 _USUAL: Mapping[ColumnName, tuple[str, ...]] = {
-    "question": ("question", "query", "problem", "reward_model.ground_truth.problem", "prompt"),
-    "answers": ("answers", "answer", "gold", "target", "golden_answers", "reward_model.ground_truth.target"),
+    "question": (
+        *("question", "query", "problem", "reward_model.ground_truth.problem", "extra_info.question"),
+        *("prompt", "messages"),
+    ),
+    "answers": (
+        *("answers", "answer", "gold", "target", "golden_answers", "possible_answers", "ground_truth"),
+        *("reward_model.ground_truth", "extra_info.answers"),
+    ),
     "id": ("id", "_id", "interaction_id", "extra_info.id"),
     "topic": ("topic", "title", "extra_info.topic"),
     "ook": ("ook", "out_of_knowledge", "reward_model.ground_truth.out_of_knowledge"),
@@ -39,6 +51,7 @@ _USUAL: Mapping[ColumnName, tuple[str, ...]] = {
 }
 _HALF = re.compile("[\ud800-\udfff]")  # of a pair of surrogates, which JSON can spell and UTF-8 cannot
 _MORE_ANSWERS = "alt_ans"  # TruthRL keeps all but the first accepted answer there
+_PARTS = ("value", "target", "answer", "answers", "aliases")  # of a table of answers: TriviaQA's, verl's
 _PASSAGE = ("text", "chunk", "content")  # what a passage's text is called; chunks of TruthRL among them
 _KEPT_FROM = {"bge_score": 2.0, "oracle_score": 3.0}  # TruthRL shows the chunks with this score, by the first
 
@@ -80,7 +93,7 @@ def load_examples(
                 f"{source} has no column for the {name}; columns: {', '.join(_column_names(rows))}; say "
                 f"which one it is with data.columns.{name}=..."
             )
-    examples = [_example(row, number, names, str(source)) for number, row in enumerate(rows, start=1)]
+    examples = [_example(row, names, f"{source}, row {number}") for number, row in enumerate(rows, start=1)]
     _check(examples, names, str(source), require_answers)
     return _with_ids(examples, names, str(source))
 
@@ -204,7 +217,23 @@ def to_example(row: Row, columns: Mapping[ColumnName, str] | None = None) -> Exa
     Raises:
         DataError: a column holds what it cannot.
     """
-    return _example(row, 1, _choose_columns([row], columns or {}, "the row"), "the row")
+    return _example(row, _choose_columns([row], columns or {}, "the row"), "the row")
+
+
+def label_example(question: str, label: str) -> Example:
+    """The example of a question with one text beside it, as OpenRLHF's datasets have it.
+
+    Args:
+        label: an accepted answer, a list of them, or a table with an example's columns; the last two in JSON.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    columns = _listed(label)
+    usual = {column.partition(".")[0] for columns in _USUAL.values() for column in columns}
+    if isinstance(columns, dict) and usual & columns.keys():
+        return to_example({"question": question, **columns})
+    return to_example({"question": question, "answers": label})
 
 
 # Recognising columns
@@ -228,7 +257,7 @@ def _choose_columns(rows: Sequence[Row], given: Mapping[ColumnName, str], source
                     f"columns: {', '.join(known)}"
                 )
         else:
-            fits = (c for c in _USUAL[name] if any(_fits(name, _look_up(row, c)) for row in rows))
+            fits = (c for c in _USUAL[name] if any(_fits(name, native(_look_up(row, c))) for row in rows))
             column = next(fits, "")
         if column:
             chosen[name] = column
@@ -236,14 +265,18 @@ def _choose_columns(rows: Sequence[Row], given: Mapping[ColumnName, str], source
 
 
 def _fits(name: ColumnName, value: Any) -> bool:
-    """Whether a column of a usual name can be what we think it is; verl's `prompt` is a list."""
+    """Whether a column of a usual name can be what we think it is."""
+    if name == "question" and is_conversation(value):
+        return True
     if name in ("question", "topic"):
         return isinstance(value, str)
     if name not in ("evidence", "checklist"):
         return value is not None
     named = {*_PASSAGE} if name == "evidence" else set[str]()
-    cells = value if isinstance(value, (list, tuple)) else [value]
-    return all(isinstance(c, str) or (isinstance(c, Mapping) and named & c.keys()) for c in cells)
+    cells = value if isinstance(value, list) else [value]
+    return value is not None and all(
+        c is None or isinstance(c, str) or (isinstance(c, Mapping) and named & c.keys()) for c in cells
+    )
 
 
 def _look_up(row: Row, column: str) -> Any:
@@ -251,6 +284,8 @@ def _look_up(row: Row, column: str) -> Any:
         return row[column]
     value: Any = row
     for part in column.split("."):
+        value = native(value) if value is not row and not isinstance(value, Mapping) else value
+        value = _listed(value)  # a table may be written in JSON
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
 
@@ -262,28 +297,36 @@ def _column_names(rows: Iterable[Row]) -> list[str]:
 # Building examples
 
 
-def _example(row: Row, number: int, names: Mapping[str, str], source: str) -> Example:
+def _example(row: Row, names: Mapping[str, str], at: str) -> Example:
     used = {*names.values(), *((_MORE_ANSWERS,) if names.get("answers") == "answer" else ())}
 
     def value(name: ColumnName) -> Any:
-        return _look_up(row, names[name]) if name in names else None
+        return native(_look_up(row, names[name])) if name in names else None
 
     def flag(name: ColumnName) -> bool | None:
         cell = value(name)
-        if cell is None or (isinstance(cell, int) and cell in (0, 1)):
-            return None if cell is None else bool(cell)
-        raise DataError(f"{source}, row {number}: {names[name]} is {cell!r}, not true or false")
+        word = "" if cell is None else str(cell).strip().lower()
+        if word not in _FLAGS:
+            raise DataError(f"{at}: {names[name]} is {cell!r}, not true or false")
+        return _FLAGS[word]
 
     question, topic, given_id = value("question"), value("topic"), value("id")
+    if (asked := _asked(question)) is not None:
+        question = asked
+        if not question.strip():
+            raise DataError(f"{at}: {names['question']} has no message of a user with text")
+    if isinstance(given_id, float) and given_id.is_integer():  # as data frames write numbers
+        given_id = int(given_id)
     for name, text in (("question", question), ("topic", topic)):
         if text is not None and not isinstance(text, str):
-            raise DataError(f"{source}, row {number}: {names[name]} is a {type(text).__name__}, not text")
+            hint = ", and no list of messages with a user's" if isinstance(text, (list, dict)) else ""
+            raise DataError(f"{at}: {names[name]} is a {type(text).__name__}, not text{hint}")
     if given_id is not None and not isinstance(given_id, (str, int)):
-        raise DataError(f"{source}, row {number}: {names['id']} is a {type(given_id).__name__}, not text")
-    answers = _answers(value("answers"), f"{source}, row {number}: {names.get('answers')}")
+        raise DataError(f"{at}: {names['id']} is a {type(given_id).__name__}, not text")
+    answers = _answers(value("answers"), f"{at}: {names.get('answers')}")
     if names.get("answers") == "answer":
-        answers += _answers(row.get(_MORE_ANSWERS), f"{source}, row {number}: {_MORE_ANSWERS}")
-    evidence = _evidence(value("evidence"), f"{source}, row {number}: {names.get('evidence')}")
+        answers += _answers(native(row.get(_MORE_ANSWERS)), f"{at}: {_MORE_ANSWERS}")
+    evidence = _evidence(value("evidence"), f"{at}: {names.get('evidence')}")
     # An empty list of passages is shown as such; a row without the column is one that nobody searched for.
     shown = {"evidence": ""} if value("evidence") is not None and not evidence else {}
     return Example(
@@ -294,38 +337,199 @@ def _example(row: Row, number: int, names: Mapping[str, str], source: str) -> Ex
         ook=flag("ook"),
         false_premise=flag("false_premise"),
         evidence=evidence,
-        checklist=_texts(value("checklist"), f"{source}, row {number}: {names.get('checklist')}"),
+        checklist=_texts(_listed(value("checklist")), f"{at}: {names.get('checklist')}"),
         meta={column: content for column, content in row.items() if column not in used} | shown,
     )
 
 
+def _asked(cell: Any) -> str | None:
+    """What the user says last in a conversation, also in one that is written in JSON; None of other cells."""
+    messages = _listed(cell)
+    if not is_conversation(messages):
+        return None
+    return text_of(last_message(messages, "user"))
+
+
 def _answers(value: Any, where: str) -> tuple[str, ...]:
-    """Accepted answers in a cell: text, a number, a list of those, or such a list written as JSON (PopQA)."""
-    if isinstance(value, str) and value.lstrip().startswith(('["', "['")):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            hint = "it starts like a list in JSON and cannot be read as one; write the answers as a list"
-            raise DataError(f"{where} is {value[:80]!r}; {hint}") from None
+    """Accepted answers in a cell: text, a number, a list of those, or a table of them such as TriviaQA's."""
+    if isinstance(value, str):
+        value = _written(value, where)
     if isinstance(value, Mapping):
-        column, inner = where.rsplit(" ", 1)[-1], ", ".join(map(str, value))
-        raise DataError(
-            f"{where} is a table with {inner}; name the part with the answers, "
-            f"e.g. data.columns.answers={column}.{next(iter(value), '...')}"
-        )
+        parts = [value[name] for name in _PARTS if name in value]
+        if not parts and value:
+            column, inner = where.rsplit(" ", 1)[-1], ", ".join(map(str, value))
+            raise DataError(
+                f"{where} is a table with {inner}; name the part with the answers, "
+                f"e.g. data.columns.answers={column}.{next(iter(value), '...')}"
+            )
+        return tuple(itertools.chain.from_iterable(_answers(part, where) for part in parts))
     return _texts(value, where)
 
 
 def _texts(value: Any, where: str) -> tuple[str, ...]:
     """The texts and numbers of a cell, which holds one or a list of them."""
     texts = []
-    for cell in value if isinstance(value, (list, tuple)) else [value]:
-        if cell is None or cell != cell:  # NaN is how data frames write an empty cell
+    while isinstance(value, list) and len(value) == 1:
+        inner = _listed(value[0])
+        if not isinstance(inner, (list, Mapping)):
+            break
+        if isinstance(inner, Mapping) and {*_PARTS} & inner.keys():
+            return _answers(inner, where)
+        value = inner
+    for cell in value if isinstance(value, list) else [value]:
+        if cell is None:
             continue
-        if isinstance(cell, bool) or not isinstance(cell, (str, int, float)):
-            raise DataError(f"{where} holds {cell!r}, not text")
+        if isinstance(cell, list) or _listed(cell) is not cell:
+            raise _unclear(value, where)
+        if isinstance(cell, float) and cell.is_integer() and abs(cell) < _EXACT:  # as data frames write 1867
+            cell = int(cell)
+        if isinstance(cell, bool) or not isinstance(cell, (str, int, float, Decimal)) or not _finite(cell):
+            raise DataError(f"{where} holds {str(cell) if isinstance(cell, float) else repr(cell)}, not text")
         texts.append(str(cell).strip())
     return tuple(text for text in texts if text)
+
+
+def _finite(cell: Any) -> bool:
+    return not isinstance(cell, float) or math.isfinite(cell)
+
+
+def _unclear(value: Any, where: str) -> DataError:
+    return DataError(
+        f"{where} is {str(value)[:80]!r}: one answer or several? Write several as a list of texts, "
+        '["1867", "1868"], and one that looks like a list as a list of that one, ["[0, 1]"]'
+    )
+
+
+# What other tools make of a cell
+
+
+def table_of(cell: Any, where: str) -> dict[str, Any]:
+    """The columns of a table in a cell, which may be written in JSON; none of an empty one.
+
+    Raises:
+        DataError: it is no table.
+    """
+    value = cell if isinstance(cell, Mapping) else _listed(native(cell))
+    if not isinstance(value, Mapping) and value not in (None, "", "{}"):
+        raise DataError(f"{where} is a {type(value).__name__}, not a table: {str(value)[:80]!r}")
+    return dict(value or {}) if isinstance(value, Mapping) else {}
+
+
+def native(value: Any) -> Any:
+    """A cell in Python's own kinds: arrays of numpy, torch and Arrow and tuples are lists, NaN is None."""
+    if value is None or isinstance(value, (str, int)):
+        return value
+    if isinstance(value, float):
+        return None if math.isnan(value) else value
+    if isinstance(value, Mapping):
+        return {key: native(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [native(inner) for inner in value]
+    if type(value).__name__ in ("NAType", "NaTType"):  # of pandas
+        return None
+    read = next((getattr(value, name) for name in ("tolist", "as_py") if hasattr(value, name)), None)
+    return value if read is None else native(read())
+
+
+_EXACT = 2**53  # up to here every whole number is a float
+_FLAGS: Mapping[str, bool | None] = {
+    "": None,
+    **dict.fromkeys(("0", "0.0", "false"), False),
+    **dict.fromkeys(("1", "1.0", "true"), True),
+}
+_STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_STRINGS = re.compile(_STRING, re.DOTALL)
+_LIST_OF_STRINGS = re.compile(rf"[\[({{](?:\s|,|{_STRING})*[\])}}]", re.DOTALL)
+# What numpy, pandas and JSON print and Python's literals do not have; strings are passed over.
+_PRINTED = re.compile(
+    rf"({_STRING})|\b(?:array|np\.\w+)(?=\()|(,\s*dtype=[^\s()]+)(?=\))|\b(nan|NaN|null)\b", re.DOTALL
+)
+_DEEP = re.compile(r"(?:[\[{(]\s*){50}")
+_LOOKS_LISTED = re.compile(r"\[[^\\^_{}()\[\]]*,[^\\^_{}()\[\]]*\]|\[[-+\d.]+(?:\s+[-+\d.]+)+\s*\]")
+
+
+def _written(text: str, where: str) -> Any:
+    """A list or a table that a text spells; the text where it spells none.
+
+    Raises:
+        DataError: it begins like one and cannot be read, or is a list of numbers, which could be an interval.
+    """
+    body = text.strip()
+    value = _listed(body)
+    if isinstance(value, (list, dict)):
+        return value
+    if _DEEP.match(body):
+        raise DataError(f"{where} is {text[:80]!r}; it is nested too deeply to be read")
+    if body.startswith(tuple("[{")) and body[1:].lstrip().startswith(("'", '"')):
+        hint = "it starts like a list in JSON and cannot be read as one; write the answers as a list"
+        raise DataError(f"{where} is {text[:80]!r}; {hint}")
+    whole = _literal(body)
+    if isinstance(whole, list) and len(whole) == 1 and not isinstance(whole[0], (list, dict)):
+        return whole
+    if isinstance(whole, list) or _LOOKS_LISTED.fullmatch(body):
+        raise _unclear(text, where)
+    return text
+
+
+def _listed(text: Any) -> Any:
+    """A list with texts or tables in it, or a table, that a text spells; anything else is itself.
+
+    A list of numbers alone is none: it may be an interval.
+    """
+    if not isinstance(text, str):
+        return text
+    body = text.strip()
+    if body.startswith(('"[', '"{')):  # JSON that was written as JSON
+        inner = _literal(body)
+        return text if inner is None or (value := _listed(inner)) is inner else value
+    value = _literal(body)
+    if isinstance(value, list) and (not value or _has_text(value)):
+        return value
+    return value if isinstance(value, dict) and value else text
+
+
+def _has_text(value: Any) -> bool:
+    return isinstance(value, (str, dict)) or (isinstance(value, list) and any(map(_has_text, value)))
+
+
+def _literal(body: str) -> Any:
+    """What a text is in JSON, or as Python and numpy print it; None where it is nothing of that.
+
+    In round or curly brackets without keys, which mathematics has as well, only texts are a list.
+    """
+    if not body.startswith(("[", "{", "(", "array(", '"')):
+        return None
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        pass
+    if body.startswith('"'):
+        return None
+    if _LIST_OF_STRINGS.fullmatch(body):  # numpy separates them by spaces, which Python takes for one text
+        return [_string(one) for one in _STRINGS.findall(body)]
+    plain = _PRINTED.sub(lambda found: found[1] or ("None" if found[3] else ""), body)
+    try:
+        value = ast.literal_eval(plain)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+    if isinstance(value, str) or not isinstance(value, (list, dict)):
+        return None
+    # Python joins texts that stand side by side, as numpy prints different ones.
+    return native(value) if _count(value) == len(_STRINGS.findall(plain)) else None
+
+
+def _count(value: Any) -> int:
+    """Texts in a value, keys too."""
+    if isinstance(value, dict):
+        return sum(map(_count, itertools.chain(value, value.values())))
+    return sum(map(_count, value)) if isinstance(value, (list, tuple)) else isinstance(value, str)
+
+
+def _string(spelled: str) -> str:
+    try:
+        return str(ast.literal_eval(spelled))
+    except (ValueError, SyntaxError):  # a line end inside
+        return spelled[1:-1]
 
 
 def _evidence(value: Any, where: str) -> tuple[Passage, ...]:
@@ -334,7 +538,10 @@ def _evidence(value: Any, where: str) -> tuple[Passage, ...]:
     Chunks that TruthRL's retrieval scored too low to be shown are left out, as there.
     """
     passages = []
-    for cell in value if isinstance(value, (list, tuple)) else [value]:
+    value = _listed(value)
+    if isinstance(value, Mapping) and (apart := _rows_of(value)) is not None:
+        value = apart
+    for cell in value if isinstance(value, list) else [value]:
         part = cell if isinstance(cell, Mapping) else {"text": cell}
         scored = next((name for name in _KEPT_FROM if isinstance(part.get(name), (int, float))), None)
         if scored and part[scored] < _KEPT_FROM[scored]:
@@ -348,6 +555,14 @@ def _evidence(value: Any, where: str) -> tuple[Passage, ...]:
         if text.strip():
             passages.append(Passage(text.strip(), title.strip(), source.strip()))
     return tuple(passages)
+
+
+def _rows_of(table: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """The rows of a table of columns of one length, as `datasets` has lists of tables; None of others."""
+    columns = {name: cells for name, cells in table.items() if isinstance(cells, list)}
+    if not {*_PASSAGE} & columns.keys() or len({*map(len, columns.values())}) != 1:
+        return None
+    return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
 
 
 def _check(examples: Sequence[Example], names: Mapping[str, str], source: str, require_answers: bool) -> None:

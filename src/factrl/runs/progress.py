@@ -33,18 +33,21 @@ class Progress:
     def __enter__(self) -> Progress:
         if self._stream.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
             self._bar = Progress(
                 TextColumn("{task.description:<24}"),
                 BarColumn(bar_width=30),
                 MofNCompleteColumn(),
-                TimeRemainingColumn(),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[left]}"),  # rich forgets what took more than half a minute
                 TextColumn("[dim]{task.fields[note]}"),
                 console=Console(file=self._stream),
             )
             self._bar.start()
-            self._task = self._bar.add_task(self.label, total=self.total, completed=self.done, note="")
+            self._task = self._bar.add_task(
+                self.label, total=self.total, completed=self.done, left="", note=""
+            )
         else:
             self._write("started")
         return self
@@ -53,7 +56,8 @@ class Progress:
         """Count `units` more as done; `note` is what a person wants to see right now."""
         self.done += units
         if self._bar is not None:
-            self._bar.update(self._task, completed=self.done, note=note)
+            left = f"{self._left()} left" if self.done < self.total else ""
+            self._bar.update(self._task, completed=self.done, left=left, note=note)
         elif time.monotonic() - self._last_beat >= HEARTBEAT_SECONDS:
             self._write(f"{self.done}/{self.total}, {self._left()} left{', ' + note if note else ''}")
 

@@ -1,4 +1,4 @@
-"""Rows of a dataset: .jsonl, .json (a list), .csv, .tsv and .parquet files, folders of those, or the hub.
+"""Rows of a dataset: .jsonl, .json (a list), .csv, .tsv, .parquet, .arrow, folders of those, or the hub.
 
 A row is a mapping of columns; what the columns mean is not known here (`factrl.runs.data`).
 """
@@ -38,6 +38,7 @@ def read_rows(source: str, split: str = "train", subset: str | None = None) -> I
         for part in _parts(path, split):
             yield from _read_file(part)
     elif path.exists():
+        refuse_pipe(path)
         yield from _read_file(path)
     elif source.startswith((".", "/", "~")) or source.endswith(tuple(READERS)) or source.count("/") > 1:
         # A hub id is `name` or `owner/name`, without the suffix of a data file.
@@ -47,8 +48,22 @@ def read_rows(source: str, split: str = "train", subset: str | None = None) -> I
         yield from _read_hub(source, split, subset)
 
 
+def refuse_pipe(path: Path) -> None:
+    """Refuse a named pipe, for whose writer a reader would wait for ever.
+
+    Raises:
+        DataError: it is one.
+    """
+    if path.is_fifo() and path.parts[:2] not in (("/", "dev"), ("/", "proc")):  # where shells have theirs
+        raise DataError(f"{path} is a named pipe, which may have no writer; write its content into a file")
+
+
 def _parts(folder: Path, split: str) -> list[Path]:
-    """`train.jsonl`, or the parts `train-00000-of-00002.parquet`, …"""
+    """`train.jsonl`, or the parts `train-00000-of-00002.parquet`, …, or what `datasets` saved to disk."""
+    if (folder / "dataset_dict.json").is_file() and (folder / split).is_dir():
+        folder = folder / split
+    if (folder / "state.json").is_file() and (parts := sorted(folder.glob("*.arrow"))):
+        return parts
     files = sorted(file for file in folder.iterdir() if file.name.endswith(tuple(READERS)))
     parts = [file for file in files if file.name.split(".")[0] == split or file.name.startswith(f"{split}-")]
     if not parts:
@@ -142,6 +157,17 @@ def _read_parquet(path: Path) -> Iterator[Any]:
         raise DataError(f"{path} is not a parquet file: {error}") from error
 
 
+def _read_arrow(path: Path) -> Iterator[Any]:
+    import pyarrow
+
+    try:
+        with pyarrow.memory_map(str(path)) as file, pyarrow.ipc.open_stream(file) as batches:
+            for batch in batches:
+                yield from batch.to_pylist()
+    except pyarrow.ArrowInvalid as error:
+        raise DataError(f"{path} is not an Arrow stream, as `datasets` writes it: {error}") from error
+
+
 def _parse(text: str, where: str) -> Any:
     try:
         return json.loads(text)
@@ -156,6 +182,7 @@ READERS: Mapping[str, Callable[[Path], Iterable[Any]]] = {
     ".json": _read_list,
     **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), read_separated),
     ".parquet": _read_parquet,
+    ".arrow": _read_arrow,
 }
 
 

@@ -24,8 +24,9 @@ from factrl.llm import LLM, preflight
 from factrl.rewards import Reward
 from factrl.rewards.remote import TOKEN
 from factrl.rewards.resources import Supplier, check_resources, outside_training, supply
-from factrl.runs.data import to_example
+from factrl.runs.data import label_example, to_example
 from factrl.runs.settings import RunSettings
+from factrl.text.messages import last_message, reasoning_of, said, text_of, with_reasoning
 from factrl.train.plan import REWARD_ALONE, bare_reward, open_judge, run_settings
 from factrl.types import Completion, Example, Passage
 from factrl.verifier import Verifier
@@ -226,20 +227,12 @@ def _check(reward: Reward, examples: Sequence[Example]) -> None:
 
 
 def _openrlhf_sample(query: str, prompt: str, label: str) -> tuple[Example, Completion]:
-    """OpenRLHF's label is one string: an accepted answer, or JSON with the columns of an example."""
+    """OpenRLHF's label is one string: accepted answers, or JSON with the columns of an example."""
     if not query.startswith(prompt):
         raise DataError("a query does not begin with its prompt, so where its completion begins is not known")
     text = Completion(_without_ending(query[len(prompt) :]))
     try:
-        columns = json.loads(label)
-    except ValueError:
-        columns = None
-    except RecursionError:
-        raise DataError("a label cannot be read: it is nested too deeply") from None
-    if not isinstance(columns, dict):
-        return Example(prompt, (label,) if label else ()), text
-    try:
-        return to_example({"question": prompt, **columns}), text
+        return label_example(prompt, label), text
     except (ConfigError, DataError) as error:
         raise DataError(f"a label cannot be read: {error}") from None
 
@@ -247,38 +240,25 @@ def _openrlhf_sample(query: str, prompt: str, label: str) -> tuple[Example, Comp
 def _asked(params: Mapping[str, Any]) -> str:
     """The last thing that the user says in a request of the Responses API."""
     given = params.get("input")
-    if isinstance(given, str):
-        return given
-    said = [item for item in _items(given) if item.get("role") == "user"]
-    return _text(said[-1].get("content")) if said else ""
+    return given if isinstance(given, str) else text_of(last_message(_items(given), "user"))
 
 
 def _answered(response: Mapping[str, Any] | None) -> Completion:
     """The last message of a response; the reasoning before it stands in `<think>`, as rewards know it."""
     items = _items((response or {}).get("output"))
     messages = [number for number, item in enumerate(items) if item.get("type") == "message"]
-    if not messages:
-        raise DataError("response.output has no message, so there is nothing to grade")
-    last, before = messages[-1], messages[-2] if len(messages) > 1 else -1
-    thought = [
-        _text(item.get("summary")) for item in items[before + 1 : last] if item.get("type") == "reasoning"
-    ]
-    text = _text(items[last].get("content"))
+    last, before = [-1, -1, *messages][-1], [-1, -1, *messages][-2]
+    kept = items[before + 1 : last] if messages else items
+    thought = [text for item in kept if (text := reasoning_of({"content": [item]}))]
+    if not messages and not thought:
+        raise DataError("response.output has neither a message nor reasoning, so there is nothing to grade")
+    text = said(items[last]) if messages else ""
     cut = (response or {}).get("status") == "incomplete"
-    return Completion(
-        "<think>{}</think>{}".format("\n".join(thought), text) if any(thought) else text, truncated=cut
-    )
+    return Completion(with_reasoning("\n".join(thought), text), truncated=cut)
 
 
 def _items(given: Any) -> list[Mapping[str, Any]]:
     return [item for item in given if isinstance(item, Mapping)] if isinstance(given, list) else []
-
-
-def _text(content: Any) -> str:
-    """Of a message: its text, or that of its parts."""
-    if isinstance(content, str):
-        return content
-    return "".join(part["text"] for part in _items(content) if isinstance(part.get("text"), str))
 
 
 def _without_ending(text: str) -> str:

@@ -10,13 +10,15 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from factrl.errors import ConfigError, DataError
+from factrl.errors import ConfigError, DataError, MissingExtra
 from factrl.evals.shortqa import Extract
-from factrl.llm import connect
+from factrl.llm import connect, models
 from factrl.llm.spending import BYTES_PER_TOKEN, Account, Spent, allowance, overdraft, read_account
 from factrl.papers import asked_of, form_of, load_reward, paper_names, settings_of, split_spec
 from factrl.rewards import Reward
@@ -26,6 +28,7 @@ from factrl.rewards.resources import Supplier, check_resources, check_unjudged, 
 from factrl.runs.config import load_settings, peek
 from factrl.runs.data import load_held_out, load_training, render_prompt
 from factrl.runs.settings import LOCAL, JudgeSettings, RunSettings
+from factrl.text import clean
 from factrl.types import Example
 
 if TYPE_CHECKING:
@@ -54,6 +57,7 @@ class Plan:
         judge: None when answers are compared by rules alone.
         prompt: what the user says in the first example.
         search: what the policy may search before it answers; None where it answers at once.
+        repeats: what is to be said of prompts that stand in several rows; "" where none does.
     """
 
     settings: RunSettings
@@ -63,6 +67,7 @@ class Plan:
     held_out: Sequence[Example]
     prompt: str
     search: Search | None = None
+    repeats: str = ""
 
     @property
     def steps(self) -> int:
@@ -116,9 +121,8 @@ def make_plan(settings: RunSettings, *, only_show: bool = False) -> Plan:
     check_usable(settings, reward, examples)
     check_enough(len(examples), len(examples), settings)
     held_out = load_held_out(data)
-    for example in (*examples, *held_out):  # each can lack a column, or hold what is no text
-        render_prompt(example, data.prompt)
-    prompt = render_prompt(examples[0], data.prompt)
+    # Each can lack a column, or hold what is no text.
+    prompts = [render_prompt(example, data.prompt) for example in (*examples, *held_out)]
     told = settings.search
     search = None
     if told.index is not None:
@@ -129,7 +133,34 @@ def make_plan(settings: RunSettings, *, only_show: bool = False) -> Plan:
         search = open_search(index=told.index, embedder="" if only_show else told.embedder)
     if not only_show:
         reward, judge = supplied_reward(settings)
-    return Plan(settings, reward, judge, examples, held_out, prompt, search)
+    repeats = repeated(prompts[: len(examples)], examples)
+    return Plan(settings, reward, judge, examples, held_out, prompts[0], search, repeats)
+
+
+def repeated(prompts: Sequence[str], examples: Sequence[Example]) -> str:
+    """What is to be said of prompts that stand in several rows, above all with other answers; "" of none."""
+    rows: dict[str, list[Example]] = {}
+    for prompt, example in zip(prompts, examples, strict=True):
+        rows.setdefault(prompt, []).append(example)
+    several = [same for same in rows.values() if len(same) > 1]
+    if not several:
+        return ""
+    said = f"{len(several)} of {len(rows)} prompts stand in {sum(map(len, several))} rows"
+    others = [(same[0], next(filter(partial(_apart, same[0]), same), None)) for same in several]
+    apart = [(one, other) for one, other in others if other is not None]
+    if apart:
+        one, other = apart[0]
+        said += (
+            f"; the rows of {len(apart)} have no accepted answer in common, so that one row pays what the "
+            f"other punishes, first {one.question[:80]!r}: {one.answers[0]!r} ({one.id}) and "
+            f"{other.answers[0]!r} ({other.id}); mend them or leave them out"
+        )
+    return said
+
+
+def _apart(one: Example, other: Example) -> bool:
+    accepted = ({clean(answer).casefold() for answer in example.answers} for example in (one, other))
+    return all((one.answers, other.answers)) and set.isdisjoint(*accepted)
 
 
 def bare_reward(settings: RunSettings) -> Reward:
@@ -163,9 +194,10 @@ def check_enough(left: int, total: int, settings: RunSettings) -> None:
     told = settings.train
     if left < told.prompts_per_step:
         limit = f" (train.max_prompt_length = {told.max_prompt_length})" if left < total else ""
+        lower = f"give train.prompts_per_step={left}" if left else "lower train.prompts_per_step"
         raise DataError(
             f"{settings.data.train}: {left} of {total} questions can be used{limit}, fewer than the "
-            f"{told.prompts_per_step} of one step; lower train.prompts_per_step or add questions"
+            f"{told.prompts_per_step} of one step; {lower} or add questions"
         )
 
 
@@ -204,6 +236,28 @@ def extract_of(spec: str, knobs: Mapping[str, Any]) -> Extract:
         return _EXTRACTS[said] if said in ("boxed", "tags") else "text"
     reward = load_reward(spec)
     return _EXTRACTS[form_of(spec, replace(reward, knobs={**reward.knobs, **knobs}))]
+
+
+def not_installed(settings: RunSettings, reward: Reward) -> MissingExtra | None:
+    """What a run with this bare reward would miss first on this machine; None where nothing is missing.
+
+    Nothing is imported or loaded.
+    """
+    local = settings.judge.url == LOCAL
+    needs: list[tuple[tuple[str, ...], str]] = [
+        (("torch", "transformers", "trl", "peft", "accelerate", "datasets"), "train")
+    ]
+    embedded = {model.name for model in models.known() if model.role == "policy"}
+    if local or ("truthfulness" in reward.missing and settings.judge.truthfulness_model is None):
+        needs.insert(0, (("xllamacpp",), "local"))
+    elif settings.verifier.judge == LOCAL and {"verify", "checklist"} & {*reward.missing}:
+        needs.append((("gguf",), "local"))  # with it, 8-bit integers judge, or else llama.cpp beside it
+    if settings.verifier.embedder or settings.search.embedder:
+        needs.append((("sentence_transformers",), "dense"))
+    if settings.model.name in embedded and not Path(settings.model.name).exists():
+        needs.append((("gguf",), "local" if local else "demo"))
+    absent = ((name, extra) for names, extra in needs for name in names if find_spec(name) is None)
+    return next((MissingExtra(name, extra) for name, extra in absent), None)
 
 
 # -- What it will take --------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ unknown, where FActScore stops and KnowRL gives the whole batch 0.
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -294,7 +295,19 @@ def verify(
         question, topic, evidence: as of `Verifier.batch`.
         llm: a model server like `http://localhost:8000/v1#model`, or any LLM.
         named: whatever else `open_verifier` takes.
+
+    Raises:
+        ConfigError: several texts, or a name that `open_verifier` does not have.
+        SetupError: as `open_verifier`.
     """
+    if not isinstance(text, str):
+        kind = type(text).__name__
+        raise ConfigError(f"text is one text, not a {kind}; fx.open_verifier(…).batch(texts) checks several")
+    known = inspect.signature(open_verifier).parameters
+    for name in named.keys() - known:
+        raise ConfigError(
+            f"verify has no argument {name!r}{nearest(name, known)} (it has: {', '.join(known)})"
+        )
     if isinstance(llm, str):
         from factrl.llm import connect  # the client of servers, which most verifiers do without
 

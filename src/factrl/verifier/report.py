@@ -214,7 +214,8 @@ class Report:
     def __repr__(self) -> str:
         """The counts and the score, in one line; `print` has the claims."""
         told = "; ".join(self.summary())
-        return f"<Report: {told}; judge {one_line(self.judge) or 'none'}>"
+        name = one_line(self.judge).partition("@")[0]  # without the fingerprint of its weights
+        return f"<Report: {told}; judge {name or 'none'}>"
 
     def __str__(self) -> str:
         """One line per claim, the sentence that decided beneath it, and the arithmetic of the score."""

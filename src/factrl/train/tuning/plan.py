@@ -183,7 +183,7 @@ def _check_asked_alike(settings: TuneSettings, file: str) -> list[str]:
     ]
     if problems:
         problems.append("probe again with the same paper and [data], or give here what the probe was given")
-        raise ConfigError("\n".join(problems))
+        raise ConfigError(*problems)
     policy = found.get("policy", settings.model.name)
     if policy == settings.model.name:
         return []
