@@ -113,6 +113,24 @@ class JSONClient:
     def __repr__(self) -> str:
         return f"JSONClient({self.base_url!r})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For a process that is spawned: without connections, and with no key but that of the variable.
+
+        Raises:
+            ConfigError: the key was given in Python.
+        """
+        key = self._key.get_secret_value()
+        if key and key != os.environ.get(self._key_variable, "").strip():
+            raise ConfigError(
+                f"{self!r} was given its key in Python, and keys are not pickled for another process; set "
+                f"{self._key_variable} instead, which every process reads"
+            )
+        return {**vars(self), "_lines": {}, "_key": bool(key)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._key = SecretStr(os.environ.get(self._key_variable, "").strip() if state["_key"] else "")
+
     def call(self, limits: Limits | None = None) -> Call:
         """A new call, for several requests that share their attempts and their deadline.
 
@@ -259,6 +277,7 @@ class JSONClient:
             elapsed=call.elapsed(),
             request_id=failure.request_id,
             base_url=self.base_url,
+            **({"field": failure.field} if failure.field else {}),
         )
 
     def _over_budget(self, spent: str, call: Call) -> LLMError:
