@@ -16,7 +16,6 @@ import asyncio
 import inspect
 import os
 import secrets
-import time
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -39,10 +38,8 @@ SETTLED = frozenset({"budget", "breaker_open", "deadline", "no_evidence", "claim
 OWN = ("oversize", "unjudgeable", "over_limit", "unread_claim")
 """What is said of a text or a claim that is to blame: none of it may be better than being found false."""
 _CONTROL = "The archive of Vehm holds {} letters."
-_MEMORY = 10.0  # seconds for which a server that gave no answer to a control is not asked for another one
-_KEPT = 10_000  # controls that are remembered
 
-_controls: dict[Hashable, Future[float]] = {}  # 0 where it was answered, else until when that is remembered
+_controls: dict[Hashable, Future[bool]] = {}  # those under way, and whether they are answered
 
 
 def may_be_own(cause: str | None, facts: Mapping[str, Any]) -> bool:
@@ -68,7 +65,7 @@ async def judged(
         first: the error that `ask(part)` raised, where it was asked already.
         head: how many characters of a text that is too long are asked about instead; 0 for none.
         about: all of the call that is not `part`, such as the question: calls that agree in it share a
-            control that is under way, and for a while one to which no answer came.  None shares nothing.
+            control that is under way.  None shares nothing.
         blocking: `ask` blocks this thread; see `judged_here`.
 
     Raises:
@@ -93,7 +90,7 @@ async def judged(
         words = control(_harmless(bytes_of(str(part)) if silent else 0))
         server = (os.getpid(), getattr(ask, "__code__", ask), error.facts.get("base_url"))
         same = None if about is None else (*server, about, silent and len(str(words)).bit_length())
-        if not await _passes(ask, words, same, silent, blocking):
+        if not await _passes(ask, words, same, blocking):
             raise first
         if cause in LENGTH and isinstance(part, str) and 0 < head < len(part):
             return await judged(ask, part[:head], control=control, about=about, blocking=blocking)
@@ -131,20 +128,15 @@ def _harmless(size: int) -> str:
     return " ".join([sentence] * max(1, size // len(sentence)))
 
 
-async def _passes(
-    ask: Callable[[Any], Any], words: Any, same: Hashable, silent: bool, blocking: bool
-) -> bool:
-    """Whether a control is answered: this one, or one that is as good.
+async def _passes(ask: Callable[[Any], Any], words: Any, same: Hashable, blocking: bool) -> bool:
+    """Whether a control is answered: this one, or one under way that is as good.
 
-    So the texts of one question ask a server that is down once, and again after `_MEMORY`.
+    So a server that is down is asked one control by all texts of a question.
     """
-    known = None if same is None else _controls.get(same)
-    if known is not None and (not known.done() or (silent and known.result() > time.monotonic())):
-        return (known.result() if blocking else await asyncio.wrap_future(known)) == 0.0
-    mine: Future[float] = Future()
+    if same is not None and (known := _controls.get(same)) is not None:
+        return known.result() if blocking else await asyncio.wrap_future(known)
+    mine: Future[bool] = Future()
     if same is not None:
-        if len(_controls) >= _KEPT:
-            _controls.clear()
         _controls[same] = mine
     passes = False
     try:
@@ -155,5 +147,6 @@ async def _passes(
     except Unscored:
         passes = False
     finally:  # whatever ends this, nobody is left waiting
-        mine.set_result(0.0 if passes else time.monotonic() + _MEMORY)
+        _controls.pop(same, None)
+        mine.set_result(passes)
     return passes
