@@ -147,7 +147,7 @@ def test_a_reply_is_read_in_the_form_that_the_server_gives_it(
         (document("SAFETY", content=""), "truncated", 1, "content_filter"),
         (document("error", content=None), "bad_body", 3, "answered with an error"),
         (completion(choices=[]), "bad_body", 3, "a completion that has no choice"),
-        (completion(choices=[{"error": {"message": "upstream"}}]), "bad_body", 3, "chat completion"),
+        (completion(choices=[{"error": {"message": "upstream"}}]), "bad_body", 3, "upstream"),
         (document(content=7), "bad_body", 3, "something other than a chat completion"),
     ],
 )

@@ -309,16 +309,18 @@ def _said(document: Any) -> tuple[str, str]:
         Failure: no text, and what is there instead.
     """
     choices = document.get("choices") if isinstance(document, Mapping) else None
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    message = choice.get("message") if isinstance(choice, Mapping) else None
-    if not isinstance(choice, Mapping) or not isinstance(message, Mapping):
-        what = "a completion without a choice" if choices == [] else "something other than a chat completion"
-        raise Unreadable(f"answered {what} with text")
+    if choices == []:
+        raise Unreadable("answered with a completion that has no choice")
+    choice = choices[0] if isinstance(choices, list) else None
+    choice = choice if isinstance(choice, Mapping) else {}
     reason = choice.get("finish_reason")
     word = reason.lower() if isinstance(reason, str) else ""
-    end = _ENDS.get(word, str(reason) if word else "stop")
     if choice.get("error") or word == "error":
         raise Unreadable(f"answered with an error: {message_of(choice.get('error'))}")
+    end = _ENDS.get(word, str(reason) if word else "stop")
+    message = choice.get("message")
+    if not isinstance(message, Mapping):
+        raise Unreadable("answered something other than a chat completion with text")
     content, refusal = message.get("content"), message.get("refusal")
     if isinstance(content, list):
         parts = [part for part in content if isinstance(part, Mapping)]
