@@ -48,7 +48,8 @@ TOO_LONG = answers(
 
 
 def data_of(prompt: str) -> dict[str, Any]:
-    return json.loads(prompt.split("\n")[-2])
+    """The data of a call; none of a ping."""
+    return json.loads(prompt.split("\n")[-2]) if "\n" in prompt else {}
 
 
 def model(prompt: str) -> str:

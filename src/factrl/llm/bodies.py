@@ -24,7 +24,7 @@ BODY_LIMIT = 1 << 20  # bytes after decompression; a verdict needs a few hundred
 _DEPTH = 64  # lists and objects inside one another; a completion has five
 _DIGITS = 18  # of a whole number, which then fits into 64 bits
 _RETRIED = frozenset({408, 409, 424, 425, 429})
-_REFUSALS = frozenset({429, 529})  # 529 is Anthropic's "overloaded"
+REFUSALS = frozenset({429, 529})  # 529 is Anthropic's "overloaded"
 # A 4xx that says that prompt, or prompt and reply together, are too long, in the words of several servers.
 _CONTEXT_LENGTH = re.compile(
     r"context[ _-]?(length|window|size)|too many tokens|(prompt|input|messages?) (is|are) too long"
@@ -103,7 +103,7 @@ async def refusal_of(response: aiohttp.ClientResponse, key_variable: str) -> Fai
         return Failure("auth", f"{text} (the key is read from {key_variable})", retry=False)
     if status in _RETRIED or status >= 500:
         cause = "http_5xx" if status >= 500 else f"http_{status}"
-        return Failure(cause, text, refusal=status in _REFUSALS, wait=_retry_after(response))
+        return Failure(cause, text, refusal=status in REFUSALS, wait=_retry_after(response))
     too_long = status != 402 and _CONTEXT_LENGTH.search(said)  # 402: the tokens that were paid for are used
     cause = "context_length" if too_long else f"http_{status}"
     field = field if status in (400, 422) and cause != "context_length" else ""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from factrl.errors import ConfigError, LLMError, SetupError
@@ -77,6 +78,7 @@ class OpenAICompatible:
         named = f"{model or 'the model'} at {self.base_url}"
         self.usage = Meter(max_cost_usd=max_cost_usd, price=price, model=named)
         self._http = JSONClient(self.base_url, api_key, key_variable=key_variable, usage=self.usage, **limits)
+        self._http.ping = self._ping
         self._retry_cut = retry_cut
         self._looking: Flights[str] = Flights()
         self._not_taken: set[str] = set()  # fields of a request, as the server has said
@@ -172,31 +174,38 @@ class OpenAICompatible:
             sent["max_completion_tokens"] = request["max_tokens"]
         return sent
 
-    async def _send(self, sent: Mapping[str, Any], request: dict[str, Any], call: Call) -> Reply:
-        def read(document: Any) -> Reply:
-            told_in, told_out = tokens_in, tokens_out = _tokens(document, request)
-            try:
-                text, reason = _said(document)
-                tokens_in = (
-                    len(json.dumps(request["messages"])) // BYTES_PER_TOKEN
-                    if tokens_in is None
-                    else tokens_in
-                )
-                tokens_out = len(text.encode()) // BYTES_PER_TOKEN if tokens_out is None else tokens_out
-            finally:  # what cannot be read is paid for all the same
-                self.usage.tokens_in += tokens_in or 0
-                self.usage.tokens_out += tokens_out or 0
-            model, name = (document.get(key) for key in ("model", "id"))
-            return Reply(
-                text,
-                finish_reason=reason,
-                model=excerpt(model) if isinstance(model, str) else "",
-                tokens_in=told_in,
-                tokens_out=told_out,
-                request_id=excerpt(name) if isinstance(name, str) else "",
-            )
-
+    async def _send(self, sent: Mapping[str, Any], request: Mapping[str, Any], call: Call) -> Reply:
+        read = partial(self._read, request)
         return await self._http.ask("POST", "/chat/completions", sent, read, call=call)
+
+    def _ping(self) -> tuple[str, str, Any, Callable[[Any], Any]] | None:
+        """The tiny question of `preflight`; None where the model's name is still to be found out."""
+        if self.model is None:
+            return None
+        ping = {"model": self.model, "messages": _PING, "temperature": 0.0, "max_tokens": _PING_TOKENS}
+        return "POST", "/chat/completions", self._as_taken(ping), partial(self._read, ping)
+
+    def _read(self, request: Mapping[str, Any], document: Any) -> Reply:
+        """The reply that a document holds, whose tokens are counted whatever it holds."""
+        told_in, told_out = tokens_in, tokens_out = _tokens(document, request)
+        try:
+            text, reason = _said(document)
+            if tokens_in is None:
+                tokens_in = len(json.dumps(request["messages"])) // BYTES_PER_TOKEN
+            if tokens_out is None:
+                tokens_out = len(text.encode()) // BYTES_PER_TOKEN
+        finally:  # what cannot be read is paid for all the same
+            self.usage.tokens_in += tokens_in or 0
+            self.usage.tokens_out += tokens_out or 0
+        model, name = (document.get(key) for key in ("model", "id"))
+        return Reply(
+            text,
+            finish_reason=reason,
+            model=excerpt(model) if isinstance(model, str) else "",
+            tokens_in=told_in,
+            tokens_out=told_out,
+            request_id=excerpt(name) if isinstance(name, str) else "",
+        )
 
     def _only_model(self, document: Any) -> str:
         try:
