@@ -97,8 +97,9 @@ async def judged(
         if turn and failed > ROUNDS:
             break
     assert first is not None  # noqa: S101  the loop ran
+    cause = "oversize" if _cause(first) in LENGTH else "unjudgeable"
     detail = f"{first.cause}, and not of a sentence in its place ({first.detail})"
-    raise OwnDoing("oversize" if _cause(first) in LENGTH else "unjudgeable", detail, **first.facts)
+    raise OwnDoing(cause, detail, **first.facts)
 
 
 def judged_here(ask: Callable[[Any], Any], part: Any, **how: Any) -> Any:
