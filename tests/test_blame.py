@@ -306,6 +306,25 @@ def test_a_text_that_makes_a_server_hang_is_floored(serve: Serve, asked: str, wa
     )
 
 
+@pytest.mark.parametrize("way", ["500", "403", "a block page", "a reset"])
+def test_many_texts_that_a_server_refuses_are_no_server_that_is_down(way: str) -> None:
+    paper, _, key = ASKED["grade"]
+    texts = [f"\\boxed{{Town {n} {'kind' if n % 4 else 'abhorrent'}}}" for n in range(24)]
+    texts += [text.replace("kind", "abhorrent") for text in texts]
+    with FaultServer(refusing(WAYS[way], key)) as server:
+        llm = OpenAICompatible(server.url, "m", backoff=0.001, probe_every=0.05, pause=20.0)
+        found = supplied(paper, llm).batch([CURIE] * len(texts), texts)
+        assert {
+            (text.count("abhorrent"), result.value) for text, result in zip(texts, found, strict=True)
+        } == {
+            (0, 1.0),
+            (1, -1.0),
+        }
+        server.play(WAYS[way])  # and what then meets everyone is an outage
+        down = supplied(paper, OpenAICompatible(server.url, "m", backoff=0.001, probe_every=0.01, pause=0.2))
+        assert {result.state for result in down.batch([CURIE] * 24, texts[:24])} == {"masked"}
+
+
 def results(handler: Handler) -> None:
     answers(200, {"organic": [{"snippet": BORN, "title": "Marie Curie", "link": "https://x.example"}]})(
         handler
