@@ -457,6 +457,8 @@ def test_a_judge_that_fails_every_time_masks(serve: Serve, fault: Any) -> None:
 
 # ---------------------------------------------------------------- the rule itself
 
+OWN_13 = ("unjudgeable", 2 * ROUNDS + 1)
+
 
 def asks(
     errors: Sequence[str | None], control: str | None = None, attempts: int = 1
@@ -483,14 +485,18 @@ def asks(
         (["context_length"], "context_length", "context_length", 2),
         (["context_length"], "timeout", "context_length", 2),
         (["judge_unreadable"] * (ROUNDS + 1), None, "unjudgeable", 2 * ROUNDS + 1),
-        (["judge_refusal", "truncated", "http_400", "judge_refusal", "auth"], None, "unjudgeable", 9),
+        (
+            ["judge_refusal", "truncated", "http_400", "auth", "http_403", "no_text", "redirect"],
+            None,
+            *OWN_13,
+        ),
         (["judge_unreadable"] * ROUNDS + [None], None, "said", 2 * ROUNDS + 1),
         (["judge_unreadable", None], None, "said", 3),
         (["judge_unreadable"] * 9, "judge_unreadable", "judge_unreadable", 2),
-        (["judge_unreadable", "timeout", "http_403", "bad_body", "no_text"], None, "unjudgeable", 9),
-        *(([cause] * 5, None, "unjudgeable", 9) for cause in ("auth", "redirect", "search_failed")),
+        (["judge_unreadable", "timeout"] + ["http_403"] * 5, None, *OWN_13),
+        *(([cause] * 7, None, *OWN_13) for cause in ("auth", "redirect", "search_failed")),
         *(
-            ([cause] * 5, None, "unjudgeable", 10)
+            ([cause] * 7, None, "unjudgeable", 14)
             for cause in ("timeout", "connection", "http_5xx", "bad_body")
         ),
         *(([cause, None], None, "said", 3) for cause in ("timeout", "connection", "http_429", "auth")),
@@ -513,11 +519,12 @@ def test_who_is_to_blame(errors: list[str | None], control: str | None, ends: st
     assert len({*controls}) == len(controls)  # a stored reply would prove nothing
 
 
-def test_calls_that_tried_several_times_need_fewer_rounds() -> None:
-    ask, seen = asks(["timeout"] * 9, attempts=4)
+@pytest.mark.parametrize(("cause", "calls"), [("timeout", 2), ("connection", 3), ("http_5xx", 3)])
+def test_calls_that_tried_several_times_need_fewer_rounds(cause: str, calls: int) -> None:
+    ask, seen = asks([cause] * 9, attempts=4)
     with pytest.raises(OwnDoing):
         judged_here(ask, "x")
-    assert [text == "x" for text in seen] == [True, False, True, False]  # twice, and a control after each
+    assert [text == "x" for text in seen] == [True, False] * calls  # and a control after each
 
 
 def test_a_control_is_as_long_as_a_text_to_which_no_answer_came() -> None:

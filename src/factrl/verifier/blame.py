@@ -5,9 +5,9 @@ not say whose failure it is.  So whatever failed is asked again, and before that
 words of ours in the place of the text.  Where the control fails too, or the text passes, it was an outage of
 our side.  Where the text alone fails, again and again, it is to blame, and its reward is the floor.
 
-A failure can be an accident, so that it takes more than `ROUNDS` requests in vain, in two calls at least.
-Servers that give no answer at all do so for a while, and for long texts first: there the control is as long
-as the text, and one more is asked at the end.
+A failure can be an accident, so that it takes more than `ROUNDS` of them in a row.  Where no answer came at
+all, the client has tried several times in one call, which counts for more.  Servers give none for a while,
+and to long texts first: there the control is as long as the text, and one more is asked at the end.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from typing import Any
 from factrl.errors import OwnDoing, Unscored
 from factrl.text import bytes_of
 
-ROUNDS = 4
-"""With one reply in five that fails by chance, about one honest text in eight thousand is floored."""
+ROUNDS = 6
+"""With one request in two that fails by chance, about one honest text in eight thousand is floored; with one
+in five, one in three hundred thousand."""
 LENGTH = frozenset({"context_length", "http_413", "too_long"})
 NO_ANSWER = frozenset(
     {
@@ -37,6 +38,7 @@ SETTLED = frozenset({"budget", "breaker_open", "deadline", "no_evidence", "claim
 """Causes that other words would not change."""
 OWN = ("oversize", "unjudgeable", "over_limit", "unread_claim")
 """What is said of a text or a claim that is to blame: none of it may be better than being found false."""
+_REPEATED, _TIMED_OUT = 3, 4  # what a call in vain counts for: three of one, two of what takes minutes
 _CONTROL = "The archive of Vehm holds {} letters."
 
 _controls: dict[Hashable, Future[bool]] = {}  # those under way, and whether they are answered
@@ -84,7 +86,8 @@ async def judged(
         if isinstance(error, OwnDoing) or not may_be_own(cause, error.facts):
             raise error
         silent = cause in NO_ANSWER
-        failed += max(1, error.facts["attempts"]) if silent else 1
+        repeated = silent and error.facts["attempts"] > 1
+        failed += (_TIMED_OUT if cause == "timeout" else _REPEATED) if repeated else 1
         if turn == ROUNDS and not silent:
             break
         words = control(_harmless(bytes_of(str(part)) if silent else 0))
