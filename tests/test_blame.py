@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +26,7 @@ from factrl.rewards.preference import SelfReference, rating_judge
 from factrl.train.search import SearchEnvironment
 from factrl.types import Example, Passage
 from factrl.verifier import Verifier
-from factrl.verifier.blame import OWN, ROUNDS, judged_here
+from factrl.verifier.blame import OWN, ROUNDS, judged, judged_here
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.claims.llm import _MANY, LLMClaims
 from factrl.verifier.judges import LLMJudge
@@ -538,6 +539,22 @@ def test_a_control_is_as_long_as_a_text_to_which_no_answer_came() -> None:
     with pytest.raises(Unscored) as caught:
         judged_here(ask, "x" * 5_000)
     assert (caught.value.cause, type(caught.value)) == ("timeout", Unscored)
+
+
+def test_a_caller_that_is_cancelled_leaves_the_control_to_the_others() -> None:
+    async def ask(text: str) -> str:
+        if text.startswith("x"):
+            raise Unscored("timeout", attempts=4)
+        await asyncio.sleep(0.2)
+        return "said"
+
+    async def main() -> list[Any]:
+        tasks = [asyncio.create_task(judged(ask, f"x{n}", about="Where?")) for n in range(3)]
+        await asyncio.sleep(0.1)
+        tasks[1].cancel()
+        return [type(end) for end in await asyncio.gather(*tasks, return_exceptions=True)]
+
+    assert asyncio.run(main()) == [OwnDoing, asyncio.CancelledError, OwnDoing]
 
 
 def test_texts_of_one_question_share_the_control_of_a_server_that_is_down() -> None:

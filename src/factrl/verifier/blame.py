@@ -86,7 +86,7 @@ async def judged(
         if isinstance(error, OwnDoing) or not may_be_own(cause, error.facts):
             raise error
         silent = cause in NO_ANSWER
-        repeated = silent and error.facts["attempts"] > 1
+        repeated = silent and (error.facts["attempts"] or 0) > 1
         failed += (_TIMED_OUT if cause == "timeout" else _REPEATED) if repeated else 1
         if turn == ROUNDS and not silent:
             break
@@ -140,6 +140,7 @@ async def _passes(ask: Callable[[Any], Any], words: Any, same: Hashable, blockin
     if same is not None and (known := _controls.get(same)) is not None:
         return known.result() if blocking else await asyncio.wrap_future(known)
     mine: Future[bool] = Future()
+    mine.set_running_or_notify_cancel()  # a caller that is cancelled takes it from nobody else
     if same is not None:
         _controls[same] = mine
     passes = False
