@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from time import sleep
 from typing import Any
 
 import pytest
 
+import fault_server as fs
 from factrl.errors import OwnDoing, Unscored
+from factrl.llm import FakeLLM
 from factrl.llm.background import wait_for
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.papers import load_reward
 from factrl.rewards import Reward
 from factrl.rewards.checklist import Checklist
+from factrl.rewards.contradiction import contradiction_judge
 from factrl.rewards.grading import Grader, reasoning_judge
 from factrl.rewards.preference import SelfReference, rating_judge
+from factrl.train.search import SearchEnvironment
 from factrl.types import Example, Passage
 from factrl.verifier import Verifier
-from factrl.verifier.blame import OWN, ROUNDS, judged_here
+from factrl.verifier.blame import OWN, ROUNDS, judged, judged_here
+from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.claims.llm import _MANY, LLMClaims
 from factrl.verifier.judges import LLMJudge
 from factrl.verifier.judges.llm import _SEALED
-from factrl.verifier.search import Given
-from fault_server import FaultServer, Handler, answers, says, sometimes
+from factrl.verifier.search import Given, WebSearch
+from fault_server import FaultServer, Handler, answers, completion, says, sometimes
 
 Serve = Callable[..., OpenAICompatible]
 BORN = "Marie Curie was born in Warsaw. "
@@ -40,7 +49,8 @@ TOO_LONG = answers(
 
 
 def data_of(prompt: str) -> dict[str, Any]:
-    return json.loads(prompt.split("\n")[-2])
+    """The data of a call; none of a ping."""
+    return json.loads(prompt.split("\n")[-2]) if "\n" in prompt else {}
 
 
 def model(prompt: str) -> str:
@@ -53,7 +63,12 @@ def model(prompt: str) -> str:
         return "\n".join(map(json.dumps, lines))
     if "items" in data:
         return "\n".join(json.dumps({"id": item["id"], "verdict": "consistent"}) for item in data["items"])
-    words = {"given_answer": "given", "reasoning": "precise", "accepted_answers": "correct"}
+    words = {
+        "given_answer": "given",
+        "reasoning": "precise",
+        "accepted_answers": "correct",
+        "checked_answer": "consistent",
+    }
     return "VERDICT: " + next((word for key, word in words.items() if key in data), "good")
 
 
@@ -79,7 +94,7 @@ def refuses(word: str, said: str = "I can't help with that.") -> Callable[[Handl
 def _serve(serve: Callable[..., FaultServer]) -> Serve:
     """A client of a server that plays a script."""
     limits: dict[str, Any] = {"backoff": 0.001, "down_after": 10_000}
-    return lambda *script: OpenAICompatible(serve(*script).url, "m", **limits)
+    return lambda *script, **more: OpenAICompatible(serve(*script).url, "m", **{**limits, **more})
 
 
 def supplied(name: str, llm: Any) -> Reward:
@@ -94,6 +109,7 @@ def supplied(name: str, llm: Any) -> Reward:
         "rate": rating_judge(llm),
         "compare": SelfReference(llm),
         "reason": reasoning_judge(llm),
+        "contradicts": contradiction_judge(llm),
     }
     return reward.with_(**{what: made[what] for what in reward.missing})
 
@@ -176,6 +192,182 @@ def judges_honestly_unless_flattered(handler: Handler) -> None:
     return says("\n".join(lines))(handler)
 
 
+# ---------------------------------------------------------------- every way to refuse
+
+
+def without_text(**message: Any) -> Callable[[Handler], None]:
+    """A completion whose message has no content, but this."""
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": None, **message},
+        "finish_reason": "stop",
+    }
+    return answers(200, completion(choices=[choice]))
+
+
+BLOCKED = b"<html><head><title>Request blocked</title></head><body>Reference: 18.2f</body></html>"
+WAYS: dict[str, Callable[[Handler], None]] = {
+    **{str(code): answers(code, {"error": {"message": "blocked"}}) for code in (*range(400, 432), 451, 499)},
+    **{str(code): answers(code, b"oops") for code in (500, 501, 502, 503, 504, 520, 529)},
+    **{
+        str(code): answers(code, b"", location="https://waf.example/blocked")
+        for code in (301, 302, 303, 307, 308)
+    },
+    "429 soon": answers(429, {}, retry_after="0"),
+    "429 much later": answers(429, {}, retry_after="0.01"),
+    "a block page": answers(200, BLOCKED),
+    "a block page of 403": answers(403, BLOCKED),
+    "an empty body": answers(200, b""),
+    "204": answers(204, b""),
+    "an error in a 200": answers(200, {"error": {"code": "content_policy_violation", "message": "no"}}),
+    "an error as a word": answers(200, {"error": "content_policy_violation"}),
+    "an error in the choice": answers(
+        200, completion(choices=[{"error": {"message": "no"}, "finish_reason": "error"}])
+    ),
+    "no choices": answers(200, completion(choices=[])),
+    "choices that are null": answers(200, completion(choices=None)),
+    "a choice without a message": answers(200, completion(choices=[{}])),
+    "filtered without content": answers(200, completion(None, "content_filter")),  # type: ignore[arg-type]
+    "filtered in the middle": says("VERDICT: corr", "content_filter"),
+    "filtered, in another word": says("", "SAFETY"),
+    "cut": says("VERDICT: corr", "length"),
+    "content that is null": without_text(),
+    "content that is a number": without_text(content=7),
+    "content without parts": without_text(content=[]),
+    "a refusal": without_text(refusal="I can't help with that."),
+    "a refusal as a part": without_text(content=[{"type": "refusal", "refusal": "No."}]),
+    "thoughts alone": without_text(reasoning_content="hm"),
+    "a call of a tool": without_text(tool_calls=[{"type": "function"}]),
+    "nothing": says(""),
+    "words": says("I can't help with that."),
+    "other words": says("Let us talk about something else."),
+    "a text cut in its JSON": answers(200, json.dumps(completion()).encode()[:-9]),
+    "another encoding": answers(200, b"x", content_encoding="br"),
+    "a reset": fs.reset,
+    "a body that ends early": fs.short,
+    "no HTTP": fs.garbage,
+}
+"""How a server can refuse: every failure that the client knows, but those that take time."""
+SLOW = {"no answer": fs.hang, "a byte now and then": fs.drip}
+TEXT = f"{BORN}Bronia was abhorrent."
+ASKED: dict[str, tuple[str, Callable[[str], str], str]] = {
+    "extraction": ("knowrl", tagged, "sentences"),
+    "judge": ("knowrl", tagged, "claims"),
+    "checklist": ("klcf:table-2-row", in_answer, "items"),
+    "rating": ("klcf:table-2-row", in_answer, "answer"),
+    "preference": ("factreason", in_answer, "given_answer"),
+    "reasoning": ("truthrl:reasoning-multiplicative", lambda text: f"{text} \\boxed{{Warsaw}}", "reasoning"),
+    "contradiction": ("rar", str, "checked_answer"),
+    "grade": ("truthrl", lambda text: f"\\boxed{{A town that is {text.split()[-1]}}}", "accepted_answers"),
+}
+"""What is asked about a text: by which paper, where the text stands, and what the data of the call has."""
+
+
+def refusing(way: Callable[[Handler], None], key: str) -> Callable[[Handler], None]:
+    """A server that refuses one kind of call in this way, wherever the text has a word in it."""
+    return lambda handler: (
+        way if "abhorrent" in prompt_of(handler) and key in data_of(prompt_of(handler)) else reply
+    )(handler)
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_no_way_of_refusing_masks_a_text_and_none_that_meets_all_floors_it(asked: str) -> None:
+    paper, wrapped, key = ASKED[asked]
+    refused, innocent = wrapped(TEXT), wrapped(TEXT.replace("abhorrent", "kind"))
+    wrong: dict[str, Any] = {}
+    with FaultServer(reply) as server:
+        reward = supplied(paper, OpenAICompatible(server.url, "m", backoff=0.001, down_after=10**6))
+        honest = reward(CURIE, innocent).value or 0.0
+        plain = [name for name in WAYS if name.isdecimal()]  # of which each kind of call gets its share
+        others = {*plain} - {*plain[[*ASKED].index(asked) :: len(ASKED)]}
+        for name in [name for name in WAYS if name not in others]:
+            way = WAYS[name]
+            server.play(refusing(way, key))
+            found = reward(CURIE, refused)
+            if found.value is None or found.value >= honest or reward(CURIE, innocent).value != honest:
+                wrong[f"{name} for these words"] = found
+            server.play(way)
+            if (found := reward(CURIE, refused)).state != "masked":
+                wrong[f"{name} for all"] = found
+    assert not wrong
+
+
+@pytest.mark.parametrize("asked", ["extraction", "judge", "grade"])
+@pytest.mark.parametrize("way", SLOW)
+def test_a_text_that_makes_a_server_hang_is_floored(serve: Serve, asked: str, way: str) -> None:
+    paper, wrapped, key = ASKED[asked]
+    reward = supplied(paper, serve(refusing(SLOW[way], key), timeout_attempt=0.3, max_attempts=2))
+    honest = supplied(paper, serve(reply))(CURIE, wrapped(TEXT.replace("abhorrent", "kind"))).value
+    refused = reward(CURIE, wrapped(TEXT))
+    assert refused.value is not None
+    assert refused.value < (honest or 0.0)
+    assert (
+        supplied(paper, serve(SLOW[way], timeout_attempt=0.1, max_attempts=2))(CURIE, wrapped(TEXT)).state
+        == "masked"
+    )
+
+
+@pytest.mark.parametrize("way", ["500", "403", "a block page", "a reset"])
+def test_many_texts_that_a_server_refuses_are_no_server_that_is_down(way: str) -> None:
+    paper, _, key = ASKED["grade"]
+    texts = [f"\\boxed{{Town {n} {'kind' if n % 4 else 'abhorrent'}}}" for n in range(24)]
+    texts += [text.replace("kind", "abhorrent") for text in texts]
+    with FaultServer(refusing(WAYS[way], key)) as server:
+        llm = OpenAICompatible(server.url, "m", backoff=0.001, probe_every=0.05, pause=20.0)
+        found = supplied(paper, llm).batch([CURIE] * len(texts), texts)
+        assert {
+            (text.count("abhorrent"), result.value) for text, result in zip(texts, found, strict=True)
+        } == {
+            (0, 1.0),
+            (1, -1.0),
+        }
+        server.play(WAYS[way])  # and what then meets everyone is an outage
+        down = supplied(paper, OpenAICompatible(server.url, "m", backoff=0.001, probe_every=0.01, pause=0.2))
+        assert {result.state for result in down.batch([CURIE] * 24, texts[:24])} == {"masked"}
+
+
+def results(handler: Handler) -> None:
+    answers(200, {"organic": [{"snippet": BORN, "title": "Marie Curie", "link": "https://x.example"}]})(
+        handler
+    )
+
+
+@pytest.mark.parametrize("share", [False, True], ids=["claim by claim", "shared"])
+def test_no_search_that_is_refused_masks_a_text(share: bool) -> None:
+    wrong: dict[str, Any] = {}
+    with FaultServer(results) as server:
+        limits: dict[str, Any] = {"backoff": 0.001, "down_after": 10**6}
+        search = WebSearch(server.url, "key", **limits)
+        judge = LLMJudge(FakeLLM(lambda messages: model(messages[-1]["content"])))
+        verify = Verifier(SentenceClaims(), search, judge, share=share)
+        for name in [*WAYS][::3] if share else WAYS:
+            way = WAYS[name]
+            if name.startswith(
+                ("words", "other words", "nothing", "cut", "filtered", "thoughts", "a call", "content")
+            ):
+                continue  # what only a model says
+
+            def refuses_words(handler: Handler, way: Callable[[Handler], None] = way) -> None:
+                (way if "abhorrent" in handler.asked.body["q"] else results)(handler)
+
+            server.play(refuses_words)
+            found = {c.claim.text: c.verdict.label for c in verify(TEXT, CURIE.question).checks if c.verdict}
+            if found != {
+                BORN.strip(): "supported",
+                "Bronia was abhorrent.": "unknown",
+            }:
+                wrong[name] = found
+            episode = SearchEnvironment(search)
+            episode.search("abhorrent")
+            if episode.failed is not None:
+                wrong[f"{name}, by the policy itself"] = episode.failed
+            server.play(way)
+            found = verify(TEXT, CURIE.question)
+            if found.counts["unjudged"] != 2:
+                wrong[f"{name} for all"] = found.counts
+    assert not wrong
+
+
 # ---------------------------------------------------------------- claims
 
 
@@ -235,14 +427,7 @@ def test_a_model_that_repeats_itself_once_is_asked_again_and_not_held_against_th
 # ---------------------------------------------------------------- our side
 
 
-FAULTS = [
-    says("I can't help with that."),
-    says("VERDICT: corr", "length"),
-    says("- Marie Curie was", "content_filter"),
-    answers(400, {"error": {"message": "no such field"}}),
-    answers(429, {}, retry_after="0"),
-    answers(200, b"<html>nginx</html>"),
-]
+FAULTS = [*WAYS.values()]
 
 
 @pytest.mark.fault("F07", "F10", "F13", "F15", "F16")
@@ -273,8 +458,12 @@ def test_a_judge_that_fails_every_time_masks(serve: Serve, fault: Any) -> None:
 
 # ---------------------------------------------------------------- the rule itself
 
+OWN_13 = ("unjudgeable", 2 * ROUNDS + 1)
 
-def asks(errors: Sequence[str | None], control: str | None = None) -> tuple[Callable[[str], str], list[str]]:
+
+def asks(
+    errors: Sequence[str | None], control: str | None = None, attempts: int = 1
+) -> tuple[Callable[[str], str], list[str]]:
     """Asks that fail with these causes in turn, and about a control with one; and what was asked."""
     left, asked = list(errors), []
 
@@ -282,7 +471,7 @@ def asks(errors: Sequence[str | None], control: str | None = None) -> tuple[Call
         asked.append(text)
         cause = left.pop(0) if text == "x" else control
         if cause is not None:
-            raise Unscored(cause, attempts=1)
+            raise Unscored(cause, attempts=attempts)
         return "said"
 
     return ask, asked
@@ -292,17 +481,29 @@ def asks(errors: Sequence[str | None], control: str | None = None) -> tuple[Call
     ("errors", "control", "ends", "asked"),
     [
         ([None], None, "said", 1),
-        (["context_length"], None, "oversize", 2),
+        (["context_length"] * (ROUNDS + 1), None, "oversize", 2 * ROUNDS + 1),
+        (["context_length", None], None, "said", 3),
         (["context_length"], "context_length", "context_length", 2),
         (["context_length"], "timeout", "context_length", 2),
         (["judge_unreadable"] * (ROUNDS + 1), None, "unjudgeable", 2 * ROUNDS + 1),
-        (["judge_refusal", "truncated", "http_400", "judge_refusal", "http_422"], None, "unjudgeable", 9),
+        (
+            ["judge_refusal", "truncated", "http_400", "auth", "http_403", "no_text", "redirect"],
+            None,
+            *OWN_13,
+        ),
         (["judge_unreadable"] * ROUNDS + [None], None, "said", 2 * ROUNDS + 1),
         (["judge_unreadable", None], None, "said", 3),
         (["judge_unreadable"] * 9, "judge_unreadable", "judge_unreadable", 2),
-        (["judge_unreadable", "timeout"], None, "timeout", 3),
-        *(([cause], None, cause, 1) for cause in ("timeout", "connection", "http_5xx", "http_429", "auth")),
-        *(([cause], None, cause, 1) for cause in ("budget", "breaker_open", "bad_body", "search_failed")),
+        (["judge_unreadable", "timeout"] + ["http_403"] * 5, None, *OWN_13),
+        *(([cause] * 7, None, *OWN_13) for cause in ("auth", "redirect", "search_failed")),
+        *(
+            ([cause] * 7, None, "unjudgeable", 14)
+            for cause in ("timeout", "connection", "http_5xx", "bad_body")
+        ),
+        *(([cause, None], None, "said", 3) for cause in ("timeout", "connection", "http_429", "auth")),
+        *(([cause], cause, cause, 2) for cause in ("timeout", "connection", "http_5xx", "http_429", "auth")),
+        *(([cause], None, cause, 1) for cause in ("budget", "breaker_open", "deadline", "no_evidence")),
+        (["auth", "budget"], None, "budget", 3),
     ],
 )
 def test_who_is_to_blame(errors: list[str | None], control: str | None, ends: str, asked: int) -> None:
@@ -317,3 +518,62 @@ def test_who_is_to_blame(errors: list[str | None], control: str | None, ends: st
     assert len(seen) == asked
     controls = [text for text in seen if text != "x"]
     assert len({*controls}) == len(controls)  # a stored reply would prove nothing
+
+
+@pytest.mark.parametrize(("cause", "calls"), [("timeout", 2), ("connection", 3), ("http_5xx", 3)])
+def test_calls_that_tried_several_times_need_fewer_rounds(cause: str, calls: int) -> None:
+    ask, seen = asks([cause] * 9, attempts=4)
+    with pytest.raises(OwnDoing):
+        judged_here(ask, "x")
+    assert [text == "x" for text in seen] == [True, False] * calls  # and a control after each
+
+
+def test_a_control_is_as_long_as_a_text_to_which_no_answer_came() -> None:
+    """A slow server gives none to long texts first, and that is not their doing."""
+
+    def ask(text: str) -> str:
+        if len(text) > 1_000:
+            raise Unscored("timeout", attempts=4)
+        return "said"
+
+    with pytest.raises(Unscored) as caught:
+        judged_here(ask, "x" * 5_000)
+    assert (caught.value.cause, type(caught.value)) == ("timeout", Unscored)
+
+
+def test_a_caller_that_is_cancelled_leaves_the_control_to_the_others() -> None:
+    async def ask(text: str) -> str:
+        if text.startswith("x"):
+            raise Unscored("timeout", attempts=4)
+        await asyncio.sleep(0.2)
+        return "said"
+
+    async def main() -> list[Any]:
+        tasks = [asyncio.create_task(judged(ask, f"x{n}", about="Where?")) for n in range(3)]
+        await asyncio.sleep(0.1)
+        tasks[1].cancel()
+        return [type(end) for end in await asyncio.gather(*tasks, return_exceptions=True)]
+
+    assert asyncio.run(main()) == [OwnDoing, asyncio.CancelledError, OwnDoing]
+
+
+def test_texts_of_one_question_share_the_control_of_a_server_that_is_down() -> None:
+    asked: list[str] = []
+    everyone = Barrier(8)
+
+    def ask(text: str) -> str:
+        asked.append(text)
+        if text.startswith("text"):
+            everyone.wait(10)
+        else:
+            sleep(0.5)
+        raise Unscored("timeout", attempts=4)
+
+    def outcome(number: int) -> type[Unscored]:
+        with pytest.raises(Unscored) as caught:
+            judged_here(ask, f"text {number}", about="Where?")
+        return type(caught.value)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(outcome, range(8))) == {Unscored}
+    assert len(asked) == 8 + 1

@@ -373,3 +373,24 @@ def test_models_that_block_keep_no_address_from_being_looked_up() -> None:
 
     assert wait_for(asyncio.wait_for(ask_and_look_up(), 30)) == ["here"] * 32
     assert all(name.startswith("factrl-llm") for name in names)
+
+
+@pytest.mark.fault("F01")
+def test_a_ping_goes_at_once_and_in_turns_with_callers_and_not_to_a_server_that_is_busy(clock: Clock) -> None:
+    async def main() -> None:
+        door = Gate("server", Limits(), pings=True)
+        await fail(door)
+        began, pinging = clock.now, []
+        for _ in range(4):  # a server that knows no ping may still answer a caller
+            turn = await door.enter()
+            pinging.append((turn.probe, door.pinging, clock.now - began))
+            door.leave(turn, "failed")
+        assert pinging == [(True, True, 0.0), (True, False, 5.0), (True, True, 10.0), (True, False, 15.0)]
+        for _ in range(2):
+            turn = await door.enter()
+            door.leave(turn, "refused", busy=True)
+            assert not door.pinging
+        door.leave(await door.enter(), "served")
+        assert door.down_since is None
+
+    by_the(clock, main())

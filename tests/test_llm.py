@@ -11,15 +11,23 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import factrl as fx
 import fault_server as fs
 from factrl.errors import ConfigError, LLMError, SetupError
-from factrl.llm import connect, preflight
+from factrl.llm import FakeLLM, connect, preflight
 from factrl.llm.background import wait_for
 from factrl.llm.openai_compatible import OpenAICompatible
+from factrl.llm.store import CachedLLM, Store
+from factrl.rewards.checklist import Checklist
+from factrl.rewards.contradiction import contradiction_judge
+from factrl.rewards.grading import Grader, reasoning_judge
+from factrl.rewards.preference import rating_judge
+from factrl.verifier.judges import LLMJudge
 from fault_server import Fault, FaultServer, answers, completion, says
 
 pytestmark = pytest.mark.alone
@@ -81,6 +89,169 @@ def test_a_reply_that_cannot_be_read_is_paid_for(serve: Any) -> None:
         paid.complete(ASK)
     assert len(server.requests) == 2
     assert paid.usage.cost_usd == 0.004
+
+
+# ---------------------------------------------------------------- servers as they are
+
+
+def document(reason: Any = "stop", **message: Any) -> dict[str, Any]:
+    """A completion with these fields in its message; without an end where that is `...`."""
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": reason}
+    return completion(choices=[{k: v for k, v in choice.items() if v is not ...}])
+
+
+def part(text: str, kind: str = "text") -> dict[str, Any]:
+    return {"type": kind, "text": text}
+
+
+THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "dry?"}]}
+
+
+@pytest.mark.parametrize(
+    ("sent", "text", "reason"),
+    [
+        (document(None, content="wet"), "wet", "stop"),
+        (document(..., content="wet"), "wet", "stop"),
+        (document("", content="wet"), "wet", "stop"),
+        (document("STOP", content="wet"), "wet", "stop"),
+        (document("eos_token", content="wet"), "wet", "stop"),
+        (document("end_turn", content="wet"), "wet", "stop"),
+        (document("tool_calls", content="wet"), "wet", "tool_calls"),
+        (document(content=[part("wet")]), "wet", "stop"),
+        (document(content=[part("w"), part("et", "output_text")]), "wet", "stop"),
+        (document(content=[THOUGHT, part("wet")]), "wet", "stop"),
+        (document(content=[part("dry?", "reasoning"), part("wet")]), "wet", "stop"),
+        (document(content="wet", reasoning_content="dry?"), "wet", "stop"),
+        (document(content=None, refusal="I can't say."), "I can't say.", "stop"),
+        (document(content="", refusal="I can't say."), "I can't say.", "stop"),
+        (document(refusal="I can't say."), "I can't say.", "stop"),
+        (document(content=[{"type": "refusal", "refusal": "I can't say."}]), "I can't say.", "stop"),
+        (document(content="wet", refusal=None), "wet", "stop"),
+    ],
+)
+def test_a_reply_is_read_in_the_form_that_the_server_gives_it(
+    serve: Any, sent: Any, text: str, reason: str
+) -> None:
+    reply = client(serve(answers(200, sent))).complete(ASK)
+    assert (reply.text, reply.finish_reason, reply.attempts) == (text, reason, 1)
+
+
+@pytest.mark.parametrize(
+    ("sent", "cause", "requests", "words"),
+    [
+        (document(content=None, reasoning_content="It is wet."), "no_text", 1, "in reasoning_content alone"),
+        (document(content=None, reasoning="It is wet."), "no_text", 1, "in reasoning_content alone"),
+        (document("tool_calls", content=None, tool_calls=[{}]), "no_text", 1, "a call of a tool"),
+        (document("content_filter", content=None), "truncated", 1, "content_filter"),
+        (document("content_filter"), "truncated", 1, "content_filter"),
+        (document("SAFETY", content=""), "truncated", 1, "content_filter"),
+        (document("error", content=None), "bad_body", 3, "answered with an error"),
+        (completion(choices=[]), "bad_body", 3, "a completion that has no choice"),
+        (completion(choices=[{"error": {"message": "upstream"}}]), "bad_body", 3, "upstream"),
+        (document(content=7), "bad_body", 3, "something other than a chat completion"),
+    ],
+)
+def test_a_reply_without_text_is_named(serve: Any, sent: Any, cause: str, requests: int, words: str) -> None:
+    server = serve(answers(200, sent))
+    error = failure(client(server))
+    assert (error.cause, len(server.requests), words in error.detail) == (cause, requests, True), error
+
+
+@pytest.mark.fault("F13")
+@pytest.mark.parametrize(
+    "message", [{"content": None}, {}, {"content": []}, {"content": None, "reasoning": "Hm"}]
+)
+@pytest.mark.parametrize("reason", ["length", "max_tokens", "MAX_TOKENS"])
+def test_a_reply_that_ended_before_its_text_began_is_asked_for_with_more_tokens(
+    serve: Any, message: dict[str, Any], reason: str
+) -> None:
+    server = serve(answers(200, document(reason, **message)), says("wet"))
+    assert client(server).complete(ASK, max_tokens=40).text == "wet"
+    assert [request.body["max_tokens"] for request in server.requests] == [40, 80]
+    assert failure(client(serve(answers(200, document(reason, **message))))).cause == "truncated"
+
+
+def takes_no(field: str, complaint: Any, status: int = 400) -> Fault:
+    """A server that refuses every request with this field."""
+    return lambda handler: (answers(status, complaint) if field in handler.asked.body else says("wet"))(
+        handler
+    )
+
+
+OPENAI = {
+    "message": "Unsupported parameter: 'max_tokens' is not supported with this model. "
+    "Use 'max_completion_tokens' instead.",
+    "param": "max_tokens",
+    "code": "unsupported_parameter",
+}
+EXTRA = {"type": "extra_forbidden", "loc": ["body", "max_tokens"], "msg": "Extra inputs are not permitted"}
+DEFAULT = (
+    "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) is supported."
+)
+
+
+@pytest.mark.parametrize(
+    ("field", "complaint", "status"),
+    [
+        ("max_tokens", {"error": OPENAI}, 400),
+        ("max_tokens", {"detail": [EXTRA]}, 422),
+        ("max_tokens", {"error": "max_tokens is deprecated"}, 400),
+        ("temperature", {"error": {"message": DEFAULT, "param": "temperature"}}, 400),
+        ("temperature", {"error": {"message": "`temperature` is deprecated for this model."}}, 400),
+        ("temperature", {"error": {"message": "invalid temperature: only 1 is allowed for this model"}}, 400),
+    ],
+)
+def test_a_field_that_a_server_takes_no_request_with_is_said_otherwise_from_then_on(
+    serve: Any, field: str, complaint: Any, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = serve(takes_no(field, complaint, status))
+    llm = client(server, max_attempts=1)
+    assert [llm.complete(ASK, max_tokens=40).text for _ in range(3)] == ["wet"] * 3
+    bodies = [request.body for request in server.requests]
+    assert [field in body for body in bodies] == [True, False, False, False]
+    assert ("max_completion_tokens" in bodies[-1]) == (field == "max_tokens")
+    assert [field in record.message for record in caplog.records if record.levelname == "WARNING"] == [True]
+
+
+@pytest.mark.parametrize(
+    ("complaint", "sampling"),
+    [
+        ("max_tokens is too large: 512. This model supports at most 256", {}),
+        ("temperature must be between 0 and 2", {}),
+        ("unknown model m", {}),
+        (DEFAULT, {"temperature": 0.7}),  # what is to be sampled at another one is not sampled at 1
+    ],
+)
+def test_a_value_that_a_server_refuses_is_its_error(serve: Any, complaint: str, sampling: Any) -> None:
+    server = serve(answers(400, {"error": {"message": complaint}}))
+    error = failure(client(server), **sampling)
+    assert (len(server.requests), complaint in error.detail) == (1, True)
+
+
+# ---------------------------------------------------------------- other processes
+
+
+def test_what_asks_a_server_is_pickled_without_its_key_and_its_connections(
+    serve: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    server = serve(says("VERDICT: correct"))
+    monkeypatch.setenv("FACTRL_JUDGE_API_KEY", KEY)
+    llm = connect(f"{server.url}#m")
+    llm.complete(ASK)  # so that there is something that is this process's alone
+    store = Store(tmp_path / "verdicts.db")
+    for thing in (
+        *(Grader(llm), Grader(CachedLLM(llm, store)), Grader(FakeLLM(["VERDICT: correct"]))),
+        *(LLMJudge(llm, controls=True), Checklist(llm, store=store), rating_judge(llm), reasoning_judge(llm)),
+        *(contradiction_judge(llm), fx.remote(server.url, "truthrl")),
+    ):
+        pickled = pickle.dumps(thing)
+        assert KEY.encode() not in pickled
+        again = pickle.loads(pickled)  # noqa: S301
+        if isinstance(again, Grader):
+            assert again("Who?", "Jo Ann", ["Joan"]).label == "correct"
+    assert server.requests[-1].headers["authorization"] == f"Bearer {KEY}"
+    with pytest.raises(ConfigError, match="set FACTRL_JUDGE_API_KEY instead"):
+        pickle.dumps(Grader(connect(f"{server.url}#m", api_key="another-key")))
 
 
 # ---------------------------------------------------------------- faults

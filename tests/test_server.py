@@ -24,7 +24,7 @@ from factrl.llm.store import CachedLLM, Store
 from factrl.rewards import reward
 from factrl.rewards.grading import has_grade
 from factrl.server import Service, make_api
-from fault_server import FaultServer
+from fault_server import FaultServer, answers
 from serving import PARIS, RIGHT, WRONG, Held, Make, request, servers, steps
 
 
@@ -224,6 +224,18 @@ def test_a_remote_reward_is_a_reward_like_any_other(make: Make) -> None:
     assert remote(server.url, "truthrl").batch(examples, completions) == here.batch(examples, completions)
     assert remote(server.url, "steps")(PARIS, "x") == steps(PARIS, "x")
     assert remote(server.url, "steps")(PARIS, "") == steps(PARIS, "")
+
+
+@pytest.mark.parametrize("document", [{}, [], {"results": None}, {"results": [1, 2]}, {"detail": "ok"}])
+def test_a_reply_of_another_shape_is_no_outage(document: Any) -> None:
+    """Waiting for the server to come back, or asking it again, would hold a run for a quarter of an hour."""
+    with FaultServer(answers(200, document)) as server:
+        started = time.monotonic()
+        results = remote(server.url, "truthrl").batch([PARIS] * 40, [RIGHT] * 40)
+        assert time.monotonic() - started < 20
+    assert {(result.state, result.cause) for result in results} == {("masked", "bad_body")}
+    assert "factrl serve" in results[0].detail
+    assert len(server.requests) == 2  # of 32 samples and of 8
 
 
 def test_evidence_and_checklist_travel(make: Make) -> None:

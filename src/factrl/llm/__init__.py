@@ -119,6 +119,12 @@ class FakeLLM:
         self._lock = threading.Lock()
         self.calls: list[list[Message]] = []
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.Lock())
+
     def complete(
         self, messages: Sequence[Message], *, temperature: float = 0.0, max_tokens: int = 512, **sampling: Any
     ) -> Reply:

@@ -111,6 +111,9 @@ class Flights(Generic[T]):
         self._tasks: dict[str, asyncio.Task[T]] = {}
         self._waiting: dict[str, int] = {}
 
+    def __reduce__(self) -> tuple[type[Flights[T]], tuple[()]]:
+        return type(self), ()  # what is under way stays in the process that does it
+
     def __contains__(self, key: str) -> bool:
         """Whether work for `key` is under way; asked on the loop that does it."""
         return asyncio.get_running_loop() is self._loop and key in self._tasks

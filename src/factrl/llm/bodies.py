@@ -24,7 +24,7 @@ BODY_LIMIT = 1 << 20  # bytes after decompression; a verdict needs a few hundred
 _DEPTH = 64  # lists and objects inside one another; a completion has five
 _DIGITS = 18  # of a whole number, which then fits into 64 bits
 _RETRIED = frozenset({408, 409, 424, 425, 429})
-_REFUSALS = frozenset({429, 529})  # 529 is Anthropic's "overloaded"
+REFUSALS = frozenset({429, 529})  # 529 is Anthropic's "overloaded"
 # A 4xx that says that prompt, or prompt and reply together, are too long, in the words of several servers.
 _CONTEXT_LENGTH = re.compile(
     r"context[ _-]?(length|window|size)|too many tokens|(prompt|input|messages?) (is|are) too long"
@@ -34,6 +34,16 @@ _CONTEXT_LENGTH = re.compile(
     r"|(exceed|must have less than).{0,60}\btokens?\b",
     re.I,
 )
+
+ADJUSTED = ("max_tokens", "temperature")
+"""Fields that some models' servers take no request with, and that can be said otherwise or left out."""
+_NOT_TAKEN = re.compile(
+    r"unsupported|(not|n't|no longer|isn't) (be )?(supported|support|permitted|allowed|accepted|available)"
+    r"|un(known|recogni[sz]ed|expected)|deprecated|extra (inputs?|fields?)|max_completion_tokens"
+    r"|only the default|(may|can|must) (only )?be (set to )?1\b|only 1\b",
+    re.I,
+)
+_TOO_MUCH = re.compile(r"too (large|many|high|big|long)|exceed|at most|maximum|between|less than", re.I)
 
 
 @dataclass(eq=False)
@@ -47,13 +57,18 @@ class Failure(Exception):
     wait: float | None = None  # seconds that it asked for
     status: int | None = None
     request_id: str = ""
+    field: str = ""  # of the request, where the server takes no request with it
 
 
 class Unreadable(Failure):
-    """A reply that is not what was asked for; `detail` goes like `answered something other than a list`."""
+    """A reply that is not what was asked for; `detail` goes like `answered something other than a list`.
 
-    def __init__(self, detail: str) -> None:
-        super().__init__("bad_body", detail)
+    Args:
+        retry: false where the server is well and will say the same again.
+    """
+
+    def __init__(self, detail: str, *, retry: bool = True) -> None:
+        super().__init__("bad_body", detail, retry)
 
 
 async def document_of(response: aiohttp.ClientResponse) -> Any:
@@ -72,7 +87,7 @@ async def document_of(response: aiohttp.ClientResponse) -> Any:
         start = excerpt(body[:80].decode("utf-8", "replace"))
         raise Unreadable(f"answered with something other than JSON: {start!r}") from error
     if isinstance(document, Mapping) and document.get("error"):
-        raise Unreadable(f"answered with an error: {_message_of(document)}")
+        raise Unreadable(f"answered with an error: {message_of(document)}")
     return document
 
 
@@ -82,16 +97,17 @@ async def refusal_of(response: aiohttp.ClientResponse, key_variable: str) -> Fai
     if 300 <= status < 400:
         target = excerpt(response.headers.get("location", "nowhere"))
         return Failure("redirect", f"answered {status}, a redirect to {target}", retry=False)
-    said = await _complaint(response)
+    said, field = await _complaint(response)
     text = f"answered {status}" + (f": {said}" if said else "")
     if status in (401, 403):
         return Failure("auth", f"{text} (the key is read from {key_variable})", retry=False)
     if status in _RETRIED or status >= 500:
         cause = "http_5xx" if status >= 500 else f"http_{status}"
-        return Failure(cause, text, refusal=status in _REFUSALS, wait=_retry_after(response))
+        return Failure(cause, text, refusal=status in REFUSALS, wait=_retry_after(response))
     too_long = status != 402 and _CONTEXT_LENGTH.search(said)  # 402: the tokens that were paid for are used
     cause = "context_length" if too_long else f"http_{status}"
-    return Failure(cause, text, retry=False)
+    field = field if status in (400, 422) and cause != "context_length" else ""
+    return Failure(cause, text, retry=False, field=field)
 
 
 def excerpt(text: str) -> str:
@@ -135,17 +151,29 @@ async def _body_of(response: aiohttp.ClientResponse) -> bytes:
     return bytes(body)
 
 
-async def _complaint(response: aiohttp.ClientResponse) -> str:
-    """What the server wrote beside its status, as one short line."""
+async def _complaint(response: aiohttp.ClientResponse) -> tuple[str, str]:
+    """What a server wrote beside its status, in a line, and the field that it takes no request with."""
     body = b""
     try:
         body = await _body_of(response)
-        return _message_of(json.loads(body))
+        document = json.loads(body)
+        return message_of(document), _field_of(document)
     except (Unreadable, ValueError, RecursionError):
-        return excerpt(body.decode("utf-8", "replace"))
+        return excerpt(body.decode("utf-8", "replace")), ""
 
 
-def _message_of(document: Any) -> str:
+def _field_of(document: Any) -> str:
+    """The field of a request that a complaint is about, as a whole and not for its value; empty for none.
+
+    Servers name it in the sentence, in `param` (OpenAI), or as the place of an extra input (FastAPI's `loc`).
+    """
+    text = json.dumps(document)[:2000]
+    if not _NOT_TAKEN.search(text) or _TOO_MUCH.search(text):
+        return ""
+    return next((name for name in ADJUSTED if re.search(rf"(?<![\w-]){name}(?![\w-])", text)), "")
+
+
+def message_of(document: Any) -> str:
     """The sentence in an error document; servers agree on no place for it."""
     while isinstance(document, (Mapping, list)):
         keys = ("error", "message", "detail", "msg")

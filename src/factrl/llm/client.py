@@ -32,7 +32,7 @@ from yarl import URL
 
 from factrl.errors import ConfigError, LLMError
 from factrl.llm.background import on_background
-from factrl.llm.bodies import Failure, Unreadable, document_of, excerpt, refusal_of
+from factrl.llm.bodies import REFUSALS, Failure, Unreadable, document_of, excerpt, refusal_of
 from factrl.llm.limits import (
     RETRY_AFTER_LIMIT,
     Gate,
@@ -82,10 +82,14 @@ class JSONClient:
 
     Attributes:
         usage: what was sent so far.
+        ping: makes a request that a server which is well answers, whatever others it refuses: method, path,
+            body and reader.  None where there is no such request; it may also return None.
 
     Raises:
         ConfigError: a value that cannot work.
     """
+
+    ping: Callable[[], tuple[str, str, Any, Callable[[Any], Any]] | None] | None = None
 
     def __init__(
         self,
@@ -112,6 +116,24 @@ class JSONClient:
 
     def __repr__(self) -> str:
         return f"JSONClient({self.base_url!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For a process that is spawned: without connections, and with no key but that of the variable.
+
+        Raises:
+            ConfigError: the key was given in Python.
+        """
+        key = self._key.get_secret_value()
+        if key and key != os.environ.get(self._key_variable, "").strip():
+            raise ConfigError(
+                f"{self!r} was given its key in Python, and keys are not pickled for another process; set "
+                f"{self._key_variable} instead, which every process reads"
+            )
+        return {**vars(self), "_lines": {}, "_key": bool(key)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._key = SecretStr(os.environ.get(self._key_variable, "").strip() if state["_key"] else "")
 
     def call(self, limits: Limits | None = None) -> Call:
         """A new call, for several requests that share their attempts and their deadline.
@@ -150,7 +172,7 @@ class JSONClient:
 
     async def _ask(self, exchange: Callable[[_Line], Awaitable[T]], call: Call) -> T:
         if (line := self._lines.get(os.getpid())) is None:
-            line = self._lines[os.getpid()] = _Line(self.base_url, self.limits)
+            line = self._lines[os.getpid()] = _Line(self.base_url, self.limits, self.ping is not None)
         while True:
             try:
                 return await self._send(line, exchange, call)
@@ -168,15 +190,16 @@ class JSONClient:
                 call.used += wait
 
     async def _send(self, line: _Line, exchange: Callable[[_Line], Awaitable[T]], call: Call) -> T:
-        """One request, when its turn has come.
+        """One request, when its turn has come, and after a ping where the server seems to be down.
 
         Raises:
             Failure: no usable reply.
             LLMError: `budget`.
         """
         turn = await line.gate.enter()
+        ping = self.ping() if self.ping is not None and turn.probe and line.gate.pinging else None
         outcome: Outcome = "dropped"
-        wait, why, limit = None, "", call.limits.timeout_attempt
+        wait, why, busy, limit = None, "", False, call.limits.timeout_attempt
         try:
             if spent := self.usage.no_more_requests():
                 raise self._over_budget(spent, call)
@@ -189,23 +212,29 @@ class JSONClient:
                 limit = min(limit, call.limits.timeout_call - call.used)
             try:
                 async with timeout(limit):
-                    result = await exchange(line)
+                    if ping is None:
+                        reply = await exchange(line)
+                        outcome = "served"
+                        return reply
+                    method, path, body, read = ping
+                    await self._exchange(line, method, path, json.dumps(body).encode(), read)
+                    outcome = "served"
             except asyncio.TimeoutError:
                 detail = f"no complete reply within {limit:.3g} s"
                 raise Failure("timeout", detail, refusal=True) from None
-            outcome = "served"
-            return result
         except Failure as failure:
             # A server that says no for good has understood the question.
             outcome = "refused" if failure.refusal else "failed" if failure.retry else "served"
             if turn.probe:  # its caller waits with all others, whatever it is told
                 failure.wait = None
-            wait, why = failure.wait, failure.detail
-            raise
+            wait, why, busy = failure.wait, failure.detail, failure.status in REFUSALS
+            if ping is None or outcome != "served":
+                raise
         finally:
             if not turn.probe:
                 call.used += time.monotonic() - turn.began
-            line.gate.leave(turn, outcome, wait=wait, why=why)
+            line.gate.leave(turn, outcome, wait=wait, why=why, busy=busy)
+        return await self._send(line, exchange, call)
 
     async def _exchange(
         self, line: _Line, method: str, path: str, data: bytes | None, read: Callable[[Any], T]
@@ -259,6 +288,7 @@ class JSONClient:
             elapsed=call.elapsed(),
             request_id=failure.request_id,
             base_url=self.base_url,
+            **({"field": failure.field} if failure.field else {}),
         )
 
     def _over_budget(self, spent: str, call: Call) -> LLMError:
@@ -283,8 +313,8 @@ class JSONClient:
 class _Line:
     """What one process has to do with the server; belongs to the background loop."""
 
-    def __init__(self, base_url: str, limits: Limits) -> None:
-        self.gate = Gate(base_url, limits)
+    def __init__(self, base_url: str, limits: Limits, pings: bool) -> None:
+        self.gate = Gate(base_url, limits, pings=pings)
         self.proxy, self.login = _proxy_for(URL(base_url))
         self._connector = aiohttp.TCPConnector(limit=0, force_close=True)
         self._headers = self.login if base_url.startswith("http:") else None  # else only the proxy may see it

@@ -4,7 +4,8 @@ Every reason to wait (no free slot, requests per minute, the server's `Retry-Aft
 has one queue, so a caller waits once and for the longest of them.  None of this waiting counts against the
 deadline of a call.  The slots adapt as TCP's window does: a refusal halves them, once per round trip, and
 each round of answers wins one back (additive increase, multiplicative decrease).  A server that is down is
-asked by one request at a time, now and then, until it answers.
+asked by one request at a time, now and then, until it answers: by one that nobody can refuse for its words,
+where the client has such a `ping`, as many texts that a server refuses look like a server that is down.
 """
 
 from __future__ import annotations
@@ -89,22 +90,27 @@ class Gate:
 
     Args:
         name: of the server, for the log.
+        pings: whether a probe asks something harmless; then it goes at once.
 
     Attributes:
         slots: how many requests may be in flight; a fraction is on its way to the next one.
         active: how many are.
         down_since: when the server was found to be down; None while it is not.
         probe_at: while it is down, when the next probe may go.
+        pinging: whether the next probe is a ping: every other one, and none while the server says that it is
+            asked too much, as it may answer a small request then.
     """
 
-    def __init__(self, name: str, limits: Limits) -> None:
-        self._name, self._limits = name, limits
+    def __init__(self, name: str, limits: Limits, *, pings: bool = False) -> None:
+        self._name, self._limits, self._pings = name, limits, pings
+        self.pinging = False
         self.slots, self.active = float(limits.max_concurrency), 0
         self._spacing = 60 / limits.rpm if limits.rpm else 0.0
         self._next_at = self._held_until = self._halved_at = self._up_since = -math.inf
         self.down_since: float | None = None
         self.probe_at = 0.0
         self._probing = False
+        self._why, self._warned = "", False
         self._ended: deque[tuple[float, bool]] = deque()  # when a request ended, and whether it failed
         self._failed = self._in_a_row = 0
         self._queue = asyncio.Lock()  # whoever holds it is the next
@@ -135,13 +141,24 @@ class Gate:
             self._probing = self.down_since is not None
             return Turn(now, self._probing)
 
-    def leave(self, turn: Turn, outcome: Outcome, *, wait: float | None = None, why: str = "") -> None:
+    def leave(
+        self,
+        turn: Turn,
+        outcome: Outcome,
+        *,
+        wait: float | None = None,
+        why: str = "",
+        busy: bool = False,
+    ) -> None:
         """Hand a turn back.
 
         Args:
             wait: seconds that the server asked for, for all callers.
             why: what went wrong, for the log.
+            busy: whether the server said that it is asked too much.
         """
+        if self.down_since is None or turn.probe:
+            self.pinging = self._pings and not busy and not (turn.probe and self.pinging)
         try:
             self._learn(turn, outcome, wait, why, time.monotonic())
         finally:  # whatever became of this one, the others have their turn
@@ -188,14 +205,21 @@ class Gate:
 
     def _down(self, now: float, why: str) -> None:
         if self.down_since is None:
-            self.down_since, self.probe_at = now, now + self._limits.probe_every
-            pause = self._limits.pause
-            _LOG.warning("%s is down (%s); calls wait up to %.0f s for it", self._name, why, pause)
+            self.down_since, self.probe_at = now, now + (0.0 if self.pinging else self._limits.probe_every)
+            self._why, self._warned = why, False
+            if not self.pinging:
+                self._warn()
+
+    def _warn(self) -> None:
+        if not self._warned:
+            self._warned, pause = True, self._limits.pause
+            _LOG.warning("%s is down (%s); calls wait up to %.0f s for it", self._name, self._why, pause)
 
     def _after_probe(self, outcome: Outcome, now: float) -> None:
         if outcome == "served":
             seconds = now - (self.down_since or now)
-            _LOG.warning("%s answers again after %.1f s; going on", self._name, seconds)
+            if self._warned:
+                _LOG.warning("%s answers again after %.1f s; going on", self._name, seconds)
             self.down_since, self._up_since = None, now
             self._held_until = -math.inf  # it is back before the time that it named
             self._ended.clear()
@@ -204,3 +228,4 @@ class Gate:
             self.probe_at = now  # nothing was learnt
         else:  # the next probe goes in time, whatever the server asks for
             self.probe_at = now + self._limits.probe_every
+            self._warn()

@@ -7,15 +7,17 @@ may be threads (`complete`) or coroutines of any event loop (`acomplete`).
 from __future__ import annotations
 
 import json
+import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from factrl.errors import ConfigError, LLMError, SetupError
 from factrl.llm import LLM, Message, Reply
 from factrl.llm.background import Flights, on_background, wait_for
-from factrl.llm.bodies import Failure, Unreadable, excerpt
+from factrl.llm.bodies import Failure, Unreadable, excerpt, message_of
 from factrl.llm.client import Call, JSONClient, checked_url
 from factrl.llm.limits import Limits
 from factrl.llm.spending import BYTES_PER_TOKEN, Meter, Price
@@ -26,6 +28,17 @@ _PING: tuple[Message, ...] = ({"role": "user", "content": "Answer with the word 
 _PING_TOKENS = 16
 _TEMPLATE = 1024  # tokens that a chat template may add to what was sent
 _UNFINISHED = ("length", "content_filter", "abort")  # ends after which more would have come
+_ENDS = {
+    word: end
+    for end, words in {
+        "stop": "stop eos eos_token end_turn stop_sequence complete completed",
+        "length": "length max_tokens model_length max_output_tokens",
+        "content_filter": "content_filter content_filtered safety prohibited_content",
+    }.items()
+    for word in words.split()
+}
+"""Words of servers for the ends of a reply, in small letters; no word is one for `stop`."""
+_LOG = logging.getLogger("factrl")
 
 
 class OpenAICompatible:
@@ -65,8 +78,10 @@ class OpenAICompatible:
         named = f"{model or 'the model'} at {self.base_url}"
         self.usage = Meter(max_cost_usd=max_cost_usd, price=price, model=named)
         self._http = JSONClient(self.base_url, api_key, key_variable=key_variable, usage=self.usage, **limits)
+        self._http.ping = self._ping
         self._retry_cut = retry_cut
         self._looking: Flights[str] = Flights()
+        self._not_taken: set[str] = set()  # fields of a request, as the server has said
 
     def __repr__(self) -> str:
         return f"OpenAICompatible({self.base_url!r}, model={self.model!r})"
@@ -135,32 +150,62 @@ class OpenAICompatible:
         return replace(reply, attempts=call.requests, elapsed=call.elapsed())
 
     async def _ask(self, request: dict[str, Any], call: Call) -> Reply:
-        def read(document: Any) -> Reply:
-            told_in, told_out = tokens_in, tokens_out = _tokens(document, request)
+        """One reply, in the form that the server takes requests in; what it takes is remembered."""
+        while True:
+            sent = self._as_taken(request)
             try:
-                choice = document["choices"][0]
-                text, reason = choice["message"]["content"], choice["finish_reason"]
-            except (KeyError, IndexError, TypeError):
-                text = reason = None
-            if isinstance(text, str) and tokens_in is None:
-                tokens_in = len(json.dumps(request["messages"])) // BYTES_PER_TOKEN
-            if isinstance(text, str) and tokens_out is None:
-                tokens_out = len(text.encode()) // BYTES_PER_TOKEN
-            self.usage.tokens_in += tokens_in or 0  # what cannot be read is paid for all the same
-            self.usage.tokens_out += tokens_out or 0
-            if not isinstance(text, str) or not isinstance(reason, str):
-                raise Unreadable("answered something other than a chat completion with text")
-            model, name = (document.get(key) for key in ("model", "id"))
-            return Reply(
-                text,
-                finish_reason=reason,
-                model=excerpt(model) if isinstance(model, str) else "",
-                tokens_in=told_in,
-                tokens_out=told_out,
-                request_id=excerpt(name) if isinstance(name, str) else "",
-            )
+                return await self._send(sent, request, call)
+            except LLMError as error:
+                field = error.facts.get("field")
+                # Servers that take none sample at 1; what was to be sampled at another one is not.
+                may_go = field == "max_tokens" or request["temperature"] in (0.0, 1.0)
+                if field not in sent or not may_go:
+                    raise
+                if field not in self._not_taken:
+                    instead = (
+                        "max_completion_tokens is sent instead" if field == "max_tokens" else "it is left out"
+                    )
+                    _LOG.warning("%s takes no %s; %s from now on", self.base_url, field, instead)
+                self._not_taken.add(field)
 
-        return await self._http.ask("POST", "/chat/completions", request, read, call=call)
+    def _as_taken(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        sent = {name: value for name, value in request.items() if name not in self._not_taken}
+        if "max_tokens" in self._not_taken:
+            sent["max_completion_tokens"] = request["max_tokens"]
+        return sent
+
+    async def _send(self, sent: Mapping[str, Any], request: Mapping[str, Any], call: Call) -> Reply:
+        read = partial(self._read, request)
+        return await self._http.ask("POST", "/chat/completions", sent, read, call=call)
+
+    def _ping(self) -> tuple[str, str, Any, Callable[[Any], Any]] | None:
+        """The tiny question of `preflight`; None where the model's name is still to be found out."""
+        if self.model is None:
+            return None
+        ping = {"model": self.model, "messages": _PING, "temperature": 0.0, "max_tokens": _PING_TOKENS}
+        return "POST", "/chat/completions", self._as_taken(ping), partial(self._read, ping)
+
+    def _read(self, request: Mapping[str, Any], document: Any) -> Reply:
+        """The reply that a document holds, whose tokens are counted whatever it holds."""
+        told_in, told_out = tokens_in, tokens_out = _tokens(document, request)
+        try:
+            text, reason = _said(document)
+            if tokens_in is None:
+                tokens_in = len(json.dumps(request["messages"])) // BYTES_PER_TOKEN
+            if tokens_out is None:
+                tokens_out = len(text.encode()) // BYTES_PER_TOKEN
+        finally:  # what cannot be read is paid for all the same
+            self.usage.tokens_in += tokens_in or 0
+            self.usage.tokens_out += tokens_out or 0
+        model, name = (document.get(key) for key in ("model", "id"))
+        return Reply(
+            text,
+            finish_reason=reason,
+            model=excerpt(model) if isinstance(model, str) else "",
+            tokens_in=told_in,
+            tokens_out=told_out,
+            request_id=excerpt(name) if isinstance(name, str) else "",
+        )
 
     def _only_model(self, document: Any) -> str:
         try:
@@ -240,6 +285,7 @@ _REMEDIES = {
     "connection": "start the server, or check the host and the port",
     "timeout": "it may still be loading its model: wait until it answers, then start again",
     "auth": "check that key",
+    "no_text": "a judge has to answer in text",
     "bad_body": "check that the address is that of an OpenAI-compatible server (it often ends in /v1)",
     "http_404": "check the model's name and the address (it often ends in /v1)",
     "http_429": "wait, or use a key with a higher limit",
@@ -260,6 +306,53 @@ def _where(spec: str, home: str) -> tuple[str, str]:
     raise ConfigError(
         f"{spec!r} does not name a model server; write it like {SPEC_EXAMPLE} or openai/gpt-4o-mini"
     )
+
+
+def _said(document: Any) -> tuple[str, str]:
+    """Text and end of the first choice, in the forms in which servers give them.
+
+    Text may be in parts, of which thoughts are left out.  A refusal is what the model said.  Where a reply
+    ended before its text began, that is empty.
+
+    Raises:
+        Failure: no text, and what is there instead.
+    """
+    choices = document.get("choices") if isinstance(document, Mapping) else None
+    if choices == []:
+        raise Unreadable("answered with a completion that has no choice")
+    choice = choices[0] if isinstance(choices, list) else None
+    choice = choice if isinstance(choice, Mapping) else {}
+    reason = choice.get("finish_reason")
+    word = reason.lower() if isinstance(reason, str) else ""
+    if choice.get("error") or word == "error":
+        raise Unreadable(f"answered with an error: {message_of(choice.get('error'))}")
+    end = _ENDS.get(word, str(reason) if word else "stop")
+    message = choice.get("message")
+    if not isinstance(message, Mapping):
+        raise Unreadable("answered something other than a chat completion with text")
+    content, refusal = message.get("content"), message.get("refusal")
+    if isinstance(content, list):
+        parts = [part for part in content if isinstance(part, Mapping)]
+        texts = [part.get("text") for part in parts if part.get("type") in ("text", "output_text", None)]
+        refusal = refusal or next((part["refusal"] for part in parts if part.get("refusal")), None)
+        content = "".join(text for text in texts if isinstance(text, str)) or None
+    if not content and isinstance(refusal, str) and refusal:
+        return refusal, end
+    if isinstance(content, str):
+        return content, end
+    if content is None and end in _UNFINISHED:
+        return "", end
+    raise _no_text(message, content)
+
+
+def _no_text(message: Mapping[str, Any], content: Any) -> Failure:
+    """The error for a completed reply without text; a server that is well says the same again."""
+    if content is None and (message.get("reasoning_content") or message.get("reasoning")):
+        fix = "start the server without a reasoning parser, or switch the model's thinking off"
+        return Failure("no_text", f"answered in reasoning_content alone, without content: {fix}", retry=False)
+    if content is None and (message.get("tool_calls") or message.get("function_call")):
+        return Failure("no_text", "answered with a call of a tool instead of text", retry=False)
+    return Unreadable("answered something other than a chat completion with text")
 
 
 def _tokens(document: Any, request: Mapping[str, Any]) -> tuple[int | None, int | None]:

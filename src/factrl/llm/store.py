@@ -25,6 +25,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -76,6 +77,9 @@ class Store:
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r})"
+
+    def __reduce__(self) -> tuple[Callable[..., Store], tuple[Path]]:
+        return partial(Store, busy=self._busy), (self.path,)
 
     def get(self, key: str) -> Any:
         """The value, or None when there is none that can be trusted."""

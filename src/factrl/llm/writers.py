@@ -191,7 +191,8 @@ def digest_of(*parts: object) -> str:
 
 
 _OURS = {
-    *("connection", "timeout", "auth", "redirect", "bad_body", "breaker_open", "budget", "local_model"),
+    *("connection", "timeout", "auth", "redirect", "bad_body", "no_text", "breaker_open"),
+    *("budget", "local_model"),
 }
 
 

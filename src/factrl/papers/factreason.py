@@ -102,7 +102,8 @@ def factreason(
     if weight_preference:
         options = {"order": order} if order else {}
         try:
-            wins = judged_here(lambda said: compare(example.question, said, **options), answer)
+            asked = example.question
+            wins = judged_here(lambda said: compare(asked, said, **options), answer, about=asked)
         except OwnDoing as error:
             wins, floored = 0.0, error.cause
         terms["preference"] = weight_preference * wins

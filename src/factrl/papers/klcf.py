@@ -149,21 +149,27 @@ def klcf(
     terms, facts = {**none}, dict[str, Any]()
     try:
         if a or b:
-            counts = Counter(judged_here(lambda said: checklist(question, said, items), text))
+            said = judged_here(lambda said: checklist(question, said, items), text, about=question)
+            counts = Counter(said)
             facts |= {word: counts[word] for word in ("consistent", "contradictory", "missing")}
             terms |= _kept(counts, a, b, combine, f_beta, no_ratio)
         if g:
-            extracted = judged_here(lambda said: extract(said, question, example.topic), text)
+            extracted = judged_here(lambda said: extract(said, question, example.topic), text, about=question)
             claims = judged = [claim.text for claim in extracted if claim.skip is None]
             if claims and truth_claims == "missing":
                 known = "\n".join(items)
-                labels = judged_here(lambda s: checklist(question, known, s), claims, control=lambda s: [s])
+                labels = judged_here(
+                    lambda said: checklist(question, known, said),
+                    claims,
+                    control=lambda sentence: [sentence],
+                    about=question,
+                )
                 judged = [claim for claim, label in zip(claims, labels, strict=True) if label == "missing"]
             truth = fmean(truthfulness(judged)) if judged else all_covered if claims else no_claims
             facts |= {"claims": len(claims), "judged": len(judged), "truth": truth}
             terms["truth"] = g * truth
         if thinking and general:
-            facts["rating"] = rating = judged_here(lambda said: rate(question, said), text)
+            facts["rating"] = rating = judged_here(lambda said: rate(question, said), text, about=question)
             terms["general"] = general * rating
     except OwnDoing as error:
         return Score(none, floored=error.cause, facts=facts)

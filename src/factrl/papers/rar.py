@@ -61,7 +61,8 @@ def rar(
         floored = "oversize"
     else:
         try:
-            found = judged_here(lambda text: contradicts(example.question, text, example.evidence), said)
+            asked = example.question
+            found = judged_here(lambda text: contradicts(asked, text, example.evidence), said, about=asked)
             facts: Mapping[str, Any] = {"label": "abstained"} if abstains(said, example.question) else {}
             return Score({"consistent": float(not found)}, facts=facts)
         except OwnDoing as error:

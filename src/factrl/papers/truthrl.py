@@ -141,6 +141,7 @@ def truthrl_reasoning(
                 lambda said: reason(example.question, said, example.answers),
                 _reasoning(completion),
                 head=_HEAD,
+                about=example.question,
             )
         except OwnDoing as error:
             rating, floored = 0.0, error.cause

@@ -11,6 +11,7 @@ it, before it counts as free of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from factrl.errors import Unscored
@@ -62,34 +63,34 @@ def contradiction_judge(
         A function that raises `LLMError` or `Unscored` when there is no verdict: `no_evidence`, where nothing
         is found, `judge_unreadable`, or what the search raises.
     """
+    return partial(_contradicts, llm, search, k)
 
-    def found(question: str, text: str, evidence: Sequence[Passage]) -> list[Passage]:
-        place = Given(evidence) if evidence else search
-        for query in (
-            f"{question}\n{text}",
-            question,
-        ):  # a text that finds nothing is not free of errors for it
-            passages: Any = [] if place is None else place.search(query, k)
-            passages = passages if isinstance(passages, list) else wait_for(passages)
-            if passages:
-                return passages
-        raise Unscored("no_evidence", f"nothing was found for {question[:80]!r}", stage="search")
 
-    def ask(question: str, text: str, passages: Sequence[str]) -> bool:
+def _contradicts(
+    llm: LLM, search: Search | None, k: int, question: str, text: str, evidence: Sequence[Passage]
+) -> bool:
+    passages = [f"{p.title}: {p.text}"[:_CHARS] for p in _found(search, k, question, text, evidence)]
+
+    def ask(text: str, passages: Sequence[str]) -> bool:
         data = {"request": question, "passages": list(passages), "checked_answer": text}
         return _VERDICTS[ask_verdict(llm, PROMPT, data, _VERDICTS, max_tokens=_REPLY)[0]]
 
-    def contradicts(question: str, text: str, evidence: Sequence[Passage]) -> bool:
-        passages = [f"{p.title}: {p.text}"[:_CHARS] for p in found(question, text, evidence)]
+    def found_out() -> bool:
+        return ask(text, passages) or (forges(text) and not ask(f"{text}\n{SAID}", [*passages, _KNOWN]))
 
-        def found_out() -> bool:
-            if ask(question, text, passages):
-                return True
-            return forges(text) and not ask(question, f"{text}\n{SAID}", [*passages, _KNOWN])
+    return unless_forged(found_out, text, True)
 
-        return unless_forged(found_out, text, True)
 
-    return contradicts
+def _found(
+    search: Search | None, k: int, question: str, text: str, evidence: Sequence[Passage]
+) -> list[Passage]:
+    place = Given(evidence) if evidence else search
+    for query in (f"{question}\n{text}", question):  # a text that finds nothing is not free of errors for it
+        passages: Any = [] if place is None else place.search(query, k)
+        passages = passages if isinstance(passages, list) else wait_for(passages)
+        if passages:
+            return passages
+    raise Unscored("no_evidence", f"nothing was found for {question[:80]!r}", stage="search")
 
 
 def refuted_claims(verify: Verifier) -> Callable[[str, str, Sequence[Passage]], bool]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from factrl.errors import DataError, LLMError, OwnDoing, SetupError, Unscored
@@ -29,6 +30,7 @@ from factrl.text.mentions import MAX_MENTIONS, mentions
 from factrl.text.words import same_amount
 from factrl.types import Grade, Label
 from factrl.verifier.blame import judged_here
+from factrl.verifier.judges.replies import bare
 from factrl.verifier.small_judge import BRIEF_PROMPT, ask_briefly, is_letter, names_no_answer
 
 MAX_TEXT = 32_768  # bytes of policy text that are graded
@@ -236,14 +238,18 @@ class Grader:
         self, judge: LLM, question: str, answer: str, gold: Sequence[str], forged: bool
     ) -> tuple[str, str]:
         """The verdict and the reason; `_Forged` or `OwnDoing` where it is the answer that prevents one."""
-        if not forged:
-            return judged_here(lambda text: self._ask(judge, question, text, gold), answer)
-        try:
-            return self._ask(judge, question, answer, gold)
-        except LLMError:
-            raise
-        except Unscored as problem:
-            raise _Forged(str(problem)) from None
+
+        def ask(text: str) -> tuple[str, str]:
+            try:
+                return self._ask(judge, question, text, gold)
+            except LLMError:
+                raise
+            except Unscored as problem:
+                if forged and text == answer:
+                    raise _Forged(str(problem)) from None
+                raise
+
+        return judged_here(ask, answer, about=(question, *gold))
 
 
 def graded_by(judge: LLM | None) -> str:
@@ -276,23 +282,23 @@ def reasoning_judge(llm: LLM) -> Callable[[str, str, Sequence[str]], float]:
     Returns:
         A function that raises `Unscored` or `LLMError` when there is no verdict.
     """
+    return partial(_rated, llm)
 
-    def rate(question: str, reasoning: str, answers: Sequence[str]) -> float:
-        if is_contentless(reasoning):
-            return _RATINGS["vague"]
-        head = first_bytes(reasoning, MAX_TEXT)
 
-        def asked(gold: Sequence[str]) -> float:
-            data = {"question": question, "accepted_answers": list(gold), "reasoning": head}
-            return _RATINGS[ask_verdict(llm, REASONING_PROMPT, data, _RATINGS)[0]]
+def _rated(llm: LLM, question: str, reasoning: str, answers: Sequence[str]) -> float:
+    if is_contentless(reasoning):
+        return _RATINGS["vague"]
+    head = first_bytes(reasoning, MAX_TEXT)
 
-        def rated() -> float:
-            value = asked(answers)
-            return 1.0 - asked([_DECOY]) if value and forges(head) else value
+    def asked(gold: Sequence[str]) -> float:
+        data = {"question": question, "accepted_answers": list(gold), "reasoning": head}
+        return _RATINGS[ask_verdict(llm, REASONING_PROMPT, data, _RATINGS)[0]]
 
-        return unless_forged(rated, head, _RATINGS["vague"])
+    def rated() -> float:
+        value = asked(answers)
+        return 1.0 - asked([_DECOY]) if value and forges(head) else value
 
-    return rate
+    return unless_forged(rated, head, _RATINGS["vague"])
 
 
 # `factrl.llm.quoting` breaks whatever this can match, so that quoted policy text is never read as a verdict.
@@ -317,7 +323,7 @@ def read_verdict(reply: str, words: Sequence[str] | Mapping[str, Any], **facts: 
     Raises:
         Unscored: `judge_unreadable`.
     """
-    text = reply.rpartition("</think>")[2].rstrip()
+    text = bare(reply.rpartition("</think>")[2])
     last = text.rpartition("\n")[2].strip()
     verdict_line = _VERDICT_LINE.search(last if len(last) <= _LAST else "…" + last[-_LAST:])
     word = verdict_line[1].lower() if verdict_line else ""

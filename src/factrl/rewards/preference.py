@@ -216,12 +216,12 @@ def rating_judge(llm: LLM, *, store: Store | None = None) -> Callable[[str, str]
     A text without content or of over `MAX_PAYLOAD` bytes is 0 without asking.  What is returned raises
     `Unscored` or `LLMError` when there is no verdict.
     """
+    return partial(guarded, partial(_rated, llm, store))
 
-    def ask(question: str, text: str) -> float:
-        data = {"request": question, "answer": text}
-        return _asked(llm, RATING_PROMPT, data, _RATINGS, _RATING_TOKENS, store)
 
-    return partial(guarded, ask)
+def _rated(llm: LLM, store: Store | None, question: str, text: str) -> float:
+    data = {"request": question, "answer": text}
+    return _asked(llm, RATING_PROMPT, data, _RATINGS, _RATING_TOKENS, store)
 
 
 def guarded(ask: Callable[[str, str], float], question: str, text: str) -> float:

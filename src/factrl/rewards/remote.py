@@ -51,12 +51,7 @@ def remote(
     patient = {"timeout_attempt": 240.0, "timeout_call": 600.0, "max_attempts": ATTEMPTS} | limits
     key = token or os.environ.get(TOKEN)
     client = JSONClient(url.rstrip("/"), key, key_variable=TOKEN, stage="reward", **patient)
-
-    @reward
-    def scored(example: Example, completion: Completion, *, server: RemoteScores) -> Score:
-        return server(example, completion)
-
-    return replace(scored.with_(server=RemoteScores(client, name, bounds)), name=name)
+    return replace(_scored.with_(server=RemoteScores(client, name, bounds)), name=name)
 
 
 class RemoteScores:
@@ -101,7 +96,8 @@ class RemoteScores:
         def read(document: Any) -> list[Score | Unscored]:
             results = document.get("results") if isinstance(document, Mapping) else None
             if not isinstance(results, list) or len(results) != len(pairs):
-                raise Unreadable(f"answered something other than {len(pairs)} results")
+                detail = f"answered something other than {len(pairs)} results; is it `factrl serve`?"
+                raise Unreadable(detail, retry=False)
             return [self._believed(result, text) for result, (_, text) in zip(results, pairs, strict=True)]
 
         if len(json.dumps(body)) > REQUEST_LIMIT:  # sent, it would often end in a reset and not in an answer
@@ -131,6 +127,11 @@ class RemoteScores:
         except (ArithmeticError, KeyError, TypeError, ValueError) as error:
             return Unscored("bad_body", f"{self._client.base_url} sent a result that is none: {error}")
         return score
+
+
+@reward
+def _scored(example: Example, completion: Completion, *, server: RemoteScores) -> Score:
+    return server(example, completion)
 
 
 def _sample(example: Example, text: Completion) -> dict[str, Any]:

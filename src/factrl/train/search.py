@@ -74,7 +74,7 @@ class SearchEnvironment:
         left = f"{self.turns - self.searches} of {self.turns} searches are left."
         words = clean(query)[:LONGEST] if isinstance(query, str) else ""
         try:
-            passages = judged_here(self._found, words) if words else None
+            passages = judged_here(self._found, words, about="") if words else None
         except OwnDoing:
             passages = None
         except (Unscored, SetupError, OSError) as error:
@@ -88,13 +88,8 @@ class SearchEnvironment:
         return "\n".join([*lines, left])
 
     def _found(self, words: str) -> Sequence[Passage]:
-        """What is found; an error goes by the client's word for it, by which `blame` tells whose it is."""
-        try:
-            found: Any = self._source.search(words, self.k)
-            return found if isinstance(found, list) else wait_for(found)
-        except Unscored as error:
-            cause = str(error.facts.get("reason", error.cause))
-            raise Unscored(cause, error.detail, **error.facts) from error
+        found: Any = self._source.search(words, self.k)
+        return found if isinstance(found, list) else wait_for(found)
 
     def _line(self, passage: Passage) -> str:
         """A passage with its number, which it keeps when it is found again."""

@@ -1,36 +1,52 @@
 """Whose doing it is that a text got no verdict: its own, or that of the judge and of the way there.
 
 A policy that can make its judge fail is masked instead of graded badly, and learns to.  One failed call does
-not say whose failure it is, so a text of ours is put into the same call, as a control.  Where that fails too,
-our side is at fault.  Where it does not, and the policy's text fails again and again, the text is.
+not say whose failure it is.  So whatever failed is asked again, and before that a control is asked: harmless
+words of ours in the place of the text.  Where the control fails too, or the text passes, it was an outage of
+our side.  Where the text alone fails, again and again, it is to blame, and its reward is the floor.
 
-A request that is too long is one by its own words, so one control settles it.  A reply that cannot be read
-can also be an accident, so it takes `ROUNDS` controls, with the text asked about between them.  No reply at
-all (a timeout, a server error, a cut connection) is never blamed on a text: a slow or overloaded server shows
-the same on honest long texts.
+A failure can be an accident, so that it takes more than `ROUNDS` of them in a row.  Where no answer came at
+all, the client has tried several times in one call, which counts for more.  Servers give none for a while,
+and to long texts first: there the control is as long as the text, and one more is asked at the end.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 from factrl.errors import OwnDoing, Unscored
+from factrl.text import bytes_of
 
-ROUNDS = 4
-"""One reply in five that is unreadable by chance floors about one honest text in eight thousand."""
+ROUNDS = 6
+"""With one request in two that fails by chance, about one honest text in eight thousand is floored; with one
+in five, one in three hundred thousand."""
 LENGTH = frozenset({"context_length", "http_413", "too_long"})
-REPLY = frozenset(
+NO_ANSWER = frozenset(
     {
-        *("judge_unreadable", "judge_refusal", "judge_ignores_text", "judge_fails_control"),
-        *("extract_unreadable", "truncated", "http_400", "http_422", "http_451"),
+        *("timeout", "connection", "bad_body", "http_5xx"),
+        *("http_408", "http_409", "http_424", "http_425", "http_429"),
     }
 )
+"""Failures of the way or of the server's health; the client repeats such a request by itself."""
+SETTLED = frozenset({"budget", "breaker_open", "deadline", "no_evidence", "claims_unjudged"})
+"""Causes that other words would not change."""
 OWN = ("oversize", "unjudgeable", "over_limit", "unread_claim")
 """What is said of a text or a claim that is to blame: none of it may be better than being found false."""
+_REPEATED, _TIMED_OUT = 3, 4  # what a call in vain counts for: three of one, two of what takes minutes
 _CONTROL = "The archive of Vehm holds {} letters."
+
+_controls: dict[Hashable, Future[bool]] = {}  # those under way, and whether they are answered
+
+
+def may_be_own(cause: str | None, facts: Mapping[str, Any]) -> bool:
+    """Whether the text can be to blame for a failure; one that came of a call tells of its `attempts`."""
+    return cause in LENGTH or (cause not in SETTLED and "attempts" in facts)
 
 
 async def judged(
@@ -40,6 +56,8 @@ async def judged(
     control: Callable[[str], Any] = str,
     first: Unscored | None = None,
     head: int = 0,
+    about: Hashable = None,
+    blocking: bool = False,
 ) -> Any:
     """What `ask(part)` returns; who is to blame is found out where that is an error that `part` may cause.
 
@@ -48,36 +66,41 @@ async def judged(
         control: makes of a sentence of ours what can stand in the place of `part`.
         first: the error that `ask(part)` raised, where it was asked already.
         head: how many characters of a text that is too long are asked about instead; 0 for none.
+        about: all of the call that is not `part`, such as the question: calls that agree in it share a
+            control that is under way.  None shares nothing.
+        blocking: `ask` blocks this thread; see `judged_here`.
 
     Raises:
         OwnDoing: `oversize` or `unjudgeable`: the judge answers about our sentence, and not about `part`.
         Unscored: our side failed.
     """
-    if first is None:
-        try:
-            return await _answer(ask(part))
-        except Unscored as error:
-            first = error
-    cause = "oversize" if first.cause in LENGTH else "unjudgeable"
-    unread = first.cause in REPLY and "attempts" in first.facts  # an error that came of a call tells of it
-    if cause != "oversize" and not unread:
-        raise first
-    for _ in range(ROUNDS):
-        # Another number every time: a stored reply would not show that the judge answers today.
-        sentence = _CONTROL.format(secrets.randbelow(10**9))
-        try:
-            await _answer(ask(control(sentence)))
-        except Unscored:
-            raise first from None
-        if cause == "oversize":
-            if isinstance(part, str) and 0 < head < len(part):
-                return await judged(ask, part[:head], control=control)
+    failed, error = 0, first
+    for turn in range(ROUNDS + 1):
+        if turn or error is None:
+            try:
+                return await _answer(ask(part))
+            except Unscored as problem:
+                error = problem
+        first = first or error
+        cause = _cause(error)
+        if isinstance(error, OwnDoing) or not may_be_own(cause, error.facts):
+            raise error
+        silent = cause in NO_ANSWER
+        repeated = silent and (error.facts["attempts"] or 0) > 1
+        failed += (_TIMED_OUT if cause == "timeout" else _REPEATED) if repeated else 1
+        if turn == ROUNDS and not silent:
             break
-        try:
-            return await _answer(ask(part))
-        except Unscored as error:
-            if error.cause not in REPLY:
-                raise
+        words = control(_harmless(bytes_of(str(part)) if silent else 0))
+        server = (os.getpid(), getattr(ask, "__code__", ask), error.facts.get("base_url"))
+        same = None if about is None else (*server, about, silent and len(str(words)).bit_length())
+        if not await _passes(ask, words, same, blocking):
+            raise first
+        if cause in LENGTH and isinstance(part, str) and 0 < head < len(part):
+            return await judged(ask, part[:head], control=control, about=about, blocking=blocking)
+        if turn and failed > ROUNDS:
+            break
+    assert first is not None  # noqa: S101  the loop ran
+    cause = "oversize" if _cause(first) in LENGTH else "unjudgeable"
     detail = f"{first.cause}, and not of a sentence in its place ({first.detail})"
     raise OwnDoing(cause, detail, **first.facts)
 
@@ -85,11 +108,50 @@ async def judged(
 def judged_here(ask: Callable[[Any], Any], part: Any, **how: Any) -> Any:
     """`judged` for an `ask` that blocks this thread until it has the answer."""
     try:
-        judged(ask, part, **how).send(None)
+        judged(ask, part, blocking=True, **how).send(None)
     except StopIteration as done:  # nothing in it waits, so it is done in one go
         return done.value
     raise TypeError("judged_here was given a coroutine function")
 
 
+def _cause(error: Unscored) -> str:
+    """The client's word for it, also where a search says only that it failed."""
+    return str(error.facts.get("reason", error.cause))
+
+
 async def _answer(said: Any) -> Any:
     return await said if inspect.isawaitable(said) else said
+
+
+def _harmless(size: int) -> str:
+    """A sentence of ours, as often as fits into so many bytes, once at least.
+
+    Another number every time: a stored reply would not show that the judge answers today.
+    """
+    sentence = _CONTROL.format(secrets.randbelow(10**9))
+    return " ".join([sentence] * max(1, size // len(sentence)))
+
+
+async def _passes(ask: Callable[[Any], Any], words: Any, same: Hashable, blocking: bool) -> bool:
+    """Whether a control is answered: this one, or one under way that is as good.
+
+    So a server that is down is asked one control by all texts of a question.
+    """
+    if same is not None and (known := _controls.get(same)) is not None:
+        return known.result() if blocking else await asyncio.wrap_future(known)
+    mine: Future[bool] = Future()
+    mine.set_running_or_notify_cancel()  # a caller that is cancelled takes it from nobody else
+    if same is not None:
+        _controls[same] = mine
+    passes = False
+    try:
+        await _answer(ask(words))
+        passes = True
+    except OwnDoing:  # an answer: there is too much of it
+        passes = True
+    except Unscored:
+        passes = False
+    finally:  # whatever ends this, nobody is left waiting
+        _controls.pop(same, None)
+        mine.set_result(passes)
+    return passes

@@ -25,7 +25,7 @@ from factrl.llm.store import Store, digest
 from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage, Verdict
-from factrl.verifier.blame import LENGTH, REPLY, judged
+from factrl.verifier.blame import LENGTH, judged, may_be_own
 from factrl.verifier.claims import normalised
 from factrl.verifier.search import Given, Search
 
@@ -143,7 +143,9 @@ class _Group:
             return
         try:
             claims = await judged(
-                lambda text: _call(verifier.extract, text, job.question, job.topic), job.text
+                lambda text: _call(verifier.extract, text, job.question, job.topic),
+                job.text,
+                about=(job.question, job.topic),
             )
         except OwnDoing as error:
             job.floored = error.cause
@@ -170,7 +172,10 @@ class _Group:
         return await self._all((longest, query) for query in queries)
 
     async def _pool(self, found: list[_Result], items: Iterable[Item]) -> Given | Unscored:
-        """What the group shares; the error of a search where nothing was found because of it."""
+        """What the group shares; the error of a search where nothing was found because of it.
+
+        A query that an engine refuses for its words finds nothing.
+        """
         pool = _given(found)
         parts = {id(job): sentences(job.text) for job in self.jobs}
         queries: dict[str, Job] = {}
@@ -181,7 +186,7 @@ class _Group:
                 part = parts[id(job)][number] if number >= 0 else claim
                 queries.setdefault(job.text[part.start : part.end] or claim.text, job)
         found = [*found, *await self._all((job, query) for query, job in queries.items())]
-        failures = [one for one in found if isinstance(one, Unscored)]
+        failures = [one for one in found if isinstance(one, Unscored) and not isinstance(one, OwnDoing)]
         pool = _given(found)
         return failures[-1] if failures and not pool.passages else pool
 
@@ -201,20 +206,29 @@ class _Group:
             else:  # none of those that share no word with the claim
                 best = pool.search(item.claim.text, self.verifier.k)
                 item.passages = tuple(passage for passage in best if passage.score)
-        except Unscored as error:
+        except Unscored as error:  # what is not masked is an unsupported claim
             facts = {**error.facts, "detail": error.detail}
-            self._settle({item: Verdict("unjudged", by=self.identity, cause=error.cause, facts=facts)})
+            label = "unknown" if isinstance(error, OwnDoing) else "unjudged"
+            self._settle({item: Verdict(label, by=self.identity, cause=error.cause, facts=facts)})
         else:
             if not item.passages:
                 self._settle({item: Verdict("unknown", by=self.identity, cause="no_evidence")})
 
     async def _found(self, job: Job, query: str) -> tuple[Passage, ...]:
-        """Search results; the same query of one group is sent once."""
-        if self.verifier.topic_in_query and job.topic:
-            query = f"{job.topic} {query}"
-        key = (id(job.search), query)
+        """Search results; the same query of one group is sent once.
+
+        Raises:
+            OwnDoing: the engine answers, and not to these words.
+        """
+        before = f"{job.topic} " if self.verifier.topic_in_query and job.topic else ""
+        key = (id(job.search), before + query)
         if key not in self._searches:
-            call = _call(job.search.search, query, self.verifier.k, topic=job.topic)
+
+            def search(words: str) -> Any:
+                return _call(job.search.search, before + words, self.verifier.k, topic=job.topic)
+
+            own = query != job.question
+            call = judged(search, query, about=(job.topic, before)) if own else search(query)
             self._searches[key] = asyncio.ensure_future(call)
         return tuple(await asyncio.shield(self._searches[key]))
 
@@ -257,7 +271,7 @@ class _Group:
             kept = {key: asdict(verdict) for key, verdict in found.items() if verdict.label != "unjudged"}
             await self.store.aput_many(kept)
         for key, pair in zip(chunk, pairs, strict=True):
-            if found[key].label == "unjudged" and found[key].cause in LENGTH | REPLY:
+            if found[key].label == "unjudged" and may_be_own(found[key].cause, found[key].facts):
                 found[key] = await self._alone(*pair, found[key])
                 if found[key].label == "unjudged":  # our side fails, and would with the others too
                     break
@@ -278,7 +292,8 @@ class _Group:
 
         error = Unscored(first.cause or "unjudged", first.why, **first.facts)
         try:
-            return await judged(ask, claim.text, first=None if first.cause in LENGTH else error)
+            asked = None if first.cause in LENGTH else error
+            return await judged(ask, claim.text, first=asked, about=tuple(passages))
         except OwnDoing as own:  # not masked: an unsupported claim
             return Verdict("unknown", judge.identity, why=own.detail, cause=own.cause, facts=dict(own.facts))
         except Unscored:

@@ -15,6 +15,7 @@ from factrl.llm import LLM, Reply
 from factrl.llm.quoting import broken
 from factrl.text.answers import SCALES, matches, parse_number, unaccented
 from factrl.verifier.claims import content_words
+from factrl.verifier.judges.replies import bare
 
 BRIEF_PROMPT = """\
 Compare the predicted answer with the gold target and grade it. Reply A when the predicted answer is \
@@ -84,4 +85,4 @@ def is_letter(reply: Reply) -> bool:
 
 
 def _letter(reply: Reply) -> str:
-    return reply.text.rpartition("</think>")[2].strip(" \n.*`\"'").lower()
+    return bare(reply.text.rpartition("</think>")[2]).strip(" \n.*`\"'").lower()

@@ -27,6 +27,7 @@ from factrl.llm import LLM, ask
 from factrl.llm.quoting import quoted_message
 from factrl.types import Claim
 from factrl.verifier.claims import Statement, content_words, mark, normalised, speaks_of_itself, statements
+from factrl.verifier.judges.replies import bare
 
 Style = Literal["factscore", "veriscore", "veriscore_response", "knowrl"]
 
@@ -169,6 +170,7 @@ def read_facts(reply: str, **facts: Any) -> list[str]:
     _, closed, text = reply.rpartition("</think>")
     if not closed and "<think>" in reply:
         raise Unscored("extract_unreadable", "the reply is a thought that never ends", **facts)
+    text = bare(text)
     lines = [line for line in map(str.strip, text.split("\n")) if line and not _FENCE.fullmatch(line)]
     found: list[str] = []
     marked = none = False

@@ -13,8 +13,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from factrl.errors import Unscored
@@ -38,6 +38,10 @@ class Said(NamedTuple):
     label: Finding
     quote: str = ""
 
+
+# What servers leave around a reply: a code fence, and tokens that end a turn.
+_OPENS = re.compile(r"(?:```|~~~)[\w-]{0,20}[ \t]{0,20}\n")
+_ENDS = re.compile(r"(?:<\|[\w ]{1,40}\|>|</s>|<(?:eos|end_of_turn)>|(?:^|\n)[ \t]{0,20}(?:```|~~~))\Z")
 
 # How a judge declines that has given no verdict; `stance` knows more, but not a refusal with its reasons.
 _DECLINES = re.compile(
@@ -91,15 +95,66 @@ def _word(value: Any) -> str:
     return value.strip(_DECORATION).lower()[:40] if isinstance(value, str) else json.dumps(value)[:40]
 
 
-def json_records(text: str) -> Iterable[Mapping[str, Any]]:
-    """The innermost JSON objects of a text; one pass, and no nesting to follow."""
+def json_records(text: str) -> list[Mapping[str, Any]]:
+    """The innermost JSON objects of a text, in order; one pass, and no nesting to follow.
+
+    Judges copy quotes with the quotation marks, line ends and backslashes in them.  Where an object with a
+    verdict is no JSON for that reason alone, the rest of it is read.  Where one cannot be read, other objects
+    of its id are left out: they may be a part of its quote.
+    """
     start = -1  # of an object that has no other bracket inside so far
+    found: dict[int, Mapping[str, Any]] = {}
     for token in _JSON_TOKEN.finditer(text):
         sign = token[0]
         if sign == "}" and start >= 0 and (record := _loads(text[start : token.end()])) is not None:
-            yield record
+            found[start] = record
         if sign in "{}[]":
             start = token.start() if sign == "{" else -1
+    starts, unread = [opened.start() for opened in _RECORD.finditer(text)], set[str | None]()
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=False):
+        if start in found:
+            if len(_VERDICTS.findall(text, start, end)) > 1:  # what looked like its end was in its quote
+                unread.add(found[start].get("id"))
+        else:
+            record, whole = _without_quote(text[start:end])
+            if whole:
+                found[start] = record
+            elif not record and _QUOTE.match(text, start + 1):  # it may be about any of them
+                return []
+            else:
+                unread.add(record.get("id"))
+    return [found[start] for start in sorted(found) if found[start].get("id", "") not in unread]
+
+
+# A verdict whose quote cannot be read: before and behind that, only pairs that leave nothing to guess.
+_S = r"\s{0,20}"
+_KEYS = re.compile(rf'"(id|verdict|quote)"{_S}:')
+_VERDICTS = re.compile(rf'"verdict"{_S}:')
+_RECORD = re.compile(rf'\{{(?={_S}"(?:id|verdict|quote)"{_S}:)')
+_PAIR = re.compile(rf'{_S}"(id|verdict)"{_S}:{_S}"([^"\\\n{{}}]{{0,200}})"{_S},?')
+_QUOTE = re.compile(rf'{_S}"quote"{_S}:{_S}"')
+_PAST = re.compile(rf'"{_S},?{_S}(?="(?:id|verdict)"{_S}:|\}})')
+
+
+def _without_quote(text: str) -> tuple[dict[str, str], bool]:
+    """The id and the verdict of an object that begins here, and whether its quote is all that is broken.
+
+    Each key may stand there once: a quote that holds another verdict could end with it.
+    """
+    record: dict[str, str] = {}
+    keys = Counter(found[1] for found in _KEYS.finditer(text))
+    at, quote = 1, bool(keys["quote"])
+    while at < len(text):
+        if (pair := _PAIR.match(text, at)) is not None:
+            record[pair[1]] = pair[2]
+            at = pair.end()
+        elif quote and (opened := _QUOTE.match(text, at)) is not None:
+            past, quote = _PAST.search(text, opened.end()), False
+            at = past.end() if past else len(text)
+        else:
+            ends = text[at : at + 21].lstrip().startswith("}")
+            return record, ends and {*record} == {"id", "verdict"} and max(keys.values()) == 1
+    return record, False
 
 
 def _loads(text: str) -> Mapping[str, Any] | None:
@@ -240,7 +295,21 @@ def item_ids(items: Sequence[str]) -> list[str]:
 def after_thinking(reply: str) -> str:
     """What follows the last `</think>`; nothing when the reply is too long to be one, or still thinks."""
     text = reply.rpartition("</think>")[2] if len(reply) <= MAX_REPLY else ""
-    return "" if "<think>" in text else text.strip()
+    return "" if "<think>" in text else bare(text)
+
+
+def bare(text: str) -> str:
+    """What a model wrote, without a code fence around it and without tokens that end a turn.
+
+    >>> bare("```\\nVERDICT: correct\\n```<|im_end|>")
+    'VERDICT: correct'
+    """
+    text = text.strip()
+    for _ in range(16):
+        if (found := _ENDS.search(text, max(0, len(text) - 64))) is None:
+            break
+        text = text[: found.start()].rstrip()
+    return text[opened.end() :].strip() if (opened := _OPENS.match(text)) else text
 
 
 def no_verdict(text: str) -> Unscored:

@@ -13,7 +13,7 @@ import os
 import re
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -200,6 +200,7 @@ class WebSearch:
             stage="search",
             **limits,
         )
+        self.client.ping = _ping
 
     def __repr__(self) -> str:
         return f"WebSearch({self.client.base_url!r})"
@@ -235,6 +236,10 @@ def without_secrets(query: str) -> str:
     'Mail the key of Ann Lee'
     """
     return " ".join(_PRIVATE.sub(" ", query[:_MAX_SENT]).split())
+
+
+def _ping() -> tuple[str, str, Any, Callable[[Any], Any]]:
+    return "POST", "/search", {"q": "weather", "num": 1}, _results
 
 
 def _results(document: Any) -> list[Passage]:
