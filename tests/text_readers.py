@@ -31,8 +31,7 @@ from factrl.rewards.grading import read_verdict
 from factrl.rewards.truthfulness import shown_claim
 from factrl.runs.data import render_prompt
 from factrl.runs.folder import redact
-from factrl.server import _without_ending
-from factrl.text import abstention, answers, confidence, escape, ignorance, mentions
+from factrl.text import abstention, answers, confidence, escape, ignorance, mentions, strip_end_tokens
 from factrl.text.sentences import sentences
 from factrl.text.words import read, same_amount
 from factrl.train import metrics
@@ -190,7 +189,7 @@ READERS: dict[str, Reader] = {
     "verifier.search.Given.covers": lambda raw: search.Given([raw, FACT]).covers(raw),
     "verifier.search.without_secrets": search.without_secrets,
     "text.sentences.sentences": sentences,
-    "server (endings)": _without_ending,
+    "text.strip_end_tokens": strip_end_tokens,
     "verifier.small_judge.names_no_answer": lambda raw: small_judge.names_no_answer(QUESTION, raw, ["Paris"]),
     "verifier.small_judge.ask_briefly": lambda raw: small_judge.ask_briefly(
         FakeLLM(lambda _: raw), raw, raw, ["Paris"]

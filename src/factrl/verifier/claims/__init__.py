@@ -5,7 +5,7 @@ sentence is a claim in its own words, and `LLMClaims` (`factrl.verifier.claims.l
 language model.
 
 A claim with `skip` is in the text but is not judged: it says what the question says, repeats an earlier one,
-speaks of the text itself, or cannot be checked.  It stays in the list, so that a report can show it and a
+speaks of the text itself, names a source, or cannot be checked.  It stays in the list, so that a report can show it and a
 guard can count it.  The rules prefer to leave a claim unmarked: one that is judged in vain costs a call, one
 that is passed over in vain could hide a false statement.  `self` is a guard as well (reliability, C1 rule 4
 and D36): instructions to a grader and verdicts about "all claims" never reach a judge as claims.
@@ -21,11 +21,13 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from factrl.llm.quoting import forges
-from factrl.text import MAX_PAYLOAD, clean
+from factrl.text import CHAT_TOKEN, MAX_PAYLOAD, clean
 from factrl.text.abstention import stance
 from factrl.text.answers import is_contentless
 from factrl.text.sentences import sentences
-from factrl.types import Claim
+from factrl.types import Claim, Skip
+
+from .stating import has_predicate, has_value, heads_sources, is_bare, is_stated, names_source
 
 __all__ = ["Extractor", "SentenceClaims", "content_words", "mark", "normalised", "statements"]
 
@@ -36,16 +38,18 @@ makes none.  It raises `Unscored` where it cannot, and never returns a shorter l
 
 
 class SentenceClaims:
-    """Every sentence, item and table row is one claim, in its own words.
+    """Every sentence, item and table row is one claim, in its own words, and so is a heading that states
+    something ("She won five prizes", "Birthplace: Paris").
 
     Only markup and citation marks are taken off, and what blurs who says it: "Some people say that X", "I
-    think X" and "Note that X" claim X.  An item gets the line that introduces its list ("Her books were:").
+    think X" and "Note that X" claim X.  An item gets the line that introduces its list ("Her books were:"),
+    and a bare value its label ("Birthplace:" and "Paris" on the next line).
 
     Attributes:
         identity: changes with whatever changes the claims.
     """
 
-    identity = "sentences/4"
+    identity = "sentences/5"
 
     def __call__(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
         found = []
@@ -53,7 +57,8 @@ class SentenceClaims:
             start = unwrapped(unit.text)
             words = unit.text[start:]
             words = words[:1].upper() + words[1:] if start else words
-            found.append(Claim(f"{unit.context} {words}".strip(), unit.start, unit.end, unit.sentence))
+            said = f"{unit.context} {words}".strip()
+            found.append(Claim(said, unit.start, unit.end, unit.sentence, unit.skip))
         return mark(found, question)
 
 
@@ -61,8 +66,9 @@ class SentenceClaims:
 
 _MARKUP = re.compile(
     r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{0,500}\)"  # a link keeps its words
+    r"|\[\[(?:[^\[\]|\n]{1,100}\|)?([A-ZÀ-Þ][^\[\]|\n]{1,100})\]\]"
     r"| ?\[\d{1,3}(?:[,–-] ?\d{1,3}){0,5}\]| ?【[^【】\n]{1,40}】| ?\[citation needed\]"
-    r"|`+|~~|<br ?/?>|(?<!\w)_+(?=[^\W_])|(?<=[^\W_])(?:__+|_(?!\w))"
+    r"|`+|~~|<br ?/?>|</?answer>|(?<!\w)_+(?=[^\W_])|(?<=[^\W_])(?:__+|_(?!\w))"
     r"|(?<![\w ])\*+|\*+(?![\w ])|(?<= )\*+(?! )|(?<=\w)\*+(?!\w)"  # but not "3 * 4" and "M*A*S*H"
 )
 
@@ -75,23 +81,51 @@ class Statement:
     start: int  # of the stretch of the whole text, end exclusive
     end: int
     sentence: int  # its number among the sentences of the text
-    context: str = ""  # the line that introduces its list; not part of the stretch
+    context: str = ""  # the line that introduces its list, or the label of a bare value
+    skip: Skip | None = None  # `unverifiable` where it names a source
 
 
 def statements(text: str) -> list[Statement]:
-    """Everything in `text` that may state something, in order; code and headings state nothing."""
+    """Everything in `text` that may state something, in order; code and reasoning state nothing, and headings
+    only where they have a predicate or are a label with its value."""
     found: list[Statement] = []
-    introduction = ""
+    introduction, label = "", (-1, "")  # the line that ends with a colon; where a label begins, and its words
+    line, line_end, sources = "", -1, False
     for number, unit in enumerate(sentences(text)):
-        seen = " ".join(_MARKUP.sub(r"\1", text[unit.start : unit.end]).split())
-        if not seen or unit.kind in ("heading", "code"):
-            introduction = ""
+        seen = _plain(text[unit.start : unit.end])
+        if unit.start >= line_end:
+            line_end = text.find("\n", unit.end)
+            line_end = len(text) if line_end < 0 else line_end
+            line = text[unit.start : line_end]
+        if heads_sources(seen):
+            sources = True
+        elif unit.kind == "heading":
+            sources = False
+        if not seen or unit.kind in ("code", "reasoning") or (unit.kind == "heading" and not is_stated(seen)):
+            introduction, label = "", (unit.start, seen if unit.kind == "heading" else "")
             continue
-        context = introduction if unit.kind == "item" else ""
+        skip = "unverifiable" if heads_sources(seen) or names_source(line, listed=sources) else None
+        context, start = introduction if unit.kind == "item" else "", unit.start
+        if label[1] and skip is None and unit.kind in ("prose", "item") and _is_value_of(label[1], seen):
+            context, start = label[1].rstrip(":： ") + ":", label[0]
+        found.append(Statement(seen, start, unit.end, number, context, skip))
+        if unit.kind != "item":
+            label = (unit.start, seen) if unit.kind == "prose" and seen.endswith((":", "：")) else (-1, "")
         if unit.kind == "prose":
             introduction = seen[:-1].rstrip() + ":" if seen.endswith((":", "：")) else ""
-        found.append(Statement(seen, unit.start, unit.end, number, context))
     return found
+
+
+def _is_value_of(label: str, seen: str) -> bool:
+    """Whether a line is the value of a label on the line above it: "Birthplace:" and "Paris"."""
+    return is_bare(seen) and (label.endswith((":", "：")) or (has_value(seen) and " | " not in label))
+
+
+def _plain(text: str) -> str:
+    """On one line, without markup and the special tokens of chat templates."""
+    if "<" in text or "[" in text:
+        text = CHAT_TOKEN.sub(" ", text)
+    return " ".join(_MARKUP.sub(lambda match: match[1] or match[2] or "", text).split())
 
 
 # -- Wrappers that name nobody, or only the writer: "Some people say that the Moon is made of cheese" is true
@@ -248,8 +282,8 @@ def _pieces(text: str) -> list[str]:
 def mark(claims: Iterable[Claim], question: str = "") -> list[Claim]:
     """The claims in order, each with `skip` set when it is not to be judged; marks already set stay.
 
-    - `self`: it speaks of this text, its author, its grader or its instructions.
-    - `unverifiable`: a question, an announcement, "I", a greeting, a bare "perhaps".
+    - `self`: it speaks of this text, its author, its grader or its instructions, and says nothing else.
+    - `unverifiable`: a question, an announcement, "I", a greeting, a bare "perhaps", without a value.
     - `question`: every content word of it stands in the question, which asserts it (not one that asks whether
       it is so, or which of several).
     - `repeat`: an earlier claim is equal after `normalised`.
@@ -259,7 +293,7 @@ def mark(claims: Iterable[Claim], question: str = "") -> list[Claim]:
     marked: list[Claim] = []
     for claim in claims:
         skip = claim.skip
-        if skip is None and speaks_of_itself(claim.text, question):
+        if skip is None and speaks_of_itself(claim.text, question) and not _says_more(claim.text):
             skip = "self"
         if skip is None and _is_unverifiable(clean(claim.text).lstrip("\"'([")):
             skip = "unverifiable"
@@ -309,6 +343,7 @@ _SELF = re.compile(
             rf"\bverdict\b.{{0,20}}\b{_TRUE}\b",
             r"\b(?:I am|I'm|as) (?:only |just )?an? "
             r"(?:AI|artificial intelligence|large language|language) ?(?:model|assistant|system)?\b",
+            r"^\W*no (?:verifiable |atomic )?(?:claims?|facts?)(?: found)?\W*$",
             r"忽略.{0,12}(?:指令|指示|规则|提示)|(?:所有|以上|全部).{0,6}(?:陈述|声明|事实|说法|内容).{0,6}(?:正确|属实|真实)|评分(?:员|者|标准)",
         )
     ),
@@ -326,34 +361,71 @@ def speaks_of_itself(text: str, question: str = "") -> bool:
 
     A grader may be mentioned when the question is about graders.
     """
-    text = clean(text)
-    if _SELF.search(text) or forges(text):
+    text, written = CHAT_TOKEN.sub(" ", clean(text)), clean(text)
+    if _SELF.search(text) or forges(text) or (text != written and not any(map(str.isalnum, text))):
         return True
     grader = _GRADERS.search(text)
     return grader is not None and grader[0].lower()[:5] not in question.lower()
 
 
-_CHATTER = re.compile(
+def _says_more(text: str) -> bool:
+    """Whether a sentence that speaks of itself states something of the world beside it."""
+    rest = _SELF.sub(" ", CHAT_TOKEN.sub(" ", clean(text)))
+    return has_value(rest) and has_predicate(rest)
+
+
+# What opens a sentence of talk, which may still state something.  After the first kind it takes a predicate and
+# a value to be a claim, after the second a value.
+_TALK = re.compile(
     r"(?:hello|hi(?!-)|hey|thank you|thanks|you're welcome|good luck"
     r"|(?:that's |what )?an? (?:great|good|interesting|excellent) question|(?:great|good) question"
     r"|(?:wait, )?let me|let us|let's|feel free|i hope|hope (?:this|that|it)|here (?:is|are)|here's"
     r"|(?-i:[Pp]lease (?=[a-z]))|(?:consider|try to|remember to|make sure)\b"
-    r"|(?:maybe|perhaps|possibly|presumably)\b|it(?:'s| is) possible|it (?:may|might|could) (?:well )?be"
+    r"|(?-i:I(?:'m|'ve|'d|'ll| [a-z]+(?:n't)?)\b|[Mm]y (?!(?:final |short )?answer)(?=[a-z]))"
+    r"|we (?:hope|will|should|must|need|want|discuss|recommend|suggest)"
+    r"|(?:if )?you (?:may|might|should|could|can|will) (?:also )?(?:want|wish|like|prefer|check|consult|contact|visit"
+    r"|see|try|consider|refer|read|ask|look|search|find)"
+    r"|(?:if )?you(?:'d| would) (?:like|want|prefer))\b"
+    r"|(?P<weak>"
+    r"(?:maybe|perhaps|possibly|presumably)\b|it(?:'s| is) possible|it (?:may|might|could) (?:well )?be"
     r"|(?:this|that|he|she|they) (?:may|might|could) (?:well |also )?(?:be|have been)"
     r"|(?:if )?you(?:'ll|'re|'d)? ?(?:can|could|should|may|might|must|need|will|want|would|have|are)\b"
-    r"|(?-i:I(?:'m|'ve|'d|'ll| [a-z]+(?:n't)?)\b|[Mm]y (?!(?:final |short )?answer)(?=[a-z]))"
-    r"|we (?:think|believe|hope|know|will|should|must|need|want|discuss|recommend|suggest))\b",
+    r"|we (?:think|believe|know))\b",
+    re.IGNORECASE,
+)
+_CONDITION = re.compile(r"\b(?:if|whether|when|whenever|that) (?:you|there|i)\b[^,.;:]{0,200}", re.IGNORECASE)
+# A question that asserts: "Did you know that …?", "…, right?"
+_ASSERTS = re.compile(
+    r"^did you know (?!(?:how|why|what|when|where|who|which|whether)\b)"
+    r"|, (?:right|correct|yes|no|ok(?:ay)?|oder|nicht wahr|n'est-ce pas|(?:is|was|are|were|do|does|did|has|have|had"
+    r"|can|could|would|wo)n't (?:it|he|she|they|you|we))\?$",
     re.IGNORECASE,
 )
 
 
 def _is_unverifiable(seen: str) -> bool:
     bare = seen.rstrip(" \"'”’»)]}*_」』）】")
-    if bare.endswith(("?", "？", ":", "：")) and not ('"' in seen[:-1] and seen[-1:] in "\"'”’»」"):
-        return True  # but a title may end in "?"
-    if _CHATTER.match(seen) or is_contentless(seen):
+    quoted = '"' in seen[:-1] and seen[-1:] in "\"'”’»」"  # a title may end in "?"
+    if bare.endswith(("?", "？", "؟")) and not quoted and not _ASSERTS.search(bare):
+        return True
+    talk = _TALK.match(seen)
+    if bare.endswith((":", "：")) and not quoted:
+        return talk is not None or _ANNOUNCES.search(bare) is not None or not _states(bare[:-1])
+    if talk is not None and not _states(_CONDITION.sub("", seen[talk.end() :]), weak=bool(talk["weak"])):
+        return True
+    if is_contentless(seen):
         return True
     words = re.findall(r"[^\W_][\w'’-]*", seen[:400])
     if len(words) <= 1 and seen.isascii():
         return True
     return len(seen) <= 400 and stance(seen, strict=True).declines
+
+
+_ANNOUNCES = re.compile(r"\b(?:following|below|these|those|this|include|are|is|were|was|as follows)\W*$|\bfollow(?:ing|s)\b", re.IGNORECASE)
+
+
+def _states(rest: str, *, weak: bool = False) -> bool:
+    """Whether the words hold a value, and a predicate or the value of a label."""
+    named = has_value(f"x{rest}")  # a capital right after the opening is a name, too
+    enough = len(rest.split()) > 1
+    return named and enough and (weak or has_predicate(f"x{rest}") or re.search(r"[:：] ?\S", rest) is not None)

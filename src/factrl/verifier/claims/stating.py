@@ -1,0 +1,151 @@
+"""Whether words state something: a value, a predicate, a label with its value; or only name a source.
+
+A title, "I hope this helps" and a bibliography state nothing.  Nothing false hides in their form: a sentence
+with a value is a claim whatever it begins with, and so is a heading with a predicate.  These are word lists,
+of English first, then of German, French, Spanish and Chinese; reading takes linear time.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NUMBERS = (
+    r"two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen"
+    r"|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|billion"
+    r"|dozen|twice"
+)
+_VALUE = re.compile(
+    rf"\d|\b(?i:{_NUMBERS})\b|(?<=[\w,;:)\"”'’] )[\"“'‘(]?(?!AI\b|I\b|[A-Z]{{2,}}\b[ A-Z.!]*$)[A-ZÀ-ÞĀ-ŽΑ-ΩА-Я][\w'’-]*"
+)
+# Verbs that are finite, and those that may be participles ("awards received by her").
+_FINITE = (
+    r"(?:is|are|was|were|has|have|had|do|does|did|can|could|would|wo)n['’]t|is|are|was|were|has|have|had|does"
+    r"|did|never|costs?|lasts|lies|weighs|lives|contains|holds|opens|begins|includes|needs|makes|takes|gives"
+    r"|runs|stands|measures|belongs|means|(?-i:can|cannot|could|will|would|must)"
+    r"|ist|sind|waren|wurden?|wird|werden|gewann|starb|liegt|lag|kostet|heißt|erhielt|bekam|schrieb"
+    r"|(?:war|hat|hatte)(?= (?:nie|nicht|kein|ein|der|die|das|den|im|in|am|von|bis|\d))"
+    r"|est|sont|était|naquit|mourut|coûte|fue|fueron|tiene|nació|murió|ganó|está"
+)
+_PAST = (
+    r"won|wrote|became|began|made|took|gave|found|led|held|built|fought|fell|knew|met|ran|saw|sold|spoke|taught"
+    r"|told|went|came|left|lost|rose|paid|said|kept|brought|bought|drew|flew|grew|sat|stood|wore|beat|broke"
+    r"|chose|ate|lebte|\w{1,20}[^\We]ed(?<!hundred)(?<!sacred)(?<!united)"
+)
+_VERB = re.compile(rf"(?<=[\w)\"”] )(?:(?P<finite>{_FINITE})|{_PAST})\b(?! by\b)(?= ?[\"“‘(]?\w)", re.IGNORECASE)
+_SPACELESS = re.compile(r"[\u3400-\u9fff][是了有為为於于在获獲][\u3400-\u9fff\d]|でした|ました|である|です")
+_BEFORE_NOUN = re.compile(r"\b(?:the|an?|of|to|its|his|her|their|most|best|well|newly|in|for|with) $", re.IGNORECASE)
+
+
+def has_value(text: str) -> bool:
+    """Whether a sentence holds a number or a name, that is a capital that does not begin it.
+
+    >>> has_value("You can choose between seven temperatures."), has_value("You can choose.")
+    (True, False)
+    """
+    return _VALUE.search(text) is not None
+
+
+def has_predicate(text: str, *, finite: bool = False) -> bool:
+    """Whether words have a verb behind what can be its subject, and something after it.
+
+    Args:
+        finite: only forms that cannot be participles.
+
+    >>> has_predicate("She won five prizes"), has_predicate("Prizes and awards")
+    (True, False)
+    """
+    if _SPACELESS.search(text):
+        return True
+    return any(
+        match["finite"] or not (finite or _BEFORE_NOUN.search(text, max(0, match.start() - 9), match.start()))
+        for match in _VERB.finditer(text)
+    )
+
+
+# -- Headings
+
+_ASKS = re.compile(r"(?:how|why|what|when|where|who|which|whether|things|ways|tips|wie|warum|was)\b", re.IGNORECASE)
+_PRONOUN = re.compile(r"(?:she|he|it|they|we|sie|er|es|elle|il)\b", re.IGNORECASE)
+_BEGUN = re.compile(
+    r"(?:born|died|founded|established|won|awarded|built|discovered|invented|opened) (?:in|by|on|at|to|for|the)\b",
+    re.IGNORECASE,
+)
+_ATTRIBUTE = re.compile(
+    r"\b(?:answer|born|birth(?:place|date|day)?|died|death|capital|population|height|weight|length|area|speed|age"
+    r"|founde[rd]|author|director|composer|inventor|architect|owner|ceo|president|spouse|husband|wife|children"
+    r"|father|mother|name|nationality|profession|occupation|country|city|location|place|price|cost|date|year"
+    r"|released?|opened|built|language|currency|winner|manufacturer|developer|publisher|religion|verdict"
+    r"|antwort|geburtsort|geboren|gestorben|hauptstadt|einwohner|höhe|preis|gründer|autor)\b",
+    re.IGNORECASE,
+)
+
+
+def is_stated(title: str) -> bool:
+    """Whether a heading states something: it has a predicate, or is an attribute with its value.
+
+    >>> is_stated("She won five Nobel Prizes"), is_stated("Birthplace: Paris"), is_stated("Nobel Prizes")
+    (True, True, False)
+    """
+    title = re.sub(r"^(?:\d{1,3}[.)]?|[IVX]{1,4}[.)]) ", "", title)
+    if " | " in title or _ASKS.match(title) or title.endswith((":", "：", "?", "？", "؟")):
+        return False
+    name, colon, value = title.partition(":")
+    if colon and value.strip() and _ATTRIBUTE.search(name):
+        return True
+    told = has_value(title) or _PRONOUN.match(title) is not None
+    return has_predicate(title, finite=not told) or (told and _BEGUN.match(title) is not None)
+
+
+def is_bare(text: str) -> bool:
+    """Whether a line is short and has no predicate, so that it says something only beside its label."""
+    return len(text) <= 100 and len(text.split()) <= 12 and not has_predicate(text)
+
+
+# -- Sources
+
+_SOURCES = re.compile(
+    r"\W*(?:\d{1,2}\W{1,3})?(?:(?:list of )?(?:references|sources|citations|bibliography|works cited|literature(?: cited)?"
+    r"|notes and references|further reading|external links|see also|footnotes)(?: (?:cited|used|and (?:notes|further reading)))?"
+    r"|quellen(?:angaben|verzeichnis)?|literatur(?:verzeichnis|angaben)?|einzelnachweise|weblinks|fußnoten|belege"
+    r"|références|bibliographie|liens externes|sources et références|referencias|bibliografía|fuentes|enlaces externos"
+    r"|riferimenti|bibliografia|fonti|referências|fontes|bronnen|referenties|источники|литература|ссылки|примечания"
+    r"|参考文献|参考资料|来源|引用|出典|脚注|참고 ?문헌|출처|المراجع|المصادر|संदर्भ|स्रोत)\W*",
+    re.IGNORECASE,
+)
+_CITES = re.compile(
+    r"\W*(?:sources?|references?|see also|further reading|read more|cited from|quellen?|literatur|fuentes?|fontes?|来源|出典)"
+    r" ?[:：] ?(?=\S)",
+    re.IGNORECASE,
+)
+_ADDRESS = re.compile(r"https?://|\bwww\.|\bdoi(?:\.org|:)|\b10\.\d{4,9}/|\bISBN\b|\bISSN\b|\barXiv:", re.IGNORECASE)
+_ONLY_ADDRESS = re.compile(r"\W*(?:\[\^?\d{1,3}\]:?\s{1,4})?<?(?:https?://|www\.)\S{1,2000}\W*")
+# "Smith, J." or "A. Cole," or "Smith J, Doe A." and then a year somewhere.
+_AUTHORS = re.compile(
+    r"\W*(?:[^\W\d_][\w'’-]{1,40}, ?(?:[A-ZÀ-Þ]\.|[A-ZÀ-Þ][\w-]{1,30}[.,&( ])|(?:[A-ZÀ-Þ]\. ?){1,3}[A-ZÀ-Þ][\w'’-]{1,40},"
+    r"|[A-ZÀ-Þ][\w'’-]{1,40} [A-ZÀ-Þ]{1,2}[,.] )"
+)
+_YEAR = re.compile(r"\b(?:1[5-9]|20)\d\d\b")
+
+
+def heads_sources(text: str) -> bool:
+    """Whether a line is the heading of a list of sources, such as "References:"."""
+    return len(text) <= 60 and _SOURCES.fullmatch(text) is not None
+
+
+def names_source(line: str, *, listed: bool) -> bool:
+    """Whether a line only names a source: an address, a book, "Source: Wikipedia".
+
+    Args:
+        line: as it is written.
+        listed: it stands under the heading of a list of sources, where only a sentence is none.
+    """
+    line = line[:2_000]
+    if _ONLY_ADDRESS.fullmatch(line):
+        return True
+    by = _AUTHORS.match(line) is not None and _YEAR.search(line) is not None
+    if listed:
+        return by or _ADDRESS.search(line) is not None or not has_predicate(line)
+    cites = _CITES.match(line)
+    if cites:
+        return not has_predicate(line[cites.end() :])
+    return by and (_ADDRESS.search(line) is not None or not has_predicate(line, finite=True))
