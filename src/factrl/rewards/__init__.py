@@ -236,6 +236,8 @@ def _ended(completion: str) -> Completion:
     """The completion without the tokens that end its turn."""
     said = Completion(strip_end_tokens(completion))
     if isinstance(completion, Completion):
+        if len(said) == len(completion):
+            return completion
         vars(said).update(vars(completion))
     return said
 

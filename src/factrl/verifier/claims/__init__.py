@@ -106,19 +106,29 @@ def statements(text: str) -> list[Statement]:
             continue
         skip = "unverifiable" if heads_sources(seen) or names_source(line, listed=sources) else None
         context, start = introduction if unit.kind == "item" else "", unit.start
-        if label[1] and skip is None and unit.kind in ("prose", "item") and _is_value_of(label[1], seen):
+        if label[1] and skip is None and unit.kind != "heading" and _is_value_of(label[1], seen):
             context, start = label[1].rstrip(":： ") + ":", label[0]
         found.append(Statement(seen, start, unit.end, number, context, skip))
         if unit.kind != "item":
             label = (unit.start, seen) if unit.kind == "prose" and seen.endswith((":", "：")) else (-1, "")
         if unit.kind == "prose":
-            introduction = seen[:-1].rstrip() + ":" if seen.endswith((":", "：")) else ""
+            introduction = _introducing(seen) if seen.endswith((":", "：")) else ""
     return found
+
+
+_HERE = re.compile(r"^(?:\w+[,!] )?here(?:'s|’s| is| are) ", re.IGNORECASE)
+
+
+def _introducing(line: str) -> str:
+    """What introduces a list: of "Here are the causes:" it is "The causes:"."""
+    said = _HERE.sub("", line[:-1]).rstrip() + ":"
+    return said[:1].upper() + said[1:]
 
 
 def _is_value_of(label: str, seen: str) -> bool:
     """Whether a line is the value of a label on the line above it: "Birthplace:" and "Paris"."""
-    return is_bare(seen) and (label.endswith((":", "：")) or (has_value(seen) and " | " not in label))
+    named = is_bare(label) and not seen.endswith((":", "："))
+    return named and is_bare(seen) and (label.endswith((":", "：")) or (has_value(seen) and " | " not in label))
 
 
 def _plain(text: str) -> str:
@@ -410,7 +420,7 @@ def _is_unverifiable(seen: str) -> bool:
         return True
     talk = _TALK.match(seen)
     if bare.endswith((":", "：")) and not quoted:
-        return talk is not None or _ANNOUNCES.search(bare) is not None or not _states(bare[:-1])
+        return talk is not None or _LEADS_IN.search(bare) is not None or not _states(bare[:-1])
     if talk is not None and not _states(_CONDITION.sub("", seen[talk.end() :]), weak=bool(talk["weak"])):
         return True
     if is_contentless(seen):
@@ -421,7 +431,12 @@ def _is_unverifiable(seen: str) -> bool:
     return len(seen) <= 400 and stance(seen, strict=True).declines
 
 
-_ANNOUNCES = re.compile(r"\b(?:following|below|these|those|this|include|are|is|were|was|as follows)\W*$|\bfollow(?:ing|s)\b", re.IGNORECASE)
+# A line that ends with a colon and leads to what is below it.
+_LEADS_IN = re.compile(
+    r"\b(?:i|we|you|let|here|now|follow(?:s|ing)?|below|these|those|include|includes|including|equation)\b"
+    r"|\b(?:are|is|were|was|as|so|thus|that|get|with|by|of|in|for)\W*$",
+    re.IGNORECASE,
+)
 
 
 def _states(rest: str, *, weak: bool = False) -> bool:

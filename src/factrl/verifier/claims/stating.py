@@ -98,7 +98,9 @@ def is_stated(title: str) -> bool:
 
 def is_bare(text: str) -> bool:
     """Whether a line is short and has no predicate, so that it says something only beside its label."""
-    return len(text) <= 100 and len(text.split()) <= 12 and not has_predicate(text)
+    words = text.split()
+    sentence = len(words) > 3 and text.endswith((".", "!", "?"))
+    return len(text) <= 80 and len(words) <= 8 and not sentence and not has_predicate(text)
 
 
 # -- Sources
@@ -121,8 +123,7 @@ _ADDRESS = re.compile(r"https?://|\bwww\.|\bdoi(?:\.org|:)|\b10\.\d{4,9}/|\bISBN
 _ONLY_ADDRESS = re.compile(r"\W*(?:\[\^?\d{1,3}\]:?\s{1,4})?<?(?:https?://|www\.)\S{1,2000}\W*")
 # "Smith, J." or "A. Cole," or "Smith J, Doe A." and then a year somewhere.
 _AUTHORS = re.compile(
-    r"\W*(?:[^\W\d_][\w'’-]{1,40}, ?(?:[A-ZÀ-Þ]\.|[A-ZÀ-Þ][\w-]{1,30}[.,&( ])|(?:[A-ZÀ-Þ]\. ?){1,3}[A-ZÀ-Þ][\w'’-]{1,40},"
-    r"|[A-ZÀ-Þ][\w'’-]{1,40} [A-ZÀ-Þ]{1,2}[,.] )"
+    r"\W*(?:[^\W\d_][\w'’-]{1,40}, ?[A-ZÀ-Þ]\.|(?:[A-ZÀ-Þ]\. ?){1,3}[A-ZÀ-Þ][\w'’-]{1,40},|[A-ZÀ-Þ][\w'’-]{1,40} [A-ZÀ-Þ]{1,2}[,.] )"
 )
 _YEAR = re.compile(r"\b(?:1[5-9]|20)\d\d\b")
 
@@ -148,4 +149,4 @@ def names_source(line: str, *, listed: bool) -> bool:
     cites = _CITES.match(line)
     if cites:
         return not has_predicate(line[cites.end() :])
-    return by and (_ADDRESS.search(line) is not None or not has_predicate(line, finite=True))
+    return by and (_ADDRESS.search(line) is not None or not has_predicate(line))
