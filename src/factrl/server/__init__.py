@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager

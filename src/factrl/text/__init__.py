@@ -124,18 +124,21 @@ def tag(text: str, name: str, which: Which = "last") -> Slice | None:
     return _slice(text, (start + len(opening), end), 0)
 
 
-# -- Special tokens of chat templates, by their names: `<|im_end|>`, `<|eot_id|>`, `<｜end▁of▁sentence｜>`, `</s>`.
+# -- Special tokens of chat templates, by name: `<|im_end|>`, `<|eot_id|>`, `<｜end▁of▁sentence｜>`, `</s>`
 
-_END_TOKEN = (
-    r"<[|｜](?:[a-z]{1,12}[_▁]){0,2}(?:end(?:of[a-z]{1,12})?|eo[adfmst]|stop|return|call|pad)(?:[_▁][a-z]{1,12}){0,4}[|｜]>"
+_ENDING = (
+    r"<[|｜](?:[a-z]{1,12}[_▁]){0,2}(?:end(?:of[a-z]{1,12})?|eo[adfmst]|stop|return|call|pad)"
+    r"(?:[_▁][a-z]{1,12}){0,4}[|｜]>"
     r"|</s>|</?(?:eo[dfmst]|pad)>|<(?:end_of_[a-z]{1,12}|turn\|)>|\[(?:EOS|PAD)\]"
 )
 _ROLE = r"(?:system|user|human|assistant|model|developer|tool)"
-_END = re.compile(_END_TOKEN, re.IGNORECASE)
+END_TOKEN = re.compile(_ENDING, re.IGNORECASE)
+"""One special token that ends a text or a turn of it."""
 _LONGEST_END = 96  # characters of an end token, and more
 CHAT_TOKEN = re.compile(
-    rf"<[|｜](?:im_start|start_header_id|start|turn)[|｜]>(?:{_ROLE}\b)?|<(?:start_of_turn|\|turn)>(?:{_ROLE}\b)?|{_END_TOKEN}"
-    r"|<[|｜](?:begin[_▁]of[_▁][a-z]{1,12}|startoftext|bos|channel|message|system|user|assistant)[|｜]>|<(?:s|bos|unk)>"
+    rf"(?:<[|｜](?:im_start|start_header_id|start|turn)[|｜]>|<(?:start_of_turn|\|turn)>)(?:{_ROLE}\b)?|{_ENDING}"
+    r"|<[|｜](?:begin[_▁]of[_▁][a-z]{1,12}|startoftext|bos|message|system|user|assistant)[|｜]>"
+    r"|<[|｜]channel[|｜]>(?:(?:analysis|commentary|final)\b)?|<(?:s|bos|unk)>"
     r"|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS)\]|<</?SYS>>|</?tool_call>",
     re.IGNORECASE,
 )
@@ -156,7 +159,7 @@ def strip_end_tokens(text: str) -> str:
         while end and text[end - 1].isspace():
             end -= 1
         start = max(text.rfind(sign, max(0, end - _LONGEST_END), end) for sign in "<[")
-        if start < 0 or not _END.fullmatch(text, start, end):
+        if start < 0 or not END_TOKEN.fullmatch(text, start, end):
             return text if cut == len(text) else text[:end]
         end = cut = start
 

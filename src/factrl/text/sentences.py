@@ -7,8 +7,9 @@ abbreviation, an initial or a number that numbers; what follows an abbreviation 
 Armenian and Amharic, always end one.
 
 It is rules, not a trained model, and made for English; other languages with `. ! ?` or a full stop of their
-own work except for their abbreviations; of German, ordinals before nouns are known ("im 19. Jahrhundert").  nupunkt, a trained splitter, agrees on nearly every boundary of the texts we
-compared (benchmarks/sentences.py), but needs Python 3.11 and quadratic time on texts like `?!?!?!`.
+own work except for their abbreviations; of German, ordinals before nouns ("im 19. Jahrhundert") and common
+abbreviations are known.  nupunkt, a trained splitter, agrees on nearly every boundary of the texts we compared
+(benchmarks/sentences.py), but needs Python 3.11 and quadratic time on texts like `?!?!?!`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
+
+from factrl.text import END_TOKEN
 
 Kind = Literal["prose", "item", "heading", "row", "code", "reasoning"]
 
@@ -60,7 +63,7 @@ def _reasoning(text: str) -> Iterator[tuple[int, int]]:
     """Each stretch from `<think>` to `</think>`; one that opens or closes the text may lack the other tag."""
     close = text.find(_CLOSES)
     start = text.find(_OPENS)
-    if 0 <= close and not 0 <= start < close:  # the prompt has opened it
+    if close >= 0 and not 0 <= start < close:  # the prompt has opened it
         yield 0, close + len(_CLOSES)
         start = text.find(_OPENS, close)
     while start >= 0:
@@ -115,8 +118,8 @@ _MARK = re.compile(
 _INLINE = re.compile(r"(?<!\S)(?:(\()?(\d{1,2})(?:\.|\))\s{1,8}|•\s{1,8}|(?<=\s)[①-⑳]\s{0,8})(?=\S)")
 _COUNTED = frozenset(  # "World War 2. She"
     """
-    no nr number page chapter section part phase room volume season episode act figure war type grade level step
-    version day week year class group game stage round item question article rule apartment
+    no nr number page chapter section part phase room volume season episode act figure war type grade level
+    step version day week year class group game stage round item question article rule apartment
     """.split()  # noqa: SIM905
 )
 _NUMBERED_BOLD = re.compile(r"(?:\*\*|__)\d{1,3}[.)]\s{1,4}")
@@ -281,7 +284,8 @@ _STOPS = re.compile(rf"[.!?…]+|[{_FULL_STOPS}]+")
 _LEADS = frozenset(".!?:;…：" + _FULL_STOPS)
 _CLOSERS = frozenset("\"'”’»)]}*_`」』）】》〉")
 _OPENERS = "\"'“‘«([{*_`„「『（【《"
-_CITED = re.compile(r"(?: ?\[\d{1,3}(?:[,–-] ?\d{1,3}){0,5}\]){1,8}")
+_CITED = re.compile(r"(?: ?\[\^?\d{1,3}(?:[,–-] ?\d{1,3}){0,5}\]){1,8}")
+_TAG = re.compile(rf"</?[a-z][a-z1-6]{{0,15}}/?>|{END_TOKEN.pattern}|\[/?[A-Z]{{3,5}}\]", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_][\w'’-]{0,30}")
 _MAX_WORD = 40
 _MAX_ASIDE = 300
@@ -294,10 +298,13 @@ _TITLES = frozenset(
     viz approx ca e.g i.e eg ie supt insp mlle mme hr sra dra gebr geb bzw cf c
     """.split()  # noqa: SIM905
 )
-# But with a capital, and before what starts a sentence, these are chemical symbols.
-_SYMBOLS = frozenset(["Ca", "Cf", "Fr", "Mt"])
+# But with a capital, and before what starts a sentence, these end one: chemical symbols, and "5 James St."
+_SYMBOLS = frozenset(["Ca", "Cf", "Fr", "Mt", "St", "Ft"])
 # The end of a sentence only where a number does not follow.
 _BEFORE_NUMBERS = frozenset("no nos nr jan feb mar apr jun jul aug sep sept oct nov dec".split())  # noqa: SIM905
+_GERMAN = frozenset(
+    "mio mrd tsd jh str usw vgl sog evtl ggf inkl zzgl geb gest bd aufl hrsg".split()  # noqa: SIM905
+)
 # The end of a sentence where one clearly starts.
 _TRAILING = frozenset(
     """
@@ -328,8 +335,8 @@ _ORDINAL_AFTER = frozenset(
 )
 _GERMAN_STARTERS = frozenset(
     """
-    er sie es wir ihr ich du man der die das den dem des ein eine im in am an auf bei mit nach von vor zu um für
-    seit danach dann dort da hier doch aber und oder als wenn weil während auch so nun später heute jedoch
+    er sie es wir ihr ich du man der die das den dem des ein eine im in am an auf bei mit nach von vor zu um
+    für seit danach dann dort da hier doch aber und oder als wenn weil während auch so nun später heute jedoch
     dabei dies diese dieser dieses sein seine seinem seinen ihre ihrem ihren
     """.split()  # noqa: SIM905
 )
@@ -374,14 +381,14 @@ def _spans(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _closed(text: str, at: int, end: int) -> int:
-    """The position after the quotes, brackets and citations that close with a sentence."""
-    for _ in range(4):
+    """The position after the quotes, brackets, citations and tags that close with a sentence."""
+    for _ in range(8):
         while at < end and text[at] in _CLOSERS:
             at += 1
-        cited = _CITED.match(text, at, end)
-        if not cited:
+        passed = _CITED.match(text, at, end) or _TAG.match(text, at, end)
+        if not passed:
             break
-        at = cited.end()
+        at = passed.end()
     return at
 
 
@@ -397,7 +404,7 @@ def _ends(text: str, begin: int, stop: tuple[int, int], after: int, end: int) ->
     if first >= end:
         return True
     word = following[0] if (following := _WORD.match(text, first, end)) else ""
-    spaced = text[after].isspace()
+    spaced = text[after].isspace() or text[after - 1] == ">" or text.startswith("[/", stop[1])
     sign = text[stop[0] : stop[1]]
     before = text[max(begin, stop[0] - _MAX_WORD) : stop[0]].rsplit(None, 1)
     last = before[-1].lstrip(_OPENERS) if before and not text[stop[0] - 1].isspace() else ""
@@ -430,15 +437,19 @@ def _period_ends(second: str, last: str, word: str, first: str, inside: bool) ->
             return False  # "am 2. Februar 2023"
         if second in _ORDINAL_AFTER and word.lower() not in _GERMAN_STARTERS:
             return False  # "der 17. Versuch"
-    if inside and last in _SYMBOLS and not first.isdigit() and (last == "Ca" or (word[:1].isupper() and word.lower() in STARTERS)):
+    begun = word[:1].isupper() and word.lower() in STARTERS
+    if inside and last in _SYMBOLS and (begun or (last == "Ca" and not first.isdigit())):
         return True  # "The symbol is Ca. Its number is 20."
     if lower in _TITLES and not (len(last) == 1 and last.isupper()):
         return False
     if lower in _BEFORE_NUMBERS:
         return not first.isdigit()
-    starts = word.lower() in STARTERS and word[:1].isupper()
-    initial = len(last) == 1 and last.isupper()
-    if initial or lower in _TRAILING or last in _TRAILING_CAPITAL or _dotted(last):
+    german = lower in _GERMAN and word.lower() in _GERMAN_STARTERS
+    starts = (word.lower() in STARTERS or german) and word[:1].isupper()
+    initial = len(last) == 1 and (
+        last.isupper() or (last.isalpha() and len(word) == 1)
+    )  # "J. Smith", "z. B."
+    if initial or lower in _TRAILING or lower in _GERMAN or last in _TRAILING_CAPITAL or _dotted(last):
         return starts
     if word[:1].islower():
         # Texts without capitals; a short word before a lower-case one is an abbreviation we do not know.

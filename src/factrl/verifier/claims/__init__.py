@@ -5,8 +5,8 @@ sentence is a claim in its own words, and `LLMClaims` (`factrl.verifier.claims.l
 language model.
 
 A claim with `skip` is in the text but is not judged: it says what the question says, repeats an earlier one,
-speaks of the text itself, names a source, or cannot be checked.  It stays in the list, so that a report can show it and a
-guard can count it.  The rules prefer to leave a claim unmarked: one that is judged in vain costs a call, one
+speaks of the text itself, names a source, or cannot be checked.  It stays in the list, so that a report can
+show it and a guard can count it.  The rules prefer to leave a claim unmarked: one that is judged in vain costs a call, one
 that is passed over in vain could hide a false statement.  `self` is a guard as well (reliability, C1 rule 4
 and D36): instructions to a grader and verdicts about "all claims" never reach a judge as claims.
 """
@@ -27,7 +27,16 @@ from factrl.text.answers import is_contentless
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Skip
 
-from .stating import has_predicate, has_value, heads_sources, is_bare, is_stated, names_source
+from .stating import (
+    asks,
+    has_number,
+    has_predicate,
+    has_value,
+    heads_sources,
+    is_bare,
+    is_stated,
+    names_source,
+)
 
 __all__ = ["Extractor", "SentenceClaims", "content_words", "mark", "normalised", "statements"]
 
@@ -68,7 +77,8 @@ _MARKUP = re.compile(
     r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{0,500}\)"  # a link keeps its words
     r"|\[\[(?:[^\[\]|\n]{1,100}\|)?([A-ZÀ-Þ][^\[\]|\n]{1,100})\]\]"
     r"| ?\[\d{1,3}(?:[,–-] ?\d{1,3}){0,5}\]| ?【[^【】\n]{1,40}】| ?\[citation needed\]"
-    r"|`+|~~|<br ?/?>|</?answer>|(?<!\w)_+(?=[^\W_])|(?<=[^\W_])(?:__+|_(?!\w))"
+    r"|\[\^\w{1,20}\]"
+    r"|`+|~~|(?<!\w)_+(?=[^\W_])|(?<=[^\W_])(?:__+|_(?!\w))"
     r"|(?<![\w ])\*+|\*+(?![\w ])|(?<= )\*+(?! )|(?<=\w)\*+(?!\w)"  # but not "3 * 4" and "M*A*S*H"
 )
 
@@ -96,7 +106,7 @@ def statements(text: str) -> list[Statement]:
         if unit.start >= line_end:
             line_end = text.find("\n", unit.end)
             line_end = len(text) if line_end < 0 else line_end
-            line = text[unit.start : line_end]
+            line = text[text.rfind("\n", 0, unit.start) + 1 : line_end]
         if heads_sources(seen):
             sources = True
         elif unit.kind == "heading":
@@ -104,13 +114,15 @@ def statements(text: str) -> list[Statement]:
         if not seen or unit.kind in ("code", "reasoning") or (unit.kind == "heading" and not is_stated(seen)):
             introduction, label = "", (unit.start, seen if unit.kind == "heading" else "")
             continue
-        skip = "unverifiable" if heads_sources(seen) or names_source(line, listed=sources) else None
+        cited = names_source(line, listed=sources) or (not sources and names_source(seen, listed=False))
+        skip = "unverifiable" if heads_sources(seen) or cited else None
         context, start = introduction if unit.kind == "item" else "", unit.start
         if label[1] and skip is None and unit.kind != "heading" and _is_value_of(label[1], seen):
-            context, start = label[1].rstrip(":： ") + ":", label[0]
+            context, start = label[1].rstrip(":： ") + ("" if label[1][-1] in "?？؟" else ":"), label[0]
         found.append(Statement(seen, start, unit.end, number, context, skip))
         if unit.kind != "item":
-            label = (unit.start, seen) if unit.kind == "prose" and seen.endswith((":", "：")) else (-1, "")
+            open_end = seen.endswith((":", "：", "?", "？", "؟"))
+            label = (unit.start, seen) if unit.kind == "prose" and open_end else (-1, "")
         if unit.kind == "prose":
             introduction = _introducing(seen) if seen.endswith((":", "：")) else ""
     return found
@@ -126,15 +138,26 @@ def _introducing(line: str) -> str:
 
 
 def _is_value_of(label: str, seen: str) -> bool:
-    """Whether a line is the value of a label on the line above it: "Birthplace:" and "Paris"."""
-    named = is_bare(label) and not seen.endswith((":", "："))
-    return named and is_bare(seen) and (label.endswith((":", "：")) or (has_value(seen) and " | " not in label))
+    """Whether words are the value of a label before them: "Birthplace:" and "Paris", "Where?" and "Paris"."""
+    if not is_bare(seen) or seen.endswith((":", "：", "?", "？")):
+        return False
+    if label.endswith(("?", "？", "؟")):
+        return len(label) <= 100 and asks(label) and seen.lower().strip(".!") not in ("yes", "no", "thanks")
+    return is_bare(label) and (label.endswith((":", "：")) or (has_value(seen) and " | " not in label))
+
+
+# Of HTML and of other ways to mark reasoning; but not what strikes words out.
+_TAGS = re.compile(
+    r"</?(?:(b|i|u|em|strong|span|code)|p|ul|ol|li|h[1-6]|div|table|tr|td|th|section|article|pre|blockquote|br|hr"
+    r"|answer|response|thinking|reasoning|thought|reflection)(?: [^<>]{0,200})?/?>|\[/?THINK\]",
+    re.IGNORECASE,
+)
 
 
 def _plain(text: str) -> str:
     """On one line, without markup and the special tokens of chat templates."""
     if "<" in text or "[" in text:
-        text = CHAT_TOKEN.sub(" ", text)
+        text = _TAGS.sub(lambda match: "" if match[1] else " ", CHAT_TOKEN.sub(" ", text))
     return " ".join(_MARKUP.sub(lambda match: match[1] or match[2] or "", text).split())
 
 
@@ -384,20 +407,21 @@ def _says_more(text: str) -> bool:
     return has_value(rest) and has_predicate(rest)
 
 
-# What opens a sentence of talk, which may still state something.  After the first kind it takes a predicate and
-# a value to be a claim, after the second a value.
+# What opens a sentence of talk, which may still state something.  Behind the first kind a claim takes a
+# predicate and a value, behind the second the value may be a number alone, behind the third any value.
 _TALK = re.compile(
-    r"(?:hello|hi(?!-)|hey|thank you|thanks|you're welcome|good luck"
+    r"(?:hello|hi(?!-)|hey|thank you|thanks|you're welcome|good luck|of course|no problem|my pleasure"
+    r"|(?:i'm )?(?:happy|glad) to|you got it|sounds good|best of luck|take care|have an? (?:great|nice|good)"
     r"|(?:that's |what )?an? (?:great|good|interesting|excellent) question|(?:great|good) question"
-    r"|(?:wait, )?let me|let us|let's|feel free|i hope|hope (?:this|that|it)|here (?:is|are)|here's"
-    r"|(?-i:[Pp]lease (?=[a-z]))|(?:consider|try to|remember to|make sure)\b"
-    r"|(?-i:I(?:'m|'ve|'d|'ll| [a-z]+(?:n't)?)\b|[Mm]y (?!(?:final |short )?answer)(?=[a-z]))"
-    r"|we (?:hope|will|should|must|need|want|discuss|recommend|suggest)"
-    r"|(?:if )?you (?:may|might|should|could|can|will) (?:also )?(?:want|wish|like|prefer|check|consult|contact|visit"
-    r"|see|try|consider|refer|read|ask|look|search|find)"
+    r"|(?:wait, )?let me|let us|let's|feel free|here (?:is|are)|here's"
+    r"|(?:i )?hope (?:this|that|it|these|you|the|my)(?:[^,;:]{0,40} (?:helps?|gives?|answers?|clears?|is|was|finds?))?|i hope"
     r"|(?:if )?you(?:'d| would) (?:like|want|prefer))\b"
-    r"|(?P<weak>"
-    r"(?:maybe|perhaps|possibly|presumably)\b|it(?:'s| is) possible|it (?:may|might|could) (?:well )?be"
+    r"|(?P<number>(?-i:[Pp]lease (?=[a-z]))|(?:consider|try to|remember to|make sure)\b"
+    r"|(?-i:I(?:'m|'ve|'d|'ll| [a-z]+(?:n't)?)\b|[Mm]y (?!(?:final |short )?answer)(?=[a-z]))"
+    r"|we (?:hope|will|should|must|need|want|discuss|recommend|suggest)\b"
+    r"|(?:if )?you (?:may|might|should|could|can|will) (?:also )?(?:want|wish|like|prefer|check|consult|contact"
+    r"|visit|see|try|consider|refer|read|ask|look|search|find)\b)"
+    r"|(?P<value>(?:maybe|perhaps|possibly|presumably)\b|it(?:'s| is) possible|it (?:may|might|could) (?:well )?be"
     r"|(?:this|that|he|she|they) (?:may|might|could) (?:well |also )?(?:be|have been)"
     r"|(?:if )?you(?:'ll|'re|'d)? ?(?:can|could|should|may|might|must|need|will|want|would|have|are)\b"
     r"|we (?:think|believe|know))\b",
@@ -406,9 +430,10 @@ _TALK = re.compile(
 _CONDITION = re.compile(r"\b(?:if|whether|when|whenever|that) (?:you|there|i)\b[^,.;:]{0,200}", re.IGNORECASE)
 # A question that asserts: "Did you know that …?", "…, right?"
 _ASSERTS = re.compile(
-    r"^did you know (?!(?:how|why|what|when|where|who|which|whether)\b)"
-    r"|, (?:right|correct|yes|no|ok(?:ay)?|oder|nicht wahr|n'est-ce pas|(?:is|was|are|were|do|does|did|has|have|had"
-    r"|can|could|would|wo)n't (?:it|he|she|they|you|we))\?$",
+    r"^(?:did you know|isn't it|what if i told you|who knew|who would have thought|can you believe|don't you know)"
+    r" (?!(?:how|why|what|when|where|who|which|whether)\b).{0,60}\b(?:that|is|are|was|were|has|had|have)\b"
+    r"|, (?:right|correct|yes|no|ok(?:ay)?|oder|nicht wahr|n'est-ce pas"
+    r"|(?:is|was|are|were|do|does|did|has|have|had|can|could|would|wo)n't (?:it|he|she|they|you|we))\?$",
     re.IGNORECASE,
 )
 
@@ -421,7 +446,7 @@ def _is_unverifiable(seen: str) -> bool:
     talk = _TALK.match(seen)
     if bare.endswith((":", "：")) and not quoted:
         return talk is not None or _LEADS_IN.search(bare) is not None or not _states(bare[:-1])
-    if talk is not None and not _states(_CONDITION.sub("", seen[talk.end() :]), weak=bool(talk["weak"])):
+    if talk is not None and not _states(_CONDITION.sub("", seen[talk.end() :]), talk):
         return True
     if is_contentless(seen):
         return True
@@ -439,8 +464,10 @@ _LEADS_IN = re.compile(
 )
 
 
-def _states(rest: str, *, weak: bool = False) -> bool:
-    """Whether the words hold a value, and a predicate or the value of a label."""
-    named = has_value(f"x{rest}")  # a capital right after the opening is a name, too
-    enough = len(rest.split()) > 1
-    return named and enough and (weak or has_predicate(f"x{rest}") or re.search(r"[:：] ?\S", rest) is not None)
+def _states(rest: str, talk: re.Match[str] | None = None) -> bool:
+    """Whether the words hold a value, and a predicate too unless the talk before them makes up for it."""
+    rest = f"x{rest}"  # so that a capital right behind the talk is a name, and a verb has a subject
+    if not has_value(rest) or len(rest.split()) < 3:
+        return False
+    enough = talk is not None and (talk["value"] or (talk["number"] and has_number(rest)))
+    return bool(enough) or has_predicate(rest) or re.search(r"[:：] ?\S", rest) is not None

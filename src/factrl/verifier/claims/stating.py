@@ -14,10 +14,11 @@ _NUMBERS = (
     r"|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|billion"
     r"|dozen|twice"
 )
-_VALUE = re.compile(
-    rf"\d|\b(?i:{_NUMBERS})\b|(?<=[\w,;:)\"”'’] )[\"“'‘(]?(?!AI\b|I\b|[A-Z]{{2,}}\b[ A-Z.!]*$)[A-ZÀ-ÞĀ-ŽΑ-ΩА-Я][\w'’-]*"
+_NUMBER = re.compile(rf"\d|\b(?:{_NUMBERS})\b", re.IGNORECASE)
+_NAME = re.compile(
+    r"(?<=[\w,;:)\"”'’] )[\"“'‘(]?(?!AI\b|I\b|[A-Z]{2,}\b[ A-Z.!]*$)[A-ZÀ-ÞĀ-ŽΑ-ΩА-Я][\w'’-]*"  # no shouting
 )
-# Verbs that are finite, and those that may be participles ("awards received by her").
+# Verbs that are finite, those that may be participles ("awards received by her"), and those that may be nouns.
 _FINITE = (
     r"(?:is|are|was|were|has|have|had|do|does|did|can|could|would|wo)n['’]t|is|are|was|were|has|have|had|does"
     r"|did|never|costs?|lasts|lies|weighs|lives|contains|holds|opens|begins|includes|needs|makes|takes|gives"
@@ -31,9 +32,25 @@ _PAST = (
     r"|told|went|came|left|lost|rose|paid|said|kept|brought|bought|drew|flew|grew|sat|stood|wore|beat|broke"
     r"|chose|ate|lebte|\w{1,20}[^\We]ed(?<!hundred)(?<!sacred)(?<!united)"
 )
-_VERB = re.compile(rf"(?<=[\w)\"”] )(?:(?P<finite>{_FINITE})|{_PAST})\b(?! by\b)(?= ?[\"“‘(]?\w)", re.IGNORECASE)
+_NOUNS = (
+    r"closes|starts|ends|comes|goes|becomes|says|works|covers|offers|provides|reads|serves|stays|remains|occurs"
+    r"|happens|rises|falls|flows|plays|produces|sells|employs|orbits|boils|melts|freezes|causes|requires|supports"
+    r"|consists|equals|exceeds|spans|sits|houses|dates|marks|ranks|features|forms|grows|moves|leads|reaches|kills"
+    r"|eats|speaks|uses|shows|gets|keeps|helps|wins|writes|knows"
+)
+_VERB = re.compile(
+    rf"(?<=[\w)\"”,] )(?:(?P<finite>{_FINITE})|(?P<past>{_PAST})|{_NOUNS})\b(?! by\b)(?= ?[\"“‘(]?\w)",
+    re.IGNORECASE,
+)
 _SPACELESS = re.compile(r"[\u3400-\u9fff][是了有為为於于在获獲][\u3400-\u9fff\d]|でした|ました|である|です")
-_BEFORE_NOUN = re.compile(r"\b(?:the|an?|of|to|its|his|her|their|most|best|well|newly|in|for|with) $", re.IGNORECASE)
+_BEFORE_NOUN = re.compile(
+    r"\b(?:the|an?|of|to|its|his|her|their|most|best|well|newly|in|for|with) $", re.IGNORECASE
+)
+
+
+def has_number(text: str) -> bool:
+    """Whether a text holds a number, in digits or in English words from two on."""
+    return _NUMBER.search(text) is not None
 
 
 def has_value(text: str) -> bool:
@@ -42,33 +59,46 @@ def has_value(text: str) -> bool:
     >>> has_value("You can choose between seven temperatures."), has_value("You can choose.")
     (True, False)
     """
-    return _VALUE.search(text) is not None
+    return has_number(text) or _NAME.search(text) is not None
 
 
-def has_predicate(text: str, *, finite: bool = False) -> bool:
+def has_predicate(text: str, *, title: bool = False, past: bool = True) -> bool:
     """Whether words have a verb behind what can be its subject, and something after it.
 
     Args:
-        finite: only forms that cannot be participles.
+        title: verbs that may be nouns are none, as in titles.
+        past: verbs that may be participles are some.
 
     >>> has_predicate("She won five prizes"), has_predicate("Prizes and awards")
     (True, False)
     """
-    if _SPACELESS.search(text):
-        return True
-    return any(
-        match["finite"] or not (finite or _BEFORE_NOUN.search(text, max(0, match.start() - 9), match.start()))
-        for match in _VERB.finditer(text)
-    )
+
+    def is_verb(match: re.Match[str]) -> bool:
+        if match["past"]:
+            return past and not _BEFORE_NOUN.search(text, max(0, match.start() - 9), match.start())
+        return bool(match["finite"]) or not title
+
+    return _SPACELESS.search(text) is not None or any(map(is_verb, _VERB.finditer(text)))
 
 
-# -- Headings
+# -- Headings and labels
 
-_ASKS = re.compile(r"(?:how|why|what|when|where|who|which|whether|things|ways|tips|wie|warum|was)\b", re.IGNORECASE)
+_ASKS = re.compile(
+    r"\W*(?:how|why|what|when|where|who|whose|whom|which|whether|things|ways|tips|wie|warum|was|wer|wo|wann)\b",
+    re.IGNORECASE,
+)
 _PRONOUN = re.compile(r"(?:she|he|it|they|we|sie|er|es|elle|il)\b", re.IGNORECASE)
 _BEGUN = re.compile(
-    r"(?:born|died|founded|established|won|awarded|built|discovered|invented|opened) (?:in|by|on|at|to|for|the)\b",
+    r"(?:born|died|founded|established|won|awarded|built|discovered|invented|opened)"
+    r" (?:in|by|on|at|to|for|the)\b",
     re.IGNORECASE,
+)
+# "Discovery of radium in 1920", but not "Top songs of 2020"
+_DATED = re.compile(
+    r"\w+ .{0,60}\b(?:in|of|at|on|since|until|for) \$?\d[\d.,]*(?: \w{1,20}){0,2}\W*$", re.IGNORECASE
+)
+_LISTS = re.compile(
+    r"(?:\d+ )?(?:top|best|worst|list|trends|events|key|major|main|part|chapter|step)\b", re.IGNORECASE
 )
 _ATTRIBUTE = re.compile(
     r"\b(?:answer|born|birth(?:place|date|day)?|died|death|capital|population|height|weight|length|area|speed|age"
@@ -81,19 +111,26 @@ _ATTRIBUTE = re.compile(
 
 
 def is_stated(title: str) -> bool:
-    """Whether a heading states something: it has a predicate, or is an attribute with its value.
+    """Whether a heading states something: it has a predicate, a date, or is an attribute with its value.
 
     >>> is_stated("She won five Nobel Prizes"), is_stated("Birthplace: Paris"), is_stated("Nobel Prizes")
     (True, True, False)
     """
     title = re.sub(r"^(?:\d{1,3}[.)]?|[IVX]{1,4}[.)]) ", "", title)
-    if " | " in title or _ASKS.match(title) or title.endswith((":", "：", "?", "？", "؟")):
+    if " | " in title or asks(title) or title.endswith((":", "：", "?", "？", "؟")):
         return False
     name, colon, value = title.partition(":")
     if colon and value.strip() and _ATTRIBUTE.search(name):
         return True
+    if _DATED.match(title) and not _LISTS.match(title):
+        return True
     told = has_value(title) or _PRONOUN.match(title) is not None
-    return has_predicate(title, finite=not told) or (told and _BEGUN.match(title) is not None)
+    return has_predicate(title, title=True, past=told) or (told and _BEGUN.match(title) is not None)
+
+
+def asks(line: str) -> bool:
+    """Whether a line begins with a question word, or asks for what somebody has: "Curie's birthplace?"."""
+    return _ASKS.match(line) is not None or (line.endswith("?") and re.search(r"['’]s\b", line) is not None)
 
 
 def is_bare(text: str) -> bool:
@@ -106,26 +143,33 @@ def is_bare(text: str) -> bool:
 # -- Sources
 
 _SOURCES = re.compile(
-    r"\W*(?:\d{1,2}\W{1,3})?(?:(?:list of )?(?:references|sources|citations|bibliography|works cited|literature(?: cited)?"
-    r"|notes and references|further reading|external links|see also|footnotes)(?: (?:cited|used|and (?:notes|further reading)))?"
-    r"|quellen(?:angaben|verzeichnis)?|literatur(?:verzeichnis|angaben)?|einzelnachweise|weblinks|fußnoten|belege"
-    r"|références|bibliographie|liens externes|sources et références|referencias|bibliografía|fuentes|enlaces externos"
-    r"|riferimenti|bibliografia|fonti|referências|fontes|bronnen|referenties|источники|литература|ссылки|примечания"
+    r"\W*(?:\d{1,2}\W{1,3})?(?:(?:list of )?(?:references|sources|citations|bibliography|works cited|literature"
+    r"|notes and references|further reading|external links|see also|footnotes)"
+    r"(?: (?:cited|used|and (?:notes|further reading)))?"
+    r"|quellen(?:angaben|verzeichnis)?|literatur(?:verzeichnis|angaben)?|einzelnachweise|weblinks|fußnoten"
+    r"|références|bibliographie|liens externes|referencias|bibliografía|fuentes|enlaces externos"
+    r"|riferimenti|bibliografia|fonti|referências|fontes|bronnen|referenties|источники|литература|ссылки"
     r"|参考文献|参考资料|来源|引用|出典|脚注|참고 ?문헌|출처|المراجع|المصادر|संदर्भ|स्रोत)\W*",
     re.IGNORECASE,
 )
+_NUMBERED = r"\W*(?:\d{1,3}\W{1,4})?"
 _CITES = re.compile(
-    r"\W*(?:sources?|references?|see also|further reading|read more|cited from|quellen?|literatur|fuentes?|fontes?|来源|出典)"
-    r" ?[:：] ?(?=\S)",
+    r"\W*(?:sources?|references?|see also|further reading|read more|learn more|more info(?:rmation)?|retrieved from"
+    r"|available at|quellen?|literatur|fuentes?|fontes?|来源|出典) ?[:：] ?(?=\S)",
     re.IGNORECASE,
 )
-_ADDRESS = re.compile(r"https?://|\bwww\.|\bdoi(?:\.org|:)|\b10\.\d{4,9}/|\bISBN\b|\bISSN\b|\barXiv:", re.IGNORECASE)
-_ONLY_ADDRESS = re.compile(r"\W*(?:\[\^?\d{1,3}\]:?\s{1,4})?<?(?:https?://|www\.)\S{1,2000}\W*")
-# "Smith, J." or "A. Cole," or "Smith J, Doe A." and then a year somewhere.
-_AUTHORS = re.compile(
-    r"\W*(?:[^\W\d_][\w'’-]{1,40}, ?[A-ZÀ-Þ]\.|(?:[A-ZÀ-Þ]\. ?){1,3}[A-ZÀ-Þ][\w'’-]{1,40},|[A-ZÀ-Þ][\w'’-]{1,40} [A-ZÀ-Þ]{1,2}[,.] )"
+_POINTS = re.compile(r"\W*(?:see|visit|check out|via|read)\b", re.IGNORECASE)
+_ADDRESS = re.compile(
+    r"https?://|\bwww\.|\bdoi(?:\.org|:)|\b10\.\d{4,9}/|\bISBN\b|\bISSN\b|\barXiv:", re.IGNORECASE
+)
+_ONLY_ADDRESS = re.compile(rf"{_NUMBERED}(?:https?://|www\.)\S{{1,2000}}\W*")
+_NOTE = re.compile(r"\s*\[\^?\d{1,3}\]:\s")  # "[^1]: Smith, Life of Curie, 1999."
+_AUTHORS = re.compile(  # "Smith, J." or "A. Cole," or "Smith J, Doe A."
+    rf"{_NUMBERED}(?:[^\W\d_][\w'’-]{{1,40}}, ?[A-ZÀ-Þ]\.|(?:[A-ZÀ-Þ]\. ?){{1,3}}[A-ZÀ-Þ][\w'’-]{{1,40}},"
+    r"|[A-ZÀ-Þ][\w'’-]{1,40} [A-ZÀ-Þ]{1,2}[,.] )"
 )
 _YEAR = re.compile(r"\b(?:1[5-9]|20)\d\d\b")
+_TITLED = re.compile(r"[\"“][^\"“”]{1,300}[\"”]|\*[^*]{1,300}\*")
 
 
 def heads_sources(text: str) -> bool:
@@ -134,7 +178,7 @@ def heads_sources(text: str) -> bool:
 
 
 def names_source(line: str, *, listed: bool) -> bool:
-    """Whether a line only names a source: an address, a book, "Source: Wikipedia".
+    """Whether a line only names a source: an address, a book, "Source: Wikipedia", a footnote.
 
     Args:
         line: as it is written.
@@ -143,10 +187,14 @@ def names_source(line: str, *, listed: bool) -> bool:
     line = line[:2_000]
     if _ONLY_ADDRESS.fullmatch(line):
         return True
+    address = _ADDRESS.search(line) is not None
     by = _AUTHORS.match(line) is not None and _YEAR.search(line) is not None
+    rest = _TITLED.sub(" ", line) if listed else line
+    silent = not has_predicate(rest, title=True) and any(map(str.isalnum, rest))
     if listed:
-        return by or _ADDRESS.search(line) is not None or not has_predicate(line)
-    cites = _CITES.match(line)
-    if cites:
+        return by or address or silent
+    if cites := _CITES.match(line):
         return not has_predicate(line[cites.end() :])
-    return by and (_ADDRESS.search(line) is not None or not has_predicate(line))
+    return (silent and (by or _NOTE.match(line) is not None)) or (
+        address and (by or (_POINTS.match(line) is not None and not has_predicate(line)))
+    )

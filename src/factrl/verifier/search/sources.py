@@ -101,13 +101,17 @@ def _document(path: Path, row: Mapping[str, Any], place: str) -> Passage:
 def _told(row: Mapping[str, Any]) -> str:
     """A row of a table in words: what is in each column that is not empty."""
     values = {column: value if isinstance(value, str) else _written(value) for column, value in row.items()}
-    return "; ".join(f"{column.strip()}: {value.strip()}" for column, value in values.items() if value.strip())
+    return "; ".join(
+        f"{column.strip()}: {value.strip()}" for column, value in values.items() if value.strip()
+    )
 
 
 def _written(value: Any) -> str:
-    if value is None or value != value:  # NaN  # noqa: PLR0124
+    if value is None or value != value:  # NaN
         return ""
-    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, (list, dict)) else str(value)
+    return (
+        json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, (list, dict)) else str(value)
+    )
 
 
 def fingerprint(path: Path) -> str:
@@ -220,9 +224,13 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
-_CHARSET = re.compile(rb"<(?:meta|\?xml)\b[^>]{0,200}?(?:charset|encoding)\s{0,3}=\s{0,3}[\"']?([\w.:-]{1,40})", re.IGNORECASE)
+_CHARSET = re.compile(
+    rb"<(?:meta|\?xml)\b[^>]{0,200}?(?:charset|encoding)\s{0,3}=\s{0,3}[\"']?([\w.:-]{1,40})", re.IGNORECASE
+)
 # Browsers read these as Windows' own; any bytes are such a text, so UTF-8 is tried before.
-_LATIN = frozenset(("iso-8859-1", "iso8859-1", "latin-1", "latin1", "us-ascii", "ascii", "windows-1252", "cp1252"))
+_LATIN = frozenset(
+    ("iso-8859-1", "iso8859-1", "latin-1", "latin1", "us-ascii", "ascii", "windows-1252", "cp1252")
+)
 
 
 def decoded(data: bytes, *, html: bool = False) -> str:
