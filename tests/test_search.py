@@ -237,7 +237,7 @@ def test_what_cannot_be_read_is_named_and_left_out(tmp_path: Path, caplog: pytes
     for name, data in (("a.txt", "Paris."), ("b.doc", "x"), ("c.jsonl", '{"body": 1}'), ("d.pdf", "none")):
         (tmp_path / name).write_text(data)
     assert [one.text for one in Given.read(sorted(tmp_path.iterdir())).passages] == ["Paris."]
-    assert [record.message.split(" is left out")[0][-5:] for record in caplog.records] == [
+    assert [one.message.split(" is left out")[0][-5:] for one in caplog.records if one.name == "factrl"] == [
         "b.doc",
         "jsonl",
         "d.pdf",
@@ -258,7 +258,7 @@ def test_what_cannot_be_read_is_named_and_left_out(tmp_path: Path, caplog: pytes
         ("x.tsv", 'title\ttext\nOne\t"Open\nTwo\tMarie "M" Curie\n', "x.tsv, line 2 cannot be read"),
         ("x.tsv", 'title\ttext\nOne\tIt.\nTwo\t"Open\nThree\tIt.\n', "x.tsv, line 3 cannot be read"),
         ("x.csv", 'text,id\n"a" b,1\n', "x.csv, line 2 cannot be read"),
-        ("x.html", '<meta charset="klingon"><p>x', "x.html declares an encoding that is not known: unknown enc"),
+        ("x.html", '<meta charset="klingon"><p>x', "x.html declares an encoding that is not known"),
         ("x.jsonl", b'{"text": "a"}\n{"text": "\xff"}', "x.jsonl is not UTF-8 text: invalid start byte"),
         ("x.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 99, mtime=0)[:-9], "cannot be read after"),
         ("x.db", b"no database at all" * 99, "cannot be read after 0 documents"),

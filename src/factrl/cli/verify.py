@@ -48,8 +48,8 @@ def add_verbs(verbs: Verbs) -> None:
             '  factrl verify "Marie Curie was born in Warsaw in 1868." --docs curie.txt\n'
             "  factrl verify answer.txt --index kb --html answer.html\n"
             "  cat answer.txt | factrl verify --docs notes/*.md --llm http://localhost:8000/v1#Qwen/Qwen3-8B\n"
-            "exit code: 0 it was checked, whatever the verdicts; with --strict 1 unless there is a claim and\n"
-            "every one is supported for sure; 2 something must be changed first; 3 it could not be checked"
+            "exit code: 0 it was checked, whatever the verdicts; with --strict 1 unless there is a claim\n"
+            "and every one is supported for sure; 2 something must be changed; 3 it could not be checked"
         ),
     )
     parser.add_argument("text", nargs="?", metavar="TEXT | FILE | -", help="what to check; - reads stdin")

@@ -128,8 +128,8 @@ def read_separated(path: Path) -> Iterator[dict[str, Any]]:
                 start = reader.line_num + 1
         except csv.Error as error:
             raise DataError(
-                f"{path}, line {start} cannot be read: {error}; a value that begins with a quotation mark must "
-                "end with one, and hold others twice"
+                f"{path}, line {start} cannot be read: {error}; a value that begins with a quotation mark "
+                "must end with one, and hold others twice"
             ) from error
 
 

@@ -8,8 +8,8 @@ Armenian and Amharic, always end one.
 
 It is rules, not a trained model, and made for English; other languages with `. ! ?` or a full stop of their
 own work except for their abbreviations; of German, ordinals before nouns ("im 19. Jahrhundert") and common
-abbreviations are known.  nupunkt, a trained splitter, agrees on nearly every boundary of the texts we compared
-(benchmarks/sentences.py), but needs Python 3.11 and quadratic time on texts like `?!?!?!`.
+abbreviations are known.  nupunkt, a trained splitter, agrees on nearly every boundary of the texts we
+compared (benchmarks/sentences.py), but needs Python 3.11 and quadratic time on texts like `?!?!?!`.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ class Check:
         passages: the evidence that the judge saw, best first.
         verdict: None exactly when the claim has a `skip`; its label is the likelier side, which scores and
             rewards count.
-        shown: what is shown of the claim, and counted: `supported`, `refuted`, `unsure`, `unknown`, `unjudged`
-            or `skipped`, as `Report.kind` says; a report fills it in.
+        shown: what is shown of the claim: `supported`, `refuted`, `unsure`, `unknown`, `unjudged` or
+            `skipped`, as `Report.kind` says; a report fills it in.
     """
 
     claim: Claim

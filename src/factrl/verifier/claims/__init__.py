@@ -6,9 +6,9 @@ language model.
 
 A claim with `skip` is in the text but is not judged: it says what the question says, repeats an earlier one,
 speaks of the text itself, names a source, or cannot be checked.  It stays in the list, so that a report can
-show it and a guard can count it.  The rules prefer to leave a claim unmarked: one that is judged in vain costs a call, one
-that is passed over in vain could hide a false statement.  `self` is a guard as well (reliability, C1 rule 4
-and D36): instructions to a grader and verdicts about "all claims" never reach a judge as claims.
+show it and a guard can count it.  The rules prefer to leave a claim unmarked: one that is judged in vain
+costs a call, one that is passed over in vain could hide a false statement.  `self` is a guard as well (reliability,
+C1 rule 4 and D36): instructions to a grader and verdicts about "all claims" never reach a judge as claims.
 """
 
 from __future__ import annotations
@@ -414,14 +414,16 @@ _TALK = re.compile(
     r"|(?:i'm )?(?:happy|glad) to|you got it|sounds good|best of luck|take care|have an? (?:great|nice|good)"
     r"|(?:that's |what )?an? (?:great|good|interesting|excellent) question|(?:great|good) question"
     r"|(?:wait, )?let me|let us|let's|feel free|here (?:is|are)|here's"
-    r"|(?:i )?hope (?:this|that|it|these|you|the|my)(?:[^,;:]{0,40} (?:helps?|gives?|answers?|clears?|is|was|finds?))?|i hope"
+    r"|(?:i )?hope (?:this|that|it|these|you|the|my)"
+    r"(?:[^,;:]{0,40} (?:helps?|gives?|answers?|clears?|is|was|finds?))?|i hope"
     r"|(?:if )?you(?:'d| would) (?:like|want|prefer))\b"
     r"|(?P<number>(?-i:[Pp]lease (?=[a-z]))|(?:consider|try to|remember to|make sure)\b"
     r"|(?-i:I(?:'m|'ve|'d|'ll| [a-z]+(?:n't)?)\b|[Mm]y (?!(?:final |short )?answer)(?=[a-z]))"
     r"|we (?:hope|will|should|must|need|want|discuss|recommend|suggest)\b"
-    r"|(?:if )?you (?:may|might|should|could|can|will) (?:also )?(?:want|wish|like|prefer|check|consult|contact"
-    r"|visit|see|try|consider|refer|read|ask|look|search|find)\b)"
-    r"|(?P<value>(?:maybe|perhaps|possibly|presumably)\b|it(?:'s| is) possible|it (?:may|might|could) (?:well )?be"
+    r"|(?:if )?you (?:may|might|should|could|can|will) (?:also )?"
+    r"(?:want|wish|like|prefer|check|consult|contact|visit|see|try|consider|refer|read|ask|look|search|find)\b)"
+    r"|(?P<value>(?:maybe|perhaps|possibly|presumably)\b|it(?:'s| is) possible"
+    r"|it (?:may|might|could) (?:well )?be"
     r"|(?:this|that|he|she|they) (?:may|might|could) (?:well |also )?(?:be|have been)"
     r"|(?:if )?you(?:'ll|'re|'d)? ?(?:can|could|should|may|might|must|need|will|want|would|have|are)\b"
     r"|we (?:think|believe|know))\b",
@@ -430,7 +432,7 @@ _TALK = re.compile(
 _CONDITION = re.compile(r"\b(?:if|whether|when|whenever|that) (?:you|there|i)\b[^,.;:]{0,200}", re.IGNORECASE)
 # A question that asserts: "Did you know that …?", "…, right?"
 _ASSERTS = re.compile(
-    r"^(?:did you know|isn't it|what if i told you|who knew|who would have thought|can you believe|don't you know)"
+    r"^(?:did you know|isn't it|what if i told you|who knew|who would have thought|can you believe)"
     r" (?!(?:how|why|what|when|where|who|which|whether)\b).{0,60}\b(?:that|is|are|was|were|has|had|have)\b"
     r"|, (?:right|correct|yes|no|ok(?:ay)?|oder|nicht wahr|n'est-ce pas"
     r"|(?:is|was|are|were|do|does|did|has|have|had|can|could|would|wo)n't (?:it|he|she|they|you|we))\?$",

@@ -18,7 +18,7 @@ _NUMBER = re.compile(rf"\d|\b(?:{_NUMBERS})\b", re.IGNORECASE)
 _NAME = re.compile(
     r"(?<=[\w,;:)\"”'’] )[\"“'‘(]?(?!AI\b|I\b|[A-Z]{2,}\b[ A-Z.!]*$)[A-ZÀ-ÞĀ-ŽΑ-ΩА-Я][\w'’-]*"  # no shouting
 )
-# Verbs that are finite, those that may be participles ("awards received by her"), and those that may be nouns.
+# Verbs that are finite, those that may be participles ("awards received by her"), those that may be nouns.
 _FINITE = (
     r"(?:is|are|was|were|has|have|had|do|does|did|can|could|would|wo)n['’]t|is|are|was|were|has|have|had|does"
     r"|did|never|costs?|lasts|lies|weighs|lives|contains|holds|opens|begins|includes|needs|makes|takes|gives"
@@ -143,8 +143,9 @@ def is_bare(text: str) -> bool:
 # -- Sources
 
 _SOURCES = re.compile(
-    r"\W*(?:\d{1,2}\W{1,3})?(?:(?:list of )?(?:references|sources|citations|bibliography|works cited|literature"
-    r"|notes and references|further reading|external links|see also|footnotes)"
+    r"\W*(?:\d{1,2}\W{1,3})?(?:(?:list of )?"
+    r"(?:references|sources|citations|bibliography|works cited|literature|notes and references"
+    r"|further reading|external links|see also|footnotes)"
     r"(?: (?:cited|used|and (?:notes|further reading)))?"
     r"|quellen(?:angaben|verzeichnis)?|literatur(?:verzeichnis|angaben)?|einzelnachweise|weblinks|fußnoten"
     r"|références|bibliographie|liens externes|referencias|bibliografía|fuentes|enlaces externos"
@@ -154,8 +155,8 @@ _SOURCES = re.compile(
 )
 _NUMBERED = r"\W*(?:\d{1,3}\W{1,4})?"
 _CITES = re.compile(
-    r"\W*(?:sources?|references?|see also|further reading|read more|learn more|more info(?:rmation)?|retrieved from"
-    r"|available at|quellen?|literatur|fuentes?|fontes?|来源|出典) ?[:：] ?(?=\S)",
+    r"\W*(?:sources?|references?|see also|further reading|read more|learn more|more info(?:rmation)?"
+    r"|retrieved from|available at|quellen?|literatur|fuentes?|fontes?|来源|出典) ?[:：] ?(?=\S)",
     re.IGNORECASE,
 )
 _POINTS = re.compile(r"\W*(?:see|visit|check out|via|read)\b", re.IGNORECASE)

@@ -92,7 +92,7 @@ class Given:
         for file in files:
             try:
                 found += [p for document in documents(file) for p in passages_of(document)]
-            except (DataError, MissingExtra) as error:
+            except (DataError, MissingExtra) as error:  # noqa: PERF203
                 problems[file] = error
         leave_out(problems, found)
         if not found:

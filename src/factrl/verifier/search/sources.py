@@ -150,7 +150,7 @@ def find_sources(paths: Iterable[str | Path], *, outside: Path | None = None) ->
         for file in files:
             try:
                 _reader(file)
-            except DataError as error:
+            except DataError as error:  # noqa: PERF203
                 problems[file] = error
             else:
                 found[file.resolve()] = file
@@ -161,7 +161,7 @@ def find_sources(paths: Iterable[str | Path], *, outside: Path | None = None) ->
 
 
 def leave_out(problems: Mapping[Path, SetupError], found: Collection[Any]) -> None:
-    """Name the files that cannot be read, each with its problem; where nothing else was found, that is an error.
+    """Name the files that cannot be read, with their problems; where there is no other, that is an error.
 
     Raises:
         SetupError: the first problem.
