@@ -195,7 +195,7 @@ ROW, CAFE = (
         ("a.json", b"\xef\xbb\xbf" + b'[\n {"text":\n  "Caf\xc3\xa9."}\n]', "Café."),
         ("a.json", f"\n  [{ROW}]".encode(), "Café."),
         ("a.json", b'{\n "text": "Caf\xc3\xa9."\n}', "Café."),
-        ("a.json.gz", gzip.compress(f"[\n{ROW}\n]".encode()), "Café."),
+        ("a.json.gz", gzip.compress(f"[\n{ROW}\n]".encode(), mtime=0), "Café."),
         ("a.jsonl", b"\xef\xbb\xbf" + ROW.encode(), "Café."),
         ("a.csv", b"\xef\xbb\xbftext\nCaf\xc3\xa9.\n", "Café."),
         ("a.txt", b"\xef\xbb\xbf" + "Café.".encode(), "Café."),

@@ -169,6 +169,9 @@ def _inline_items(text: str, start: int, end: int) -> list[int]:
 
     The first begins the line or follows a colon or the end of a sentence.
     """
+    line = text[start:end]
+    if "2" not in line and "•" not in line and "②" not in line:
+        return []
     found: list[int] = []
     count = 0
     for match in _INLINE.finditer(text, start, end):
@@ -280,7 +283,7 @@ def _stripped(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 # Matching a run never fails, so no start is tried twice; what follows is looked at by hand.
 _FULL_STOPS = "。！？｡︒।॥؟۔։።፧፨។៕။"
-_STOPS = re.compile(rf"[.!?…]+|[{_FULL_STOPS}]+")
+_STOPS = re.compile(rf"[.!?…]+|[{_FULL_STOPS}]+|(?<=[\u0900-\u0dff])\|")  # "|" is written for a danda
 _LEADS = frozenset(".!?:;…：" + _FULL_STOPS)
 _CLOSERS = frozenset("\"'”’»)]}*_`」』）】》〉")
 _OPENERS = "\"'“‘«([{*_`„「『（【《"
@@ -365,7 +368,7 @@ def _spans(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         depth = max(0, depth + text.count("(", seen, at) - text.count(")", seen, at))
         seen = at
         after = _closed(text, match.end(), end)
-        if match[0][0] in _FULL_STOPS:
+        if match[0][0] in _FULL_STOPS or match[0] == "|":
             quoted = after > match.end() and after < end and "\u3040" <= text[after] <= "\u309f"
             ends = not quoted
         else:

@@ -7,8 +7,9 @@ language model.
 A claim with `skip` is in the text but is not judged: it says what the question says, repeats an earlier one,
 speaks of the text itself, names a source, or cannot be checked.  It stays in the list, so that a report can
 show it and a guard can count it.  The rules prefer to leave a claim unmarked: one that is judged in vain
-costs a call, one that is passed over in vain could hide a false statement.  `self` is a guard as well (reliability,
-C1 rule 4 and D36): instructions to a grader and verdicts about "all claims" never reach a judge as claims.
+costs a call, one that is passed over in vain could hide a false statement.  `self` is a guard as well
+(reliability, C1 rule 4 and D36): instructions to a grader and verdicts about "all claims" never reach a judge
+as claims.
 """
 
 from __future__ import annotations
@@ -111,23 +112,28 @@ def statements(text: str) -> list[Statement]:
             sources = True
         elif unit.kind == "heading":
             sources = False
-        if not seen or unit.kind in ("code", "reasoning") or (unit.kind == "heading" and not is_stated(seen)):
-            introduction, label = "", (unit.start, seen if unit.kind == "heading" else "")
+        valued = unit.kind not in ("code", "reasoning") and _is_value_of(label[1], seen)
+        titles = unit.kind == "heading" and not is_stated(seen) and not (valued and label[1][-1] in _OPEN)
+        if not seen or unit.kind in ("code", "reasoning") or titles:
+            introduction, label = "", (unit.start, seen if titles else "")
             continue
         cited = names_source(line, listed=sources) or (not sources and names_source(seen, listed=False))
         skip = "unverifiable" if heads_sources(seen) or cited else None
         context, start = introduction if unit.kind == "item" else "", unit.start
-        if label[1] and skip is None and unit.kind != "heading" and _is_value_of(label[1], seen):
+        if valued and skip is None:
             context, start = label[1].rstrip(":： ") + ("" if label[1][-1] in "?？؟" else ":"), label[0]
         found.append(Statement(seen, start, unit.end, number, context, skip))
-        if unit.kind != "item":
-            open_end = seen.endswith((":", "：", "?", "？", "؟"))
-            label = (unit.start, seen) if unit.kind == "prose" and open_end else (-1, "")
+        if unit.kind != "item" or seen[-1] in _OPEN:
+            label = (unit.start, seen) if seen[-1] in _OPEN else (-1, "")
         if unit.kind == "prose":
             introduction = _introducing(seen) if seen.endswith((":", "：")) else ""
     return found
 
 
+_OPEN = ":：?？؟"  # the last sign of a line that something answers
+_AFFIRMS = re.compile(
+    r"(?:yes|no|yep|yeah|indeed|correct|true|false|right|wrong|ja|nein|oui|sí)\b", re.IGNORECASE
+)
 _HERE = re.compile(r"^(?:\w+[,!] )?here(?:'s|’s| is| are) ", re.IGNORECASE)
 
 
@@ -139,17 +145,17 @@ def _introducing(line: str) -> str:
 
 def _is_value_of(label: str, seen: str) -> bool:
     """Whether words are the value of a label before them: "Birthplace:" and "Paris", "Where?" and "Paris"."""
-    if not is_bare(seen) or seen.endswith((":", "：", "?", "？")):
+    if not label or not seen or seen[-1] in _OPEN or not is_bare(seen):
         return False
-    if label.endswith(("?", "？", "؟")):
-        return len(label) <= 100 and asks(label) and seen.lower().strip(".!") not in ("yes", "no", "thanks")
+    if label[-1] in "?？؟":
+        return len(label) <= 200 and (has_value(label) if _AFFIRMS.match(seen) else asks(label))
     return is_bare(label) and (label.endswith((":", "：")) or (has_value(seen) and " | " not in label))
 
 
 # Of HTML and of other ways to mark reasoning; but not what strikes words out.
 _TAGS = re.compile(
     r"</?(?:(b|i|u|em|strong|span|code)|p|ul|ol|li|h[1-6]|div|table|tr|td|th|section|article|pre|blockquote|br|hr"
-    r"|answer|response|thinking|reasoning|thought|reflection)(?: [^<>]{0,200})?/?>|\[/?THINK\]",
+    r"|answer|response|think|thinking|reasoning|thought|reflection)(?: [^<>]{0,200})?/?>|\[/?THINK\]",
     re.IGNORECASE,
 )
 
@@ -413,7 +419,8 @@ _TALK = re.compile(
     r"(?:hello|hi(?!-)|hey|thank you|thanks|you're welcome|good luck|of course|no problem|my pleasure"
     r"|(?:i'm )?(?:happy|glad) to|you got it|sounds good|best of luck|take care|have an? (?:great|nice|good)"
     r"|(?:that's |what )?an? (?:great|good|interesting|excellent) question|(?:great|good) question"
-    r"|(?:wait, )?let me|let us|let's|feel free|here (?:is|are)|here's"
+    r"|sure thing|(?:(?:wait|ok|okay|alright|so|now|well|first|next|finally),? )?(?:let me|let us|let's)"
+    r"|feel free|here (?:is|are)|here's"
     r"|(?:i )?hope (?:this|that|it|these|you|the|my)"
     r"(?:[^,;:]{0,40} (?:helps?|gives?|answers?|clears?|is|was|finds?))?|i hope"
     r"|(?:if )?you(?:'d| would) (?:like|want|prefer))\b"

@@ -97,8 +97,11 @@ _BEGUN = re.compile(
 _DATED = re.compile(
     r"\w+ .{0,60}\b(?:in|of|at|on|since|until|for) \$?\d[\d.,]*(?: \w{1,20}){0,2}\W*$", re.IGNORECASE
 )
+_FIRST = re.compile(r"(?:the )?(?:first|only|youngest|oldest) [\w ]{1,40} to \w+ \w", re.IGNORECASE)
 _LISTS = re.compile(
-    r"(?:\d+ )?(?:top|best|worst|list|trends|events|key|major|main|part|chapter|step)\b", re.IGNORECASE
+    r"(?:\d+ )?(?:top|best|worst|list|trends|events|key|major|main|part|chapter|step|day|week|phase|option"
+    r"|tip|lesson|unit|figure|table|appendix)\b",
+    re.IGNORECASE,
 )
 _ATTRIBUTE = re.compile(
     r"\b(?:answer|born|birth(?:place|date|day)?|died|death|capital|population|height|weight|length|area|speed|age"
@@ -119,10 +122,10 @@ def is_stated(title: str) -> bool:
     title = re.sub(r"^(?:\d{1,3}[.)]?|[IVX]{1,4}[.)]) ", "", title)
     if " | " in title or asks(title) or title.endswith((":", "：", "?", "？", "؟")):
         return False
-    name, colon, value = title.partition(":")
-    if colon and value.strip() and _ATTRIBUTE.search(name):
-        return True
-    if _DATED.match(title) and not _LISTS.match(title):
+    name, *values = re.split(r": ?| [—–-] ", title, maxsplit=1)
+    if values and values[0].strip() and (_ATTRIBUTE.search(name) or values[0][0].isdigit()):
+        return not _LISTS.match(name)
+    if (_DATED.match(title) or _FIRST.match(title)) and not _LISTS.match(title):
         return True
     told = has_value(title) or _PRONOUN.match(title) is not None
     return has_predicate(title, title=True, past=told) or (told and _BEGUN.match(title) is not None)
@@ -144,7 +147,9 @@ def is_bare(text: str) -> bool:
 
 _SOURCES = re.compile(
     r"\W*(?:\d{1,2}\W{1,3})?(?:(?:list of )?"
-    r"(?:references|sources|citations|bibliography|works cited|literature|notes and references"
+    r"(?:refs?|reference list|learn more|read more|(?:for )?more information(?:,? see)?"
+    r"|works consulted|useful links"
+    r"|references|sources|citations|bibliography|works cited|literature|notes and references"
     r"|further reading|external links|see also|footnotes)"
     r"(?: (?:cited|used|and (?:notes|further reading)))?"
     r"|quellen(?:angaben|verzeichnis)?|literatur(?:verzeichnis|angaben)?|einzelnachweise|weblinks|fußnoten"
@@ -155,15 +160,17 @@ _SOURCES = re.compile(
 )
 _NUMBERED = r"\W*(?:\d{1,3}\W{1,4})?"
 _CITES = re.compile(
-    r"\W*(?:sources?|references?|see also|further reading|read more|learn more|more info(?:rmation)?"
+    r"\W*(?:(?:data |image |photo )?(?:sources?|credits?)|references?|refs?|works consulted"
+    r"|see also|further reading|read more|learn more|more info(?:rmation)?"
     r"|retrieved from|available at|quellen?|literatur|fuentes?|fontes?|来源|出典) ?[:：] ?(?=\S)",
     re.IGNORECASE,
 )
-_POINTS = re.compile(r"\W*(?:see|visit|check out|via|read)\b", re.IGNORECASE)
+_POINTS = re.compile(r"\W*(?:see|visit|check out|via|read|retrieved|accessed|available)\b", re.IGNORECASE)
 _ADDRESS = re.compile(
     r"https?://|\bwww\.|\bdoi(?:\.org|:)|\b10\.\d{4,9}/|\bISBN\b|\bISSN\b|\barXiv:", re.IGNORECASE
 )
 _ONLY_ADDRESS = re.compile(rf"{_NUMBERED}(?:https?://|www\.)\S{{1,2000}}\W*")
+_ONLY_LINK = re.compile(rf"{_NUMBERED}\[?[^\[\]\n]{{1,200}}\]\(https?://[^()\s]{{1,500}}\)\W*")
 _NOTE = re.compile(r"\s*\[\^?\d{1,3}\]:\s")  # "[^1]: Smith, Life of Curie, 1999."
 _AUTHORS = re.compile(  # "Smith, J." or "A. Cole," or "Smith J, Doe A."
     rf"{_NUMBERED}(?:[^\W\d_][\w'’-]{{1,40}}, ?[A-ZÀ-Þ]\.|(?:[A-ZÀ-Þ]\. ?){{1,3}}[A-ZÀ-Þ][\w'’-]{{1,40}},"
@@ -196,6 +203,6 @@ def names_source(line: str, *, listed: bool) -> bool:
         return by or address or silent
     if cites := _CITES.match(line):
         return not has_predicate(line[cites.end() :])
-    return (silent and (by or _NOTE.match(line) is not None)) or (
+    return (silent and any((by, _NOTE.match(line), _ONLY_LINK.fullmatch(line)))) or (
         address and (by or (_POINTS.match(line) is not None and not has_predicate(line)))
     )
