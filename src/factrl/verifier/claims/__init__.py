@@ -145,7 +145,7 @@ def _introducing(line: str) -> str:
 
 def _is_value_of(label: str, seen: str) -> bool:
     """Whether words are the value of a label before them: "Birthplace:" and "Paris", "Where?" and "Paris"."""
-    if not label or not seen or seen[-1] in _OPEN or not is_bare(seen):
+    if not label or not seen or seen[-1] in _OPEN or " | " in seen or not is_bare(seen):
         return False
     if label[-1] in "?？؟":
         return len(label) <= 200 and (has_value(label) if _AFFIRMS.match(seen) else asks(label))
@@ -429,7 +429,7 @@ _TALK = re.compile(
     r"|we (?:hope|will|should|must|need|want|discuss|recommend|suggest)\b"
     r"|(?:if )?you (?:may|might|should|could|can|will) (?:also )?"
     r"(?:want|wish|like|prefer|check|consult|contact|visit|see|try|consider|refer|read|ask|look|search|find)\b)"
-    r"|(?P<value>(?:maybe|perhaps|possibly|presumably)\b|it(?:'s| is) possible"
+    r"|(?P<value>(?:maybe|perhaps|possibly|presumably)(?: it(?: is| was|'s))?\b|it(?:'s| is) possible"
     r"|it (?:may|might|could) (?:well )?be"
     r"|(?:this|that|he|she|they) (?:may|might|could) (?:well |also )?(?:be|have been)"
     r"|(?:if )?you(?:'ll|'re|'d)? ?(?:can|could|should|may|might|must|need|will|want|would|have|are)\b"
