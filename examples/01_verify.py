@@ -15,7 +15,7 @@ SOURCE = (
     "the Nobel Prize in Chemistry."
 )
 TEXT = "Marie Curie was born in Warsaw in 1868. She won the Nobel Prize in Chemistry."
-MARKS = {"supported": "+", "refuted": "x", "unknown": "?", "unjudged": "!"}
+MARKS = {"supported": "+", "refuted": "x", "unsure": "~", "unknown": "?", "unjudged": "!"}
 
 
 def main() -> None:
@@ -24,8 +24,8 @@ def main() -> None:
     report = verifier(TEXT, "Who was Marie Curie?", evidence=evidence)
     for check in report.checks:
         if check.verdict is not None:
-            print(f"{MARKS[check.verdict.label]} {check.claim.text}")
-            print(f"    {check.verdict.label}: {check.quote or 'no sentence of the source speaks of it'}")
+            print(f"{MARKS[check.shown]} {check.claim.text}")
+            print(f"    {check.shown}: {check.quote or 'no sentence of the source speaks of it'}")
     print(f"{report.counts['supported']} of {report.claims} claims are supported")
     if report.weak:
         print("no model judged: these verdicts come from overlap of words and numbers alone")

@@ -380,11 +380,11 @@ def test_a_claim_that_is_refused_counts_as_unsupported_and_costs_no_other_its_ve
     verifier = supplied("knowrl", llm).resources["verify"]
     texts = [f"{numbered(3)}Her abhorrent cousin lied. {BORN}", f"Pierre Curie taught. {BORN}"]
     bad, good = verifier.batch(texts, [CURIE.question] * 2)
-    assert dict(bad.counts) == {"supported": 4, "refuted": 0, "unknown": 1, "unjudged": 0}
+    assert dict(bad.counts) == {"refuted": 0, "unsure": 0, "unknown": 1, "unjudged": 0, "supported": 4}
     assert [check.verdict.cause for check in bad.checks if check.verdict.label == "unknown"] == [
         "unjudgeable"
     ]
-    assert dict(good.counts) == {"supported": 2, "refuted": 0, "unknown": 0, "unjudged": 0}
+    assert dict(good.counts) == {"refuted": 0, "unsure": 0, "unknown": 0, "unjudged": 0, "supported": 2}
     result = supplied("fspo", llm)(CURIE, tagged(texts[0]))
     assert (result.state, result.terms["fact"]) == ("scored", (4 - 1) / 5)  # it hides no false step
 

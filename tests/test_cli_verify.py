@@ -270,6 +270,52 @@ def test_every_ending_has_a_code(
         assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(comes.to_json()))
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "code"),
+    [
+        ("Marie Curie was born in Paris.<|im_end|>", "U unknown    Marie Curie was born in Paris.", 1),
+        (
+            "<think>Where?</think>Marie Curie was born in Paris.",
+            "not read   <think>Where?</think> (reasoning)",
+            1,
+        ),
+        ("<think>Marie Curie was born in Warsaw.", "not read   <think>Marie Curie was born in W", 1),
+        ("I hope this helps!", "no claim to check", 1),
+        ("I don't know.", "the text declines to answer: no claims", 1),
+        ("## Overview", "not read   Overview (heading)", 1),
+        ("Let's say Marie Curie won seven Nobel Prizes.", "Let's say Marie Curie won seven", 1),
+    ],
+)
+def test_a_text_that_is_not_checked_is_no_success_under_strict(
+    capsys: pytest.CaptureFixture[str], text: str, line: str, code: int
+) -> None:
+    assert main(["verify", text, *DOCS, *WEAK, "--strict"]) == code
+    assert line in capsys.readouterr().out
+    assert main(["verify", text, *DOCS, *WEAK, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["precision"] is None) == (not any(claim["verdict"] for claim in told["claims"]))
+
+
+def test_json_python_and_the_screen_say_one_thing(fake: Say, capsys: pytest.CaptureFixture[str]) -> None:
+    report = made("refuted", "refuted")
+    verdicts = [Verdict("refuted", "fake", p) for p in (0.1, 0.41)]
+    checks = [replace(check, verdict=said) for check, said in zip(report.checks, verdicts, strict=True)]
+    report = replace(report, checks=tuple(checks))
+    fake(report)
+    assert main(["verify", TEXT, *DOCS, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    shown = ["refuted", "unsure"]
+    assert [check.shown for check in report.checks] == [one["shown"] for one in told["claims"]] == shown
+    assert [one["verdict"]["label"] for one in told["claims"]] == shown
+    assert (
+        report.counts
+        == told["counts"]
+        == dict(report.kinds()) | dict.fromkeys(("unknown", "unjudged", "supported"), 0)
+    )
+    assert "1 refuted, 1 unsure of 2" in str(report)
+    assert report.likelier["refuted"] == 2  # what scores count
+
+
 def test_headings_and_code_are_told_and_not_dropped() -> None:
     text = "# Curie\n\nShe won.\n\n```python\nx = {}\n```\n"
     report = Report(text, checks=(Check(Claim("She won.", 9, 17), (), Verdict("supported", "fake", 0.9)),))

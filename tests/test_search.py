@@ -168,6 +168,84 @@ def test_a_cirrus_dump(tmp_path: Path) -> None:
     assert [document.text for document in read(tmp_path / "wiki.json.gz")] == ["Prose."]
 
 
+def test_a_table_is_evidence_row_by_row(tmp_path: Path) -> None:
+    (tmp_path / "sales.csv").write_text('region,quarter,units_sold\nNorth,Q1,"1,203"\nSouth,,88\n')
+    pyarrow.parquet.write_table(pyarrow.table({"Region": ["North"], "sold": [1203]}), tmp_path / "t.parquet")
+    (tmp_path / "texts.tsv").write_text("Title\tText\nA\tPlain.\n")
+    first, second = read(tmp_path / "sales.csv")
+    assert (first.text, first.title, first.id) == (
+        "region: North; quarter: Q1; units_sold: 1,203",
+        "sales",
+        "row 1",
+    )
+    assert second.text == "region: South; units_sold: 88"
+    assert [one.text for one in read(tmp_path / "t.parquet")] == ["Region: North; sold: 1203"]
+    assert [(one.title, one.text) for one in read(tmp_path / "texts.tsv")] == [("A", "Plain.")]
+
+
+ROW, CAFE = (
+    '{"text": "Café."}',
+    "<html><head>{}</head><body><p>Café in Warsaw is open for all.</p></body></html>",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "text"),
+    [
+        ("a.json", b"\xef\xbb\xbf" + b'[\n {"text":\n  "Caf\xc3\xa9."}\n]', "Café."),
+        ("a.json", f"\n  [{ROW}]".encode(), "Café."),
+        ("a.json", b'{\n "text": "Caf\xc3\xa9."\n}', "Café."),
+        ("a.json.gz", gzip.compress(f"[\n{ROW}\n]".encode(), mtime=0), "Café."),
+        ("a.jsonl", b"\xef\xbb\xbf" + ROW.encode(), "Café."),
+        ("a.csv", b"\xef\xbb\xbftext\nCaf\xc3\xa9.\n", "Café."),
+        ("a.txt", b"\xef\xbb\xbf" + "Café.".encode(), "Café."),
+        ("a.txt", "Café.".encode("utf-16"), "Café."),
+        ("a.md", b"\xfe\xff" + "Café.".encode("utf-16-be"), "Café."),
+        (
+            "a.html",
+            CAFE.format('<meta charset="iso-8859-1">').encode("latin-1"),
+            "Café in Warsaw is open for all.",
+        ),
+        (
+            "a.html",
+            CAFE.format("<meta charset=windows-1252>").encode("cp1252"),
+            "Café in Warsaw is open for all.",
+        ),
+        ("a.html", CAFE.format('<meta charset="iso-8859-1">').encode(), "Café in Warsaw is open for all."),
+        (
+            "a.html",
+            CAFE.format('<meta http-equiv="Content-Type" content="text/html; charset=utf-16">').encode(
+                "utf-16"
+            ),
+            "Café in Warsaw is open for all.",
+        ),
+        (
+            "a.html",
+            CAFE.format('<meta charset="macroman">').encode("mac-roman"),
+            "Café in Warsaw is open for all.",
+        ),
+    ],
+)
+def test_a_file_is_in_the_encoding_that_it_declares(
+    tmp_path: Path, name: str, data: bytes, text: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    assert [document.text for document in read(tmp_path / name)] == [text]
+
+
+def test_what_cannot_be_read_is_named_and_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name, data in (("a.txt", "Paris."), ("b.doc", "x"), ("c.jsonl", '{"body": 1}'), ("d.pdf", "none")):
+        (tmp_path / name).write_text(data)
+    assert [one.text for one in Given.read(sorted(tmp_path.iterdir())).passages] == ["Paris."]
+    assert [one.message.split(" is left out")[0][-5:] for one in caplog.records if one.name == "factrl"] == [
+        "b.doc",
+        "jsonl",
+        "d.pdf",
+    ]
+    with pytest.raises(DataError, match="cannot be read as PDF"):
+        Given.read([tmp_path / "d.pdf"])
+
+
 # Broken files
 
 
@@ -177,6 +255,10 @@ def test_a_cirrus_dump(tmp_path: Path) -> None:
         ("x.jsonl", '{"body": "a", "title": "b"}', "no column text or contents or passage; columns: body, t"),
         ("x.jsonl", '{"text": "a"}\n{"text"', "x.jsonl, line 2 is not JSON"),
         ("x.csv", "text\na\nb,c\n", "line 3 has more fields than the first line"),
+        ("x.tsv", 'title\ttext\nOne\t"Open\nTwo\tMarie "M" Curie\n', "x.tsv, line 2 cannot be read"),
+        ("x.tsv", 'title\ttext\nOne\tIt.\nTwo\t"Open\nThree\tIt.\n', "x.tsv, line 3 cannot be read"),
+        ("x.csv", 'text,id\n"a" b,1\n', "x.csv, line 2 cannot be read"),
+        ("x.html", '<meta charset="klingon"><p>x', "x.html declares an encoding that is not known"),
         ("x.jsonl", b'{"text": "a"}\n{"text": "\xff"}', "x.jsonl is not UTF-8 text: invalid start byte"),
         ("x.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 99, mtime=0)[:-9], "cannot be read after"),
         ("x.db", b"no database at all" * 99, "cannot be read after 0 documents"),

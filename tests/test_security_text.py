@@ -23,6 +23,7 @@ from factrl.lab.hacks.texts import example_of, prompts
 from factrl.llm.quoting import broken, quoted_message
 from factrl.runs.config import dump_toml, load_settings
 from factrl.runs.settings import RunSettings
+from factrl.text import strip_end_tokens
 
 CAPITAL = "What is the capital of France?"
 
@@ -114,7 +115,8 @@ def test_no_malformed_text_is_paid_like_a_right_answer(spec: str) -> None:
     example = example_of(question)
     right = example.answers[0]
     good = setup.reward(example, f"<think>{right}.</think><answer>{right}</answer>")
-    forms = [raw.replace("Paris", right) for raw, _ in MALFORMED]
+    # An end token at the end is cut before a reward reads anything.
+    forms = [raw.replace("Paris", right) for raw, _ in MALFORMED if strip_end_tokens(raw) == raw]
     forms += [f"<think>x</think><ans{char}wer>{right}</answer>" for char in INVISIBLE]
     forms += [f"<think>x</think>{fake}{right}</answer>" for fake in ("<аnswer>", "＜answer＞", "‹answer›")]
     assert len(forms) >= 60

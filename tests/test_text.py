@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factrl.text import MAX_PAYLOAD, Slice, boxed, boxed_released, clean, tag, think_answer, unwrap_latex
+from factrl.text import (
+    CHAT_TOKEN,
+    MAX_PAYLOAD,
+    Slice,
+    boxed,
+    boxed_released,
+    clean,
+    strip_end_tokens,
+    tag,
+    think_answer,
+    unwrap_latex,
+)
 
 # Text that is likely to hit a parser: markers, brackets and characters that normalise in odd ways.
 PIECES = [
@@ -261,3 +272,51 @@ def test_clean_is_idempotent_on_every_character() -> None:
     for start in range(0, len(chars), 4096):
         once = clean(" ".join(chars[start : start + 4096]))
         assert clean(once) == once
+
+
+# Special tokens of chat templates
+
+END_TOKENS = [
+    *(
+        "<|im_end|>",
+        "<|eot_id|>",
+        "<|endoftext|>",
+        "<|end_of_text|>",
+        "<|eom_id|>",
+        "<|end|>",
+        "<|return|>",
+        "<|call|>",
+    ),
+    *(
+        "<|END_OF_TURN_TOKEN|>",
+        "<｜end▁of▁sentence｜>",
+        "<end_of_turn>",
+        "</s>",
+        "<eos>",
+        "<pad><pad>",
+        "[EOS]",
+    ),
+    *(" <|im_end|>\n", "<|im_end|><|endoftext|>", "\n</s></s>"),
+]
+WORDS = [
+    "<|Paris|>",
+    "<|in_1867|>",
+    "<b>Paris</b>",
+    "a <| b |>",
+    "[1]",
+    "[Paris]",
+    "<end of story>",
+    "x|>",
+    "<|>",
+]
+
+
+@pytest.mark.parametrize("token", END_TOKENS)
+def test_an_end_token_is_cut_at_the_end_and_nowhere_else(token: str) -> None:
+    assert strip_end_tokens(f"War{token}saw.{token}") == f"War{token}saw."
+    assert CHAT_TOKEN.sub("", token).strip() == ""
+
+
+def test_words_are_no_tokens() -> None:
+    for word in WORDS:
+        assert (strip_end_tokens(f"Warsaw {word} "), CHAT_TOKEN.sub("", word)) == (f"Warsaw {word} ", word)

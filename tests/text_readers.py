@@ -31,8 +31,7 @@ from factrl.rewards.grading import read_verdict
 from factrl.rewards.truthfulness import shown_claim
 from factrl.runs.data import render_prompt
 from factrl.runs.folder import redact
-from factrl.server import _without_ending
-from factrl.text import abstention, answers, confidence, escape, ignorance, mentions
+from factrl.text import abstention, answers, confidence, escape, ignorance, mentions, strip_end_tokens
 from factrl.text.sentences import sentences
 from factrl.text.words import read, same_amount
 from factrl.train import metrics
@@ -190,7 +189,7 @@ READERS: dict[str, Reader] = {
     "verifier.search.Given.covers": lambda raw: search.Given([raw, FACT]).covers(raw),
     "verifier.search.without_secrets": search.without_secrets,
     "text.sentences.sentences": sentences,
-    "server (endings)": _without_ending,
+    "text.strip_end_tokens": strip_end_tokens,
     "verifier.small_judge.names_no_answer": lambda raw: small_judge.names_no_answer(QUESTION, raw, ["Paris"]),
     "verifier.small_judge.ask_briefly": lambda raw: small_judge.ask_briefly(
         FakeLLM(lambda _: raw), raw, raw, ["Paris"]
@@ -263,7 +262,8 @@ ELSEWHERE = {
     "text.answers.fold "
     "text.few_marks text.encodable text.bytes_of text.first_bytes verifier.claims.unwrapped "
     "verifier.claims.normalised verifier.claims.content_words "
-    "verifier.claims.speaks_of_itself verifier.claims.statements verifier.judges.overlap "
+    "verifier.claims.speaks_of_itself verifier.claims.statements verifier.claims.stating "
+    "verifier.judges.overlap "
     "verifier.judges.replies verifier.search.sources verifier.search.Given.scores "
     "evals.shortqa.GradeAnswer evals.shortqa.short_answer evals.samples "
     "verifier.verify rewards.citations.supporting train.search.last_said "

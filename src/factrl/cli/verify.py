@@ -50,8 +50,8 @@ def add_verbs(verbs: Verbs) -> None:
             '  factrl verify "Marie Curie was born in Warsaw in 1868." --docs curie.txt\n'
             "  factrl verify answer.txt --index kb --html answer.html\n"
             "  cat answer.txt | factrl verify --docs notes/*.md --llm http://localhost:8000/v1#Qwen/Qwen3-8B\n"
-            "exit code: 0 it was checked, whatever the verdicts; with --strict 1 unless every claim is\n"
-            "supported for sure; 2 something must be changed first; 3 it could not be checked"
+            "exit code: 0 it was checked, whatever the verdicts; with --strict 1 unless there is a claim\n"
+            "and every one is supported for sure; 2 something must be changed; 3 it could not be checked"
         ),
     )
     parser.add_argument("text", nargs="?", metavar="TEXT | FILE | -", help="what to check; - reads stdin")
@@ -95,7 +95,9 @@ def add_verbs(verbs: Verbs) -> None:
         "(default: %(default)s)",
     )
     parser.add_argument(
-        "--strict", action="store_true", help="exit code 1 unless every claim is supported for sure"
+        "--strict",
+        action="store_true",
+        help="exit code 1 unless there is a claim and every one is supported for sure",
     )
     parser.add_argument("--no-cache", action="store_true", help="neither read nor keep verdicts")
     _add_index(verbs)
@@ -111,7 +113,8 @@ def _add_index(verbs: Verbs) -> None:
             "examples:\n"
             "  factrl index notes/ facts.jsonl.gz --out kb\n"
             "  factrl index enwiki-cirrussearch-content.json.gz --out wiki\n"
-            "Rows have a column text (or contents, passage), and may have title, url (or source) and id.\n"
+            "Rows have a column text (or contents, passage), and may have title, url (or source) and id;\n"
+            "those of a table without such a column are read as they are.\n"
             "An interrupted build begins anew when the same command is run again."
         ),
     )
@@ -164,7 +167,7 @@ def _verify(args: argparse.Namespace) -> int:
         report.to_html(args.html)
         tell(f"report: {args.html}")
     _check_ending(report, verifier.max_chars)
-    return int(args.strict and report.kinds()["supported"] < report.claims)
+    return int(args.strict and not 0 < report.claims == report.counts["supported"])
 
 
 def _check_ending(report: Report, max_chars: int) -> None:
@@ -220,8 +223,10 @@ def _text(word: str | None) -> str:
 def _decoded(data: bytes, name: str) -> str:
     if len(data) > _LARGEST:
         raise DataError(f"{name} has more than {_LARGEST / 2**20:.0f} MiB; name a file with one text")
+    from factrl.verifier.search.sources import decoded
+
     try:
-        return data.decode("utf-8-sig")
+        return decoded(data)
     except UnicodeDecodeError as error:
         raise DataError(f"{name} is not UTF-8 text: {error.reason} at byte {error.start:,}") from None
 

@@ -117,7 +117,7 @@ def claims_of(report: Report) -> Claims:
     told = tuple((c.claim.text, c.verdict.label if c.verdict else "skipped") for c in report.checks)
     skipped = [label for _, label in told].count("skipped")
     return Claims(
-        **report.counts, skipped=skipped, abstained=report.abstained, floored=report.floored, claims=told
+        **report.likelier, skipped=skipped, abstained=report.abstained, floored=report.floored, claims=told
     )
 
 

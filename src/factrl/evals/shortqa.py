@@ -30,7 +30,7 @@ from factrl.evals.catalogue import Benchmark, is_hopeless
 from factrl.evals.samples import Row
 from factrl.llm.writers import Written
 from factrl.rewards.mathematics import mathematician
-from factrl.text import boxed, tag
+from factrl.text import boxed, strip_end_tokens, tag
 from factrl.text.abstention import abstains, says_invalid_question
 from factrl.text.answers import normalize_answer
 from factrl.text.confidence import stated_confidence
@@ -78,7 +78,7 @@ def final_part(text: str, *, chat: bool = True, long: bool = False) -> str | Non
         chat: false for a model that only continued the text.
         long: as in `continued`.
     """
-    _, closed, said = text.rpartition("</think>")
+    _, closed, said = strip_end_tokens(text).rpartition("</think>")
     prefill = text.prefill if isinstance(text, Completion) and not closed else ""
     if "<think>" in said or "<think>" in prefill.rpartition("</think>")[2]:
         return None

@@ -139,7 +139,7 @@ class Longform(World):
             "rate": rate,
             "compare": compare,
             "contradicts": lambda question, text, evidence: bool(
-                self.verify(text, question).counts["refuted"]
+                self.verify(text, question).likelier["refuted"]
             ),
         }
 

@@ -196,7 +196,7 @@ class People(World):
         return looked_up(text, question, found)
 
     def _contradicts(self, question: str, text: str, evidence: Sequence[Passage]) -> bool:
-        return bool(self._verify(text, question).counts["refuted"])
+        return bool(self._verify(text, question).likelier["refuted"])
 
     def _together(self, name: str, value: str) -> int:
         """A corpus that says 20 times what is so, and nothing else."""
@@ -204,7 +204,7 @@ class People(World):
 
     def _reason(self, question: str, reasoning: str, answers: Sequence[str]) -> float:
         """Whether the reasoning claims something and all of it is so."""
-        counts = self._verify(reasoning, question).counts
+        counts = self._verify(reasoning, question).likelier
         return float(counts["supported"] > 0 and not counts["refuted"])
 
 

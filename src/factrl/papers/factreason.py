@@ -107,7 +107,7 @@ def factreason(
         except OwnDoing as error:
             wins, floored = 0.0, error.cause
         terms["preference"] = weight_preference * wins
-    facts = {"answer": answer, "claims": report.claims, **report.counts, "checked": report.checked()}
+    facts = {"answer": answer, "claims": report.claims, **report.likelier, "checked": report.checked()}
     return Score(terms, floored=floored, facts=facts)
 
 
@@ -118,8 +118,8 @@ def _claims(report: Report, weight: float) -> tuple[float, float]:
         Unscored: the claims themselves are missing, or so many verdicts that the sum is not known.
     """
     _ = report.precision  # raises where a report would
-    total, least = report.claims, report.counts["supported"]
-    most = least + report.counts["unjudged"]
+    total, least = report.claims, report.likelier["supported"]
+    most = least + report.likelier["unjudged"]
     precision = least / (total + 1), most / (total + 1)
     detail = weight * math.log1p(least), weight * math.log1p(most)
     if precision[1] + detail[1] - precision[0] - detail[0] > WIDTH + 1e-9:

@@ -124,7 +124,7 @@ def knowrl(
             report = verify(think, example.question, topic=example.topic, evidence=evidence)
             terms["fact"] = weight_fact * (report.factscore(gamma) or 0.0)
             floored = floored or report.floored
-            facts |= {"claims": report.claims, **report.counts, "checked": report.checked()}
+            facts |= {"claims": report.claims, **report.likelier, "checked": report.checked()}
     return Score(terms, floored=floored, facts=facts)
 
 

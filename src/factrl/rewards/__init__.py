@@ -31,6 +31,7 @@ from typing import Any, overload
 
 from factrl.errors import ConfigError, DataError, FactrlError, RewardBug, Unscored, nearest
 from factrl.llm.background import Workers, wait_for
+from factrl.text import strip_end_tokens
 from factrl.types import Completion, Example, Result, Score, plain
 
 THREADS = 256  # samples of one batch that wait for their judges side by side
@@ -135,8 +136,7 @@ class Reward:
             ConfigError: a resource is missing, or a knob has a value that it cannot have.
         """
         self._check_supplied()
-        if not isinstance(completion, Completion):
-            completion = Completion(completion)
+        completion = _ended(completion)
         try:
             try:
                 if completion.failed is not None:
@@ -230,6 +230,16 @@ def _side_by_side(examples: Sequence[Example], completions: Sequence[str]) -> li
         for completion in group if len(group) > 1 else ():
             completion.group = completion.group or tuple(group)
     return written
+
+
+def _ended(completion: str) -> Completion:
+    """The completion without the tokens that end its turn."""
+    said = Completion(strip_end_tokens(completion))
+    if isinstance(completion, Completion):
+        if len(said) == len(completion):
+            return completion
+        vars(said).update(vars(completion))
+    return said
 
 
 def _rebuilt(module: str, name: str, values: Mapping[str, Any]) -> Reward:

@@ -22,7 +22,7 @@ from factrl.errors import DataError, LLMError, OwnDoing, SetupError, Unscored
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.store import readable
-from factrl.text import bytes_of, first_bytes
+from factrl.text import bytes_of, first_bytes, strip_end_tokens
 from factrl.text.abstention import says_invalid_question, stance
 from factrl.text.answers import equals, final_answer, is_contentless, matches
 from factrl.text.ignorance import BARE, names_nothing, words_of
@@ -182,7 +182,7 @@ class Grader:
             Unscored: `judge_unreadable` or `judge_ignores_gold`; the sample has no grade.
             LLMError: the judge could not be asked.
         """
-        gold = _gold(question, answers, false_premise)
+        gold, prediction = _gold(question, answers, false_premise), strip_end_tokens(prediction)
         if bytes_of(prediction) > MAX_TEXT:
             return _floored("oversize", prediction[: self.max_answer_chars])
         if equals(prediction, gold) is not None:  # first, as "unknown" can be the right answer

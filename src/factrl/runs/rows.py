@@ -131,11 +131,21 @@ def read_separated(path: Path) -> Iterator[dict[str, Any]]:
     delimiter = "\t" if name.removesuffix(".gz").endswith(".tsv") else ","
     with gzip.open(path) if name.endswith(".gz") else path.open("rb") as file:
         lines = map(bytes.decode, lines_of(file, path))  # pyright: ignore[reportArgumentType]
-        reader = csv.DictReader(lines, delimiter=delimiter)
-        for row in reader:
-            if None in row:
-                raise DataError(f"{path}, line {reader.line_num} has more fields than the first line")
-            yield row
+        reader = csv.DictReader(lines, delimiter=delimiter, strict=True)
+        start = 1
+        try:
+            _ = reader.fieldnames  # reads the first line
+            start = reader.line_num + 1
+            for row in reader:
+                if None in row:
+                    raise DataError(f"{path}, line {reader.line_num} has more fields than the first line")
+                yield row
+                start = reader.line_num + 1
+        except csv.Error as error:
+            raise DataError(
+                f"{path}, line {start} cannot be read: {error}; a value that begins with a quotation mark "
+                "must end with one, and hold others twice"
+            ) from error
 
 
 def _read_list(path: Path) -> list[Any]:

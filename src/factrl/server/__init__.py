@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -47,8 +46,6 @@ READY_SECONDS = 10.0  # how long a verdict about being ready holds
 _ECHO = 400  # characters of an error
 _MASKED = "a sample could not be graded, and OpenRLHF has no word for that; try again"
 _PROBE = Passage("Paris is the capital of France.")
-# The end of a turn in the words of chat templates, reversed: matched from the end it takes one pass.
-_ENDING = re.compile(r"(?:\s*(?:>\|[^<>|]{1,40}\|<|>s/<|>soe<|>nrut_fo_dne<))+\s*")
 
 
 Name = Annotated[str, Path(max_length=256)]
@@ -230,7 +227,7 @@ def _openrlhf_sample(query: str, prompt: str, label: str) -> tuple[Example, Comp
     """OpenRLHF's label is one string: accepted answers, or JSON with the columns of an example."""
     if not query.startswith(prompt):
         raise DataError("a query does not begin with its prompt, so where its completion begins is not known")
-    text = Completion(_without_ending(query[len(prompt) :]))
+    text = Completion(query[len(prompt) :])
     try:
         return label_example(prompt, label), text
     except (ConfigError, DataError) as error:
@@ -259,12 +256,6 @@ def _answered(response: Mapping[str, Any] | None) -> Completion:
 
 def _items(given: Any) -> list[Mapping[str, Any]]:
     return [item for item in given if isinstance(item, Mapping)] if isinstance(given, list) else []
-
-
-def _without_ending(text: str) -> str:
-    """Without the special tokens that end a turn, with which OpenRLHF decodes."""
-    ending = _ENDING.match(text[::-1])
-    return text[: len(text) - ending.end()] if ending else text
 
 
 def make_app(service: Service, token: str = "", **limits: Any) -> Gate:

@@ -124,6 +124,46 @@ def tag(text: str, name: str, which: Which = "last") -> Slice | None:
     return _slice(text, (start + len(opening), end), 0)
 
 
+# -- Special tokens of chat templates, by name: `<|im_end|>`, `<|eot_id|>`, `<｜end▁of▁sentence｜>`, `</s>`
+
+_ENDING = (
+    r"<[|｜](?:[a-z]{1,12}[_▁]){0,2}(?:end(?:of[a-z]{1,12})?|eo[adfmst]|stop|return|call|pad)"
+    r"(?:[_▁][a-z]{1,12}){0,4}[|｜]>"
+    r"|</s>|</?(?:eo[dfmst]|pad)>|<(?:end_of_[a-z]{1,12}|turn\|)>|\[(?:EOS|PAD)\]"
+)
+_ROLE = r"(?:system|user|human|assistant|model|developer|tool)"
+END_TOKEN = re.compile(_ENDING, re.IGNORECASE)
+"""One special token that ends a text or a turn of it."""
+_LONGEST_END = 96  # characters of an end token, and more
+CHAT_TOKEN = re.compile(
+    rf"(?:<[|｜](?:im_start|start_header_id|start|turn)[|｜]>|<(?:start_of_turn|\|turn)>)(?:{_ROLE}\b)?|{_ENDING}"
+    r"|<[|｜](?:begin[_▁]of[_▁][a-z]{1,12}|startoftext|bos|message|system|user|assistant)[|｜]>"
+    r"|<[|｜]channel[|｜]>(?:(?:analysis|commentary|final)\b)?|<(?:s|bos|unk)>"
+    r"|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS)\]|<</?SYS>>|</?tool_call>",
+    re.IGNORECASE,
+)
+"""One special token of a chat template that was left in a text, with the role that it names."""
+
+
+def strip_end_tokens(text: str) -> str:
+    """The text without the tokens that end a turn where they stand at its end, and the space before them.
+
+    Anywhere else they are characters of the text.  Verifiers, graders, rewards and evaluations read what
+    others wrote by this one rule.
+
+    >>> strip_end_tokens("Warsaw.<|im_end|>"), strip_end_tokens("War<|im_end|>saw")
+    ('Warsaw.', 'War<|im_end|>saw')
+    """
+    end, cut = len(text), len(text)
+    while True:
+        while end and text[end - 1].isspace():
+            end -= 1
+        start = max(text.rfind(sign, max(0, end - _LONGEST_END), end) for sign in "<[")
+        if start < 0 or not END_TOKEN.fullmatch(text, start, end):
+            return text if cut == len(text) else text[:end]
+        end = cut = start
+
+
 def _slice(text: str, span: tuple[int, int], shift: int) -> Slice:
     start, end = (max(position - shift, 0) for position in span)
     return Slice(text[start:end], start, end)

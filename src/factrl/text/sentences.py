@@ -3,10 +3,12 @@
 What a language model writes is not only prose, so lines are told apart first: list items, headings, table
 rows and code blocks.  Inside prose and items a period ends a sentence unless the word before it is an
 abbreviation, an initial or a number that numbers; what follows an abbreviation decides when it can do both
-("in the U.S. He" and "the U.S. economy").  Chinese and Japanese full stops always end one.
+("in the U.S. He" and "the U.S. economy").  The full stops of other scripts, as of Chinese, Hindi, Urdu,
+Armenian and Amharic, always end one.
 
-It is rules, not a trained model, and made for English; other languages with `. ! ?` or `。！？` work except
-for their abbreviations.  nupunkt, a trained splitter, agrees on nearly every boundary of the texts we
+It is rules, not a trained model, and made for English; other languages with `. ! ?` or a full stop of their
+own work except for their abbreviations; of German, ordinals before nouns ("im 19. Jahrhundert") and common
+abbreviations are known.  nupunkt, a trained splitter, agrees on nearly every boundary of the texts we
 compared (benchmarks/sentences.py), but needs Python 3.11 and quadratic time on texts like `?!?!?!`.
 """
 
@@ -15,9 +17,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
-Kind = Literal["prose", "item", "heading", "row", "code"]
+from factrl.text import END_TOKEN
+
+Kind = Literal["prose", "item", "heading", "row", "code", "reasoning"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,8 @@ class Sentence:
     Attributes:
         start, end: character offsets into the text, end exclusive; no white space at either end.
         kind: `prose`; `item`, of a list, without its mark; `heading`, which titles what follows (the first
-            row of a table too); `row`, of a table, without the outer bars; `code`, a whole fenced block.
+            row of a table too); `row`, of a table, without the outer bars; `code`, a whole fenced block;
+            `reasoning`, all of a `<think>` block, also where the prompt opened it or it was cut off.
     """
 
     start: int
@@ -42,6 +48,36 @@ def sentences(text: str) -> list[Sentence]:
     are sentences is read as text, whatever its language claims to be, and so is one that is never closed.
     """
     pieces: list[Sentence] = []
+    said = 0
+    for start, end in _reasoning(text):
+        pieces += _sentences(text, said, start)
+        pieces.extend(Sentence(a, b, "reasoning") for a, b in _stripped(text, start, end))
+        said = end
+    return pieces + _sentences(text, said, len(text))
+
+
+_OPENS, _CLOSES = "<think>", "</think>"
+
+
+def _reasoning(text: str) -> Iterator[tuple[int, int]]:
+    """Each stretch from `<think>` to `</think>`; one that opens or closes the text may lack the other tag."""
+    close = text.find(_CLOSES)
+    start = text.find(_OPENS)
+    if close >= 0 and not 0 <= start < close:  # the prompt has opened it
+        yield 0, close + len(_CLOSES)
+        start = text.find(_OPENS, close)
+    while start >= 0:
+        close = text.find(_CLOSES, start)
+        if close < 0 and text[:start].strip():  # not reasoning that was cut off: what follows is read
+            return
+        end = close + len(_CLOSES) if close >= 0 else len(text)
+        yield start, end
+        start = text.find(_OPENS, end)
+
+
+def _sentences(text: str, first: int, last: int) -> list[Sentence]:
+    """The sentences of one stretch of a text."""
+    pieces: list[Sentence] = []
     block: list[tuple[int, int]] = []
     kind: Kind = "prose"
 
@@ -51,7 +87,7 @@ def sentences(text: str) -> list[Sentence]:
             pieces.extend(Sentence(a, b, kind) for a, b in _spans(text, start, end))
             block.clear()
 
-    for start, end, line_kind in _lines(text):
+    for start, end, line_kind in _lines(text, first, last):
         if line_kind != "prose" or (block and not _continues(text, block[-1], start)):
             flush()
         if line_kind in ("heading", "row", "code"):
@@ -75,7 +111,16 @@ _Line = tuple[int, int, Literal["prose", "item", "heading", "row", "code", "blan
 
 # After "1." and "①" the space may be missing, but "3.5" is a number.
 _MARK = re.compile(
-    r"(?:[-*+•‣◦▪●·–—]\s{1,8}|\(?(?:\d{1,3}|[a-z])[.)]\s{1,8}|[A-Z]\)\s{1,8}|\d{1,3}[.)](?=[^\W\d_])|[①-⑳])(?=\S)"
+    r"(?:[-*+•‣◦▪●·–—]\s{1,8}|\(?(?:\d{1,3}|[a-z])[.)]\s{1,8}|[A-Z]\)\s{1,8}|\d{1,3}[.)](?=[^\W\d_])|[①-⑳]"
+    r"|\[\^?\d{1,3}\]:?\s{1,8})(?=\S)"
+)
+# In a line, the mark of an item: " 2. She", " 2) She", " (2) She", " • She", " ② She".
+_INLINE = re.compile(r"(?<!\S)(?:(\()?(\d{1,2})(?:\.|\))\s{1,8}|•\s{1,8}|(?<=\s)[①-⑳]\s{0,8})(?=\S)")
+_COUNTED = frozenset(  # "World War 2. She"
+    """
+    no nr number page chapter section part phase room volume season episode act figure war type grade level
+    step version day week year class group game stage round item question article rule apartment
+    """.split()  # noqa: SIM905
 )
 _NUMBERED_BOLD = re.compile(r"(?:\*\*|__)\d{1,3}[.)]\s{1,4}")
 _QUOTED = re.compile(r">[>\s]*")
@@ -85,11 +130,15 @@ _RULE = frozenset("-*_=~#+. \t|:")
 _FENCE = re.compile(r"(`{3,}|~{3,})")
 
 
-def _lines(text: str) -> Iterator[_Line]:
-    """Every line with its kind, without marks and outer white space; a block of code is one line."""
-    spans = [match.span() for match in re.finditer(r"[^\n\r\u2028\u2029]+", text)]
+_LINE = re.compile(r"[^\n\r\u2028\u2029]+")
+
+
+def _lines(text: str, first: int, last: int) -> Iterator[_Line]:
+    """Every line with its kind, without marks and outer white space; a block of code is one line, and so is
+    each item of a list that stands in one."""
+    spans = [match.span() for match in _LINE.finditer(text, first, last)]
     fences = _fences(text, spans)
-    previous_end = 0
+    previous_end = first
     skip_until = -1
     for number, (begin, stop) in enumerate(spans):
         # More than one line end between two lines is an empty line.
@@ -99,10 +148,10 @@ def _lines(text: str) -> Iterator[_Line]:
         if number <= skip_until:
             continue
         if number in fences:
-            last = fences[number]
-            if not _reads_as_text(text, spans[number + 1 : last]):
-                skip_until = last
-                yield begin, spans[last][1], "code"
+            closing = fences[number]
+            if not _reads_as_text(text, spans[number + 1 : closing]):
+                skip_until = closing
+                yield begin, spans[closing][1], "code"
             else:
                 yield begin, begin, "blank"
             continue
@@ -111,7 +160,32 @@ def _lines(text: str) -> Iterator[_Line]:
             yield begin, begin, "blank"
         else:
             below = spans[number + 1] if number + 1 < len(spans) else (stop, stop)
-            yield _classified(text, start, end, below)
+            for at, until in pairwise([start, *_inline_items(text, start, end), end]):
+                yield _classified(text, *_trimmed(text, at, until), below)
+
+
+def _inline_items(text: str, start: int, end: int) -> list[int]:
+    """Where the items of a list begin that stands in one line: "1. … 2. …", from 1 on and without a gap.
+
+    The first begins the line or follows a colon or the end of a sentence.
+    """
+    line = text[start:end]
+    if "2" not in line and "•" not in line and "②" not in line:
+        return []
+    found: list[int] = []
+    count = 0
+    for match in _INLINE.finditer(text, start, end):
+        before = text[max(start, match.start() - _MAX_WORD) : match.start()].rstrip()
+        number = int(match[2]) if match[2] else count + 1
+        word = before.rsplit(None, 1)[-1].rstrip(".").casefold() if before else ""
+        opens = not before or before[-1] in _LEADS
+        if number != count + 1 or word in _COUNTED or word in _ORDINAL_AFTER or not (count or opens):
+            continue
+        if text[match.end()].islower() and not opens:  # "has (1) two towers, (2) four lanes"
+            continue
+        found.append(match.start())
+        count = number
+    return [at for at in found if at > start] if count > 1 else []
 
 
 def _classified(text: str, start: int, end: int, below: tuple[int, int]) -> _Line:
@@ -166,7 +240,7 @@ def _reads_as_text(text: str, spans: list[tuple[int, int]]) -> bool:
 def _is_said(line: str) -> bool:
     """Whether a line of a block is a sentence of words, and not one of code."""
     if line[0] >= "\u2e80":  # a script without spaces
-        return line[-1] in "。！？"
+        return line[-1] in _FULL_STOPS
     line = line.lstrip("-*•> ")
     starts = (line[:1].isupper() and line[1:2].islower()) or line[:1] in ("A", "I") or line[:1].isdigit()
     return starts and line.count(" ") >= 2 and (line[-1] in ".!?" or _CODE.isdisjoint(line))
@@ -178,7 +252,7 @@ _CODE = frozenset("{}()[]=;<>_#$\\|:")
 def _continues(text: str, above: tuple[int, int], start: int) -> bool:
     """Whether a line goes on with the sentence of the line above it, or could."""
     last = text[above[1] - 1]
-    if last in ".!?:;。！？…|":
+    if last in _LEADS or last == "|":
         return last in ".!?…" and above[1] - above[0] >= _WRAPPED
     first = text[start]
     word = text[max(above[0], above[1] - _MAX_WORD) : above[1]].rsplit(None, 1)[-1]
@@ -208,10 +282,13 @@ def _stripped(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 # -- Boundaries
 
 # Matching a run never fails, so no start is tried twice; what follows is looked at by hand.
-_STOPS = re.compile(r"[.!?…]+|[。！？｡︒]+")
+_FULL_STOPS = "。！？｡︒।॥؟۔։።፧፨។៕။"
+_STOPS = re.compile(rf"[.!?…]+|[{_FULL_STOPS}]+|(?<=[\u0900-\u0dff])\|")  # "|" is written for a danda
+_LEADS = frozenset(".!?:;…：" + _FULL_STOPS)
 _CLOSERS = frozenset("\"'”’»)]}*_`」』）】》〉")
 _OPENERS = "\"'“‘«([{*_`„「『（【《"
-_CITED = re.compile(r"(?: ?\[\d{1,3}(?:[,–-] ?\d{1,3}){0,5}\]){1,8}")
+_CITED = re.compile(r"(?: ?\[\^?\d{1,3}(?:[,–-] ?\d{1,3}){0,5}\]){1,8}")
+_TAG = re.compile(rf"</?[a-z][a-z1-6]{{0,15}}/?>|{END_TOKEN.pattern}|\[/?[A-Z]{{3,5}}\]", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_][\w'’-]{0,30}")
 _MAX_WORD = 40
 _MAX_ASIDE = 300
@@ -224,8 +301,13 @@ _TITLES = frozenset(
     viz approx ca e.g i.e eg ie supt insp mlle mme hr sra dra gebr geb bzw cf c
     """.split()  # noqa: SIM905
 )
+# But with a capital, and before what starts a sentence, these end one: chemical symbols, and "5 James St."
+_SYMBOLS = frozenset(["Ca", "Cf", "Fr", "Mt", "St", "Ft"])
 # The end of a sentence only where a number does not follow.
 _BEFORE_NUMBERS = frozenset("no nos nr jan feb mar apr jun jul aug sep sept oct nov dec".split())  # noqa: SIM905
+_GERMAN = frozenset(
+    "mio mrd tsd jh str usw vgl sog evtl ggf inkl zzgl geb gest bd aufl hrsg".split()  # noqa: SIM905
+)
 # The end of a sentence where one clearly starts.
 _TRAILING = frozenset(
     """
@@ -239,10 +321,26 @@ _TRAILING_CAPITAL = frozenset(
     Ave Blvd Rd Dept Univ Assn Art Rep Sir Est Bl
     """.split()  # noqa: SIM905
 )
-# After "2." a German month, so that the period is of a date.
-_MONTHS = frozenset(
+# After "2." these make a date or an ordinal of it in German.
+_NUMBERED = frozenset(
     """
     januar jänner februar feber märz april mai juni juli august september oktober november dezember
+    jahrhundert jahrhunderts jahrtausend bundesliga liga weltkrieg geburtstag lebensjahr auflage
+    """.split()  # noqa: SIM905
+)
+# And so does what follows one of these, unless it starts a sentence: "vom 1. FC", but "Ich war 17. Dann".
+_ORDINAL_AFTER = frozenset(
+    """
+    der die das den dem des am vom im zum zur beim ins ein eine einem einen einer eines und bis sowie nach
+    sein seine seinem seinen seiner seines ihr ihre ihrem ihren ihrer ihres mein meine meinem meinen meiner
+    unser unsere unserem unseren unserer dieser diese dieses diesem diesen jeder jede jedes jedem jeden kein
+    """.split()  # noqa: SIM905
+)
+_GERMAN_STARTERS = frozenset(
+    """
+    er sie es wir ihr ich du man der die das den dem des ein eine im in am an auf bei mit nach von vor zu um
+    für seit danach dann dort da hier doch aber und oder als wenn weil während auch so nun später heute jedoch
+    dabei dies diese dieser dieses sein seine seinem seinen ihre ihrem ihren
     """.split()  # noqa: SIM905
 )
 STARTERS = frozenset(
@@ -270,7 +368,7 @@ def _spans(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         depth = max(0, depth + text.count("(", seen, at) - text.count(")", seen, at))
         seen = at
         after = _closed(text, match.end(), end)
-        if match[0][0] in "。！？｡︒":
+        if match[0][0] in _FULL_STOPS or match[0] == "|":
             quoted = after > match.end() and after < end and "\u3040" <= text[after] <= "\u309f"
             ends = not quoted
         else:
@@ -286,14 +384,14 @@ def _spans(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _closed(text: str, at: int, end: int) -> int:
-    """The position after the quotes, brackets and citations that close with a sentence."""
-    for _ in range(4):
+    """The position after the quotes, brackets, citations and tags that close with a sentence."""
+    for _ in range(8):
         while at < end and text[at] in _CLOSERS:
             at += 1
-        cited = _CITED.match(text, at, end)
-        if not cited:
+        passed = _CITED.match(text, at, end) or _TAG.match(text, at, end)
+        if not passed:
             break
-        at = cited.end()
+        at = passed.end()
     return at
 
 
@@ -309,7 +407,7 @@ def _ends(text: str, begin: int, stop: tuple[int, int], after: int, end: int) ->
     if first >= end:
         return True
     word = following[0] if (following := _WORD.match(text, first, end)) else ""
-    spaced = text[after].isspace()
+    spaced = text[after].isspace() or text[after - 1] == ">" or text.startswith("[/", stop[1])
     sign = text[stop[0] : stop[1]]
     before = text[max(begin, stop[0] - _MAX_WORD) : stop[0]].rsplit(None, 1)
     last = before[-1].lstrip(_OPENERS) if before and not text[stop[0] - 1].isspace() else ""
@@ -321,13 +419,15 @@ def _ends(text: str, begin: int, stop: tuple[int, int], after: int, end: int) ->
         return not word[:1].islower()
     lead = stop[0] - len(last)
     inside = lead - begin > len(_OPENERS) or bool(text[begin:lead].strip("".join(_OPENERS) + " "))
-    return _period_ends(last, word, text[first], inside)
+    second = before[0].rsplit(None, 1)[-1].lower() if last and len(before) > 1 else ""
+    return _period_ends(second, last, word, text[first], inside)
 
 
-def _period_ends(last: str, word: str, first: str, inside: bool) -> bool:
+def _period_ends(second: str, last: str, word: str, first: str, inside: bool) -> bool:
     """Whether a period between the words `last` and `word` ends a sentence.
 
     Args:
+        second: the word before `last`, in lower case.
         last, word: empty where a sign stands there.
         first: the first character after the period.
         inside: whether the sentence began before `last`.
@@ -335,15 +435,24 @@ def _period_ends(last: str, word: str, first: str, inside: bool) -> bool:
     lower = last.lower()
     if not inside and ((last.isdigit() and len(last) < 4) or len(last) == 1):
         return False  # "1. The first", "A. Smith"
-    if last.isdigit() and len(last) < 3 and word.lower() in _MONTHS:
-        return False  # "am 2. Februar 2023"
+    if last.isdigit() and len(last) < 3 and word:
+        if word.lower() in _NUMBERED:
+            return False  # "am 2. Februar 2023"
+        if second in _ORDINAL_AFTER and word.lower() not in _GERMAN_STARTERS:
+            return False  # "der 17. Versuch"
+    begun = word[:1].isupper() and word.lower() in STARTERS
+    if inside and last in _SYMBOLS and (begun or (last == "Ca" and not first.isdigit())):
+        return True  # "The symbol is Ca. Its number is 20."
     if lower in _TITLES and not (len(last) == 1 and last.isupper()):
         return False
     if lower in _BEFORE_NUMBERS:
         return not first.isdigit()
-    starts = word.lower() in STARTERS and word[:1].isupper()
-    initial = len(last) == 1 and last.isupper()
-    if initial or lower in _TRAILING or last in _TRAILING_CAPITAL or _dotted(last):
+    german = lower in _GERMAN and word.lower() in _GERMAN_STARTERS
+    starts = (word.lower() in STARTERS or german) and word[:1].isupper()
+    initial = len(last) == 1 and (
+        last.isupper() or (last.isalpha() and len(word) == 1)
+    )  # "J. Smith", "z. B."
+    if initial or lower in _TRAILING or lower in _GERMAN or last in _TRAILING_CAPITAL or _dotted(last):
         return starts
     if word[:1].islower():
         # Texts without capitals; a short word before a lower-case one is an abbreviation we do not know.

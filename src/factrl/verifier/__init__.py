@@ -28,6 +28,7 @@ from factrl.llm.background import Call, wait_for
 from factrl.llm.models.catalogue import VERIFIERS
 from factrl.llm.models.catalogue import verifier as verifier_named
 from factrl.llm.store import CachedLLM, Store
+from factrl.text import strip_end_tokens
 from factrl.text.abstention import abstains
 from factrl.types import Passage
 from factrl.verifier.claims import Extractor, SentenceClaims
@@ -135,7 +136,7 @@ class Verifier:
             search = self.search if given is None else given_once(tuple(given))
             if search is None:
                 raise ConfigError("this verifier has no search; pass evidence=… with the text")
-            jobs.append(Job(text, search, question, topic))
+            jobs.append(Job(strip_end_tokens(text), search, question, topic))
         started = time.monotonic()
         wait_for(run(self, jobs, watch))
         return [self._report(job, time.monotonic() - started) for job in jobs]

@@ -13,7 +13,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, get_args
@@ -41,11 +41,20 @@ KINDS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One claim, what was found for it and what the judge said."""
+    """One claim, what was found for it and what the judge said.
+
+    Attributes:
+        passages: the evidence that the judge saw, best first.
+        verdict: None exactly when the claim has a `skip`; its label is the likelier side, which scores and
+            rewards count.
+        shown: what is shown of the claim: `supported`, `refuted`, `unsure`, `unknown`, `unjudged` or
+            `skipped`, as `Report.kind` says; a report fills it in.
+    """
 
     claim: Claim
-    passages: tuple[Passage, ...] = ()  # the evidence that the judge saw, best first
-    verdict: Verdict | None = None  # exactly when the claim has a `skip`
+    passages: tuple[Passage, ...] = ()
+    verdict: Verdict | None = None
+    shown: str = ""
 
     @property
     def quote(self) -> str:
@@ -78,7 +87,8 @@ class Report:
         seconds: wall-clock time of the whole batch that this text was checked in.
         sure: from which probability on a claim is shown as supported; between this and `UNLIKELY` it is shown
             as unsure, and scores and rewards count the likelier verdict all the same.
-        counts: claims by verdict; skipped ones do not count.
+        counts: claims by what is shown of them; skipped ones do not count.
+        likelier: claims by the likelier verdict, which scores and rewards count: none is unsure.
     """
 
     text: str
@@ -92,15 +102,20 @@ class Report:
     seconds: float = 0.0
     sure: float = SURE
     counts: Mapping[str, int] = field(init=False)
+    likelier: Mapping[str, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        labels = Counter(check.verdict.label for check in self.checks if check.verdict is not None)
-        object.__setattr__(self, "counts", {label: labels[label] for label in get_args(Finding)})
+        checks = tuple(replace(check, shown=self.kind(check)) for check in self.checks)
+        labels = Counter(check.verdict.label for check in checks if check.verdict is not None)
+        shown = Counter(check.shown for check in checks)
+        object.__setattr__(self, "checks", checks)
+        object.__setattr__(self, "counts", {kind: shown[kind] for kind in KINDS if kind != "skipped"})
+        object.__setattr__(self, "likelier", {label: labels[label] for label in get_args(Finding)})
 
     @property
     def claims(self) -> int:
         """How many claims count."""
-        return sum(self.counts.values())
+        return sum(self.likelier.values())
 
     def kind(self, check: Check) -> str:
         """What is shown of a claim: its verdict, `skipped`, or `unsure`.
@@ -117,19 +132,21 @@ class Report:
 
     def kinds(self) -> Counter[str]:
         """How many claims are shown as what."""
-        return Counter(self.kind(check) for check in self.checks)
+        return Counter(check.shown for check in self.checks)
 
     def unread(self) -> list[Sentence]:
-        """Headings and blocks of code, which state nothing, where no claim was found in them."""
+        """Reasoning, blocks of code, and headings that state nothing, where no claim was found in them."""
         spans = sorted((check.claim.start, check.claim.end) for check in self.checks)
         starts = [start for start, _ in spans]
         reached = [0, *accumulate((end for _, end in spans), max)]  # by the first so many claims
-        found = [part for part in sentences(self.text) if part.kind in ("heading", "code")]
+        found = [part for part in sentences(self.text) if part.kind in ("heading", "code", "reasoning")]
         return [one for one in found if reached[bisect_left(starts, one.end)] <= one.start]
 
     @property
     def precision(self) -> float | None:
-        """Supported claims over all that count; 0 without claims, None when the text abstained.
+        """Supported claims over all that count, by the likelier verdicts.
+
+        0 without claims, so that a reward pays nothing for saying nothing; None when the text abstained.
 
         Raises:
             Unscored: too many verdicts are missing, or the claims themselves.
@@ -155,7 +172,7 @@ class Report:
             verdicts = [check.verdict for check in self.checks if check.verdict is not None]
             causes = Counter(verdict.cause for verdict in verdicts if verdict.label == "unjudged")
             tally = ", ".join(f"{cause} {count}" for cause, count in causes.most_common())
-            detail = f"{self.counts['unjudged']} of {self.claims} claims have no verdict ({tally})"
+            detail = f"{self.likelier['unjudged']} of {self.claims} claims have no verdict ({tally})"
             raise Unscored("claims_unjudged", detail, stage="verify", causes=dict(causes))
         return (low + high) / 2
 
@@ -167,19 +184,23 @@ class Report:
         """
         if self.failure is not None:
             raise self.failure
-        supported, missing = self.counts["supported"], self.counts["unjudged"]
+        supported, missing = self.likelier["supported"], self.likelier["unjudged"]
         return supported / max(self.claims, 1), (supported + missing) / max(self.claims, 1)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, as JSON values; passages are listed once and claims name them by number."""
+        """Everything, as JSON values; passages are listed once and claims name them by number.
+
+        The label of a verdict is what is shown.  `precision` is null where no claim counts.
+        """
         passages: dict[Passage, int] = {}
         claims = []
         for check in self.checks:
             numbers = [passages.setdefault(passage, len(passages)) for passage in check.passages]
-            verdict = None if check.verdict is None else asdict(check.verdict)
-            shown = {"passages": numbers, "verdict": verdict, "shown": self.kind(check)}
+            verdict = None if check.verdict is None else {**asdict(check.verdict), "label": check.shown}
+            shown = {"passages": numbers, "verdict": verdict, "shown": check.shown}
             claims.append({**asdict(check.claim), **shown})
-        low_high = None if self.failure else dict(zip(("low", "high"), self.bounds(), strict=True))
+        unknown = self.failure is not None or not self.claims
+        low_high = None if unknown else dict(zip(("low", "high"), self.bounds(), strict=True))
         fields = ("question", "text", "judge", "weak", "abstained", "floored", "sure")
         return {
             **{name: getattr(self, name) for name in fields},
@@ -197,7 +218,7 @@ class Report:
         return [
             {
                 "claim": check.claim.text[:160],
-                "verdict": check.verdict.label,
+                "verdict": check.shown,
                 "quote": check.quote[:160],
                 "source": check.quoted_from[:80],
             }
@@ -219,8 +240,8 @@ class Report:
 
     def __str__(self) -> str:
         """One line per claim, the sentence that decided beneath it, and the arithmetic of the score."""
-        lines = [line for check in self.checks for line in _lines(check, self.kind(check))]
-        for part in self.unread() if self.checks else ():
+        lines = [line for check in self.checks for line in _lines(check)]
+        for part in self.unread():
             seen = one_line(self.text[part.start : part.end])
             lines.append(f"– not read   {seen if len(seen) <= _SHOWN else f'{seen[:_SHOWN]}…'} ({part.kind})")
         return "\n".join([*lines, *self.summary()])
@@ -234,7 +255,7 @@ class Report:
         if not self.claims:
             return ["the text declines to answer: no claims" if self.abstained else "no claim to check"]
         low, high = self.bounds()
-        supported, missing = self.counts["supported"], self.counts["unjudged"]
+        supported, missing = self.likelier["supported"], self.likelier["unjudged"]
         score = f"{low:.2f}" if low == high else f"between {low:.2f} and {high:.2f}"
         score += f" ({missing} without a verdict)" if missing else ""
         shown = self.kinds()
@@ -253,8 +274,8 @@ def is_narrow(low: float, high: float) -> bool:
     return high - low <= WIDTH + 1e-9
 
 
-def _lines(check: Check, kind: str) -> list[str]:
-    claim = one_line(check.claim.text)
+def _lines(check: Check) -> list[str]:
+    claim, kind = one_line(check.claim.text), check.shown
     letter, word = KINDS[kind]
     if check.verdict is None:
         return [f"{letter} {'skipped':<10} {claim} ({check.claim.skip})"]
@@ -342,7 +363,7 @@ def _claim(number: int, check: Check, report: Report) -> Mapping[str, Any]:
     read = list(enumerate(check.passages, start=1))
     return {
         "number": number,
-        "kind": report.kind(check),
+        "kind": check.shown,
         "text": claim.text,
         "place": (claim.start, min(claim.end, length)),
         "found": claim.start < min(claim.end, length),

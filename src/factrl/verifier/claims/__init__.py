@@ -5,10 +5,11 @@ sentence is a claim in its own words, and `LLMClaims` (`factrl.verifier.claims.l
 language model.
 
 A claim with `skip` is in the text but is not judged: it says what the question says, repeats an earlier one,
-speaks of the text itself, or cannot be checked.  It stays in the list, so that a report can show it and a
-guard can count it.  The rules prefer to leave a claim unmarked: one that is judged in vain costs a call, one
-that is passed over in vain could hide a false statement.  `self` is a guard as well (reliability, C1 rule 4
-and D36): instructions to a grader and verdicts about "all claims" never reach a judge as claims.
+speaks of the text itself, names a source, or cannot be checked.  It stays in the list, so that a report can
+show it and a guard can count it.  The rules prefer to leave a claim unmarked: one that is judged in vain
+costs a call, one that is passed over in vain could hide a false statement.  `self` is a guard as well
+(reliability, C1 rule 4 and D36): instructions to a grader and verdicts about "all claims" never reach a judge
+as claims.
 """
 
 from __future__ import annotations
@@ -21,11 +22,22 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from factrl.llm.quoting import forges
-from factrl.text import MAX_PAYLOAD, clean
+from factrl.text import CHAT_TOKEN, MAX_PAYLOAD, clean
 from factrl.text.abstention import stance
 from factrl.text.answers import is_contentless
 from factrl.text.sentences import sentences
-from factrl.types import Claim
+from factrl.types import Claim, Skip
+
+from .stating import (
+    asks,
+    has_number,
+    has_predicate,
+    has_value,
+    heads_sources,
+    is_bare,
+    is_stated,
+    names_source,
+)
 
 __all__ = ["Extractor", "SentenceClaims", "content_words", "mark", "normalised", "statements"]
 
@@ -36,16 +48,18 @@ makes none.  It raises `Unscored` where it cannot, and never returns a shorter l
 
 
 class SentenceClaims:
-    """Every sentence, item and table row is one claim, in its own words.
+    """Every sentence, item and table row is one claim, in its own words, and so is a heading that states
+    something ("She won five prizes", "Birthplace: Paris").
 
     Only markup and citation marks are taken off, and what blurs who says it: "Some people say that X", "I
-    think X" and "Note that X" claim X.  An item gets the line that introduces its list ("Her books were:").
+    think X" and "Note that X" claim X.  An item gets the line that introduces its list ("Her books were:"),
+    and a bare value its label ("Birthplace:" and "Paris" on the next line).
 
     Attributes:
         identity: changes with whatever changes the claims.
     """
 
-    identity = "sentences/4"
+    identity = "sentences/5"
 
     def __call__(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
         found = []
@@ -53,7 +67,8 @@ class SentenceClaims:
             start = unwrapped(unit.text)
             words = unit.text[start:]
             words = words[:1].upper() + words[1:] if start else words
-            found.append(Claim(f"{unit.context} {words}".strip(), unit.start, unit.end, unit.sentence))
+            said = f"{unit.context} {words}".strip()
+            found.append(Claim(said, unit.start, unit.end, unit.sentence, unit.skip))
         return mark(found, question)
 
 
@@ -61,8 +76,10 @@ class SentenceClaims:
 
 _MARKUP = re.compile(
     r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{0,500}\)"  # a link keeps its words
+    r"|\[\[(?:[^\[\]|\n]{1,100}\|)?([A-ZÀ-Þ][^\[\]|\n]{1,100})\]\]"
     r"| ?\[\d{1,3}(?:[,–-] ?\d{1,3}){0,5}\]| ?【[^【】\n]{1,40}】| ?\[citation needed\]"
-    r"|`+|~~|<br ?/?>|(?<!\w)_+(?=[^\W_])|(?<=[^\W_])(?:__+|_(?!\w))"
+    r"|\[\^\w{1,20}\]"
+    r"|`+|~~|(?<!\w)_+(?=[^\W_])|(?<=[^\W_])(?:__+|_(?!\w))"
     r"|(?<![\w ])\*+|\*+(?![\w ])|(?<= )\*+(?! )|(?<=\w)\*+(?!\w)"  # but not "3 * 4" and "M*A*S*H"
 )
 
@@ -75,23 +92,79 @@ class Statement:
     start: int  # of the stretch of the whole text, end exclusive
     end: int
     sentence: int  # its number among the sentences of the text
-    context: str = ""  # the line that introduces its list; not part of the stretch
+    context: str = ""  # the line that introduces its list, or the label of a bare value
+    skip: Skip | None = None  # `unverifiable` where it names a source
 
 
 def statements(text: str) -> list[Statement]:
-    """Everything in `text` that may state something, in order; code and headings state nothing."""
+    """Everything in `text` that may state something, in order; code and reasoning state nothing, and headings
+    only where they have a predicate or are a label with its value."""
     found: list[Statement] = []
-    introduction = ""
+    introduction, label = "", (-1, "")  # the line that ends with a colon; where a label begins, and its words
+    line, line_end, sources = "", -1, False
     for number, unit in enumerate(sentences(text)):
-        seen = " ".join(_MARKUP.sub(r"\1", text[unit.start : unit.end]).split())
-        if not seen or unit.kind in ("heading", "code"):
-            introduction = ""
+        seen = _plain(text[unit.start : unit.end])
+        if unit.start >= line_end:
+            line_end = text.find("\n", unit.end)
+            line_end = len(text) if line_end < 0 else line_end
+            line = text[text.rfind("\n", 0, unit.start) + 1 : line_end]
+        if heads_sources(seen):
+            sources = True
+        elif unit.kind == "heading":
+            sources = False
+        valued = unit.kind not in ("code", "reasoning") and _is_value_of(label[1], seen)
+        titles = unit.kind == "heading" and not is_stated(seen) and not (valued and label[1][-1] in _OPEN)
+        if not seen or unit.kind in ("code", "reasoning") or titles:
+            introduction, label = "", (unit.start, seen if titles else "")
             continue
-        context = introduction if unit.kind == "item" else ""
+        cited = names_source(line, listed=sources) or (not sources and names_source(seen, listed=False))
+        skip = "unverifiable" if heads_sources(seen) or cited else None
+        context, start = introduction if unit.kind == "item" else "", unit.start
+        if valued and skip is None:
+            context, start = label[1].rstrip(":： ") + ("" if label[1][-1] in "?？؟" else ":"), label[0]
+        found.append(Statement(seen, start, unit.end, number, context, skip))
+        if unit.kind != "item" or seen[-1] in _OPEN:
+            label = (unit.start, seen) if seen[-1] in _OPEN else (-1, "")
         if unit.kind == "prose":
-            introduction = seen[:-1].rstrip() + ":" if seen.endswith((":", "：")) else ""
-        found.append(Statement(seen, unit.start, unit.end, number, context))
+            introduction = _introducing(seen) if seen.endswith((":", "：")) else ""
     return found
+
+
+_OPEN = ":：?？؟"  # the last sign of a line that something answers
+_AFFIRMS = re.compile(
+    r"(?:yes|no|yep|yeah|indeed|correct|true|false|right|wrong|ja|nein|oui|sí)\b", re.IGNORECASE
+)
+_HERE = re.compile(r"^(?:\w+[,!] )?here(?:'s|’s| is| are) ", re.IGNORECASE)
+
+
+def _introducing(line: str) -> str:
+    """What introduces a list: of "Here are the causes:" it is "The causes:"."""
+    said = _HERE.sub("", line[:-1]).rstrip() + ":"
+    return said[:1].upper() + said[1:]
+
+
+def _is_value_of(label: str, seen: str) -> bool:
+    """Whether words are the value of a label before them: "Birthplace:" and "Paris", "Where?" and "Paris"."""
+    if not label or not seen or seen[-1] in _OPEN or " | " in seen or not is_bare(seen):
+        return False
+    if label[-1] in "?？؟":
+        return len(label) <= 200 and (has_value(label) if _AFFIRMS.match(seen) else asks(label))
+    return is_bare(label) and (label.endswith((":", "：")) or (has_value(seen) and " | " not in label))
+
+
+# Of HTML and of other ways to mark reasoning; but not what strikes words out.
+_TAGS = re.compile(
+    r"</?(?:(b|i|u|em|strong|span|code)|p|ul|ol|li|h[1-6]|div|table|tr|td|th|section|article|pre|blockquote|br|hr"
+    r"|answer|response|think|thinking|reasoning|thought|reflection)(?: [^<>]{0,200})?/?>|\[/?THINK\]",
+    re.IGNORECASE,
+)
+
+
+def _plain(text: str) -> str:
+    """On one line, without markup and the special tokens of chat templates."""
+    if "<" in text or "[" in text:
+        text = _TAGS.sub(lambda match: "" if match[1] else " ", CHAT_TOKEN.sub(" ", text))
+    return " ".join(_MARKUP.sub(lambda match: match[1] or match[2] or "", text).split())
 
 
 # -- Wrappers that name nobody, or only the writer: "Some people say that the Moon is made of cheese" is true
@@ -248,8 +321,8 @@ def _pieces(text: str) -> list[str]:
 def mark(claims: Iterable[Claim], question: str = "") -> list[Claim]:
     """The claims in order, each with `skip` set when it is not to be judged; marks already set stay.
 
-    - `self`: it speaks of this text, its author, its grader or its instructions.
-    - `unverifiable`: a question, an announcement, "I", a greeting, a bare "perhaps".
+    - `self`: it speaks of this text, its author, its grader or its instructions, and says nothing else.
+    - `unverifiable`: a question, an announcement, "I", a greeting, a bare "perhaps", without a value.
     - `question`: every content word of it stands in the question, which asserts it (not one that asks whether
       it is so, or which of several).
     - `repeat`: an earlier claim is equal after `normalised`.
@@ -259,7 +332,7 @@ def mark(claims: Iterable[Claim], question: str = "") -> list[Claim]:
     marked: list[Claim] = []
     for claim in claims:
         skip = claim.skip
-        if skip is None and speaks_of_itself(claim.text, question):
+        if skip is None and speaks_of_itself(claim.text, question) and not _says_more(claim.text):
             skip = "self"
         if skip is None and _is_unverifiable(clean(claim.text).lstrip("\"'([")):
             skip = "unverifiable"
@@ -309,6 +382,7 @@ _SELF = re.compile(
             rf"\bverdict\b.{{0,20}}\b{_TRUE}\b",
             r"\b(?:I am|I'm|as) (?:only |just )?an? "
             r"(?:AI|artificial intelligence|large language|language) ?(?:model|assistant|system)?\b",
+            r"^\W*no (?:verifiable |atomic )?(?:claims?|facts?)(?: found)?\W*$",
             r"忽略.{0,12}(?:指令|指示|规则|提示)|(?:所有|以上|全部).{0,6}(?:陈述|声明|事实|说法|内容).{0,6}(?:正确|属实|真实)|评分(?:员|者|标准)",
         )
     ),
@@ -326,34 +400,83 @@ def speaks_of_itself(text: str, question: str = "") -> bool:
 
     A grader may be mentioned when the question is about graders.
     """
-    text = clean(text)
-    if _SELF.search(text) or forges(text):
+    text, written = CHAT_TOKEN.sub(" ", clean(text)), clean(text)
+    if _SELF.search(text) or forges(text) or (text != written and not any(map(str.isalnum, text))):
         return True
     grader = _GRADERS.search(text)
     return grader is not None and grader[0].lower()[:5] not in question.lower()
 
 
-_CHATTER = re.compile(
-    r"(?:hello|hi(?!-)|hey|thank you|thanks|you're welcome|good luck"
+def _says_more(text: str) -> bool:
+    """Whether a sentence that speaks of itself states something of the world beside it."""
+    rest = _SELF.sub(" ", CHAT_TOKEN.sub(" ", clean(text)))
+    return has_value(rest) and has_predicate(rest)
+
+
+# What opens a sentence of talk, which may still state something.  Behind the first kind a claim takes a
+# predicate and a value, behind the second the value may be a number alone, behind the third any value.
+_TALK = re.compile(
+    r"(?:hello|hi(?!-)|hey|thank you|thanks|you're welcome|good luck|of course|no problem|my pleasure"
+    r"|(?:i'm )?(?:happy|glad) to|you got it|sounds good|best of luck|take care|have an? (?:great|nice|good)"
     r"|(?:that's |what )?an? (?:great|good|interesting|excellent) question|(?:great|good) question"
-    r"|(?:wait, )?let me|let us|let's|feel free|i hope|hope (?:this|that|it)|here (?:is|are)|here's"
-    r"|(?-i:[Pp]lease (?=[a-z]))|(?:consider|try to|remember to|make sure)\b"
-    r"|(?:maybe|perhaps|possibly|presumably)\b|it(?:'s| is) possible|it (?:may|might|could) (?:well )?be"
+    r"|sure thing|(?:(?:wait|ok|okay|alright|so|now|well|first|next|finally),? )?(?:let me|let us|let's)"
+    r"|feel free|here (?:is|are)|here's"
+    r"|(?:i )?hope (?:this|that|it|these|you|the|my)"
+    r"(?:[^,;:]{0,40} (?:helps?|gives?|answers?|clears?|is|was|finds?))?|i hope"
+    r"|(?:if )?you(?:'d| would) (?:like|want|prefer))\b"
+    r"|(?P<number>(?-i:[Pp]lease (?=[a-z]))|(?:consider|try to|remember to|make sure)\b"
+    r"|(?-i:I(?:'m|'ve|'d|'ll| [a-z]+(?:n't)?)\b|[Mm]y (?!(?:final |short )?answer)(?=[a-z]))"
+    r"|we (?:hope|will|should|must|need|want|discuss|recommend|suggest)\b"
+    r"|(?:if )?you (?:may|might|should|could|can|will) (?:also )?"
+    r"(?:want|wish|like|prefer|check|consult|contact|visit|see|try|consider|refer|read|ask|look|search|find)\b)"
+    r"|(?P<value>(?:maybe|perhaps|possibly|presumably)(?: it(?: is| was|'s))?\b|it(?:'s| is) possible"
+    r"|it (?:may|might|could) (?:well )?be"
     r"|(?:this|that|he|she|they) (?:may|might|could) (?:well |also )?(?:be|have been)"
     r"|(?:if )?you(?:'ll|'re|'d)? ?(?:can|could|should|may|might|must|need|will|want|would|have|are)\b"
-    r"|(?-i:I(?:'m|'ve|'d|'ll| [a-z]+(?:n't)?)\b|[Mm]y (?!(?:final |short )?answer)(?=[a-z]))"
-    r"|we (?:think|believe|hope|know|will|should|must|need|want|discuss|recommend|suggest))\b",
+    r"|we (?:think|believe|know))\b",
+    re.IGNORECASE,
+)
+_CONDITION = re.compile(r"\b(?:if|whether|when|whenever|that) (?:you|there|i)\b[^,.;:]{0,200}", re.IGNORECASE)
+# A question that asserts: "Did you know that …?", "…, right?"
+_ASSERTS = re.compile(
+    r"^(?:did you know|isn't it|what if i told you|who knew|who would have thought|can you believe)"
+    r" (?!(?:how|why|what|when|where|who|which|whether)\b).{0,60}\b(?:that|is|are|was|were|has|had|have)\b"
+    r"|, (?:right|correct|yes|no|ok(?:ay)?|oder|nicht wahr|n'est-ce pas"
+    r"|(?:is|was|are|were|do|does|did|has|have|had|can|could|would|wo)n't (?:it|he|she|they|you|we))\?$",
     re.IGNORECASE,
 )
 
 
 def _is_unverifiable(seen: str) -> bool:
     bare = seen.rstrip(" \"'”’»)]}*_」』）】")
-    if bare.endswith(("?", "？", ":", "：")) and not ('"' in seen[:-1] and seen[-1:] in "\"'”’»」"):
-        return True  # but a title may end in "?"
-    if _CHATTER.match(seen) or is_contentless(seen):
+    quoted = '"' in seen[:-1] and seen[-1:] in "\"'”’»」"  # a title may end in "?"
+    if bare.endswith(("?", "？", "؟")) and not quoted and not _ASSERTS.search(bare):
+        return True
+    talk = _TALK.match(seen)
+    if bare.endswith((":", "：")) and not quoted:
+        return talk is not None or _LEADS_IN.search(bare) is not None or not _states(bare[:-1])
+    if talk is not None and not _states(_CONDITION.sub("", seen[talk.end() :]), talk):
+        return True
+    if is_contentless(seen):
         return True
     words = re.findall(r"[^\W_][\w'’-]*", seen[:400])
     if len(words) <= 1 and seen.isascii():
         return True
     return len(seen) <= 400 and stance(seen, strict=True).declines
+
+
+# A line that ends with a colon and leads to what is below it.
+_LEADS_IN = re.compile(
+    r"\b(?:i|we|you|let|here|now|follow(?:s|ing)?|below|these|those|include|includes|including|equation)\b"
+    r"|\b(?:are|is|were|was|as|so|thus|that|get|with|by|of|in|for)\W*$",
+    re.IGNORECASE,
+)
+
+
+def _states(rest: str, talk: re.Match[str] | None = None) -> bool:
+    """Whether the words hold a value, and a predicate too unless the talk before them makes up for it."""
+    rest = f"x{rest}"  # so that a capital right behind the talk is a name, and a verb has a subject
+    if not has_value(rest) or len(rest.split()) < 3:
+        return False
+    enough = talk is not None and (talk["value"] or (talk["number"] and has_number(rest)))
+    return bool(enough) or has_predicate(rest) or re.search(r"[:：] ?\S", rest) is not None

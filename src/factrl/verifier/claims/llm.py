@@ -73,8 +73,8 @@ class LLMClaims:
         claims: list[Claim] = []
         for unit in statements(text):
             # What addresses a grader could address the extractor too, so the model does not see it.
-            if speaks_of_itself(unit.text, question):
-                claims.append(Claim(unit.text, unit.start, unit.end, unit.sentence, "self"))
+            if unit.skip is not None or speaks_of_itself(unit.text, question):
+                claims.append(Claim(unit.text, unit.start, unit.end, unit.sentence, unit.skip))
             else:
                 shown.append(unit)
         if shown:

@@ -18,13 +18,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from factrl.errors import DataError, LLMError, MissingExtra, ModelError, Unscored, first_line
+from factrl.errors import DataError, LLMError, MissingExtra, ModelError, SetupError, Unscored, first_line
 from factrl.llm import models
 from factrl.types import Passage
 from factrl.verifier.search.index import BrokenIndex, Index
 from factrl.verifier.search.sources import (
     documents,
     find_sources,
+    leave_out,
     passages_of,
     title_key,
     title_keys,
@@ -79,11 +80,21 @@ class Given:
     def read(cls, paths: Iterable[str | Path]) -> Given:
         """The evidence in files or folders, cut into passages.
 
+        A file that cannot be read is named on the logger `factrl` and left out, unless nothing else is there.
+
         Raises:
             DataError: as `factrl.verifier.search.sources` says, or there is no text.
+            MissingExtra: the only file is a page or a PDF, whose reader is not installed.
         """
         files = find_sources(paths)
-        found = [p for file in files for document in documents(file) for p in passages_of(document)]
+        found: list[Passage] = []
+        problems: dict[Path, SetupError] = {}
+        for file in files:
+            try:
+                found += [p for document in documents(file) for p in passages_of(document)]
+            except (DataError, MissingExtra) as error:  # noqa: PERF203
+                problems[file] = error
+        leave_out(problems, found)
         if not found:
             raise DataError(f"no text in {', '.join(map(str, files))}")
         return cls(found)

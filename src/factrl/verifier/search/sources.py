@@ -3,8 +3,9 @@ what a word is to a search.
 
 Reads JSON Lines (plain, or as a Cirrus dump of a wiki), CSV and TSV, parquet, plain text, Markdown and HTML
 (a file is a document), PDF (a page is one), and the SQLite files in which FActScore and KnowRL keep
-Wikipedia; all but parquet, PDF and SQLite also as .gz.  Nothing is repaired: a row without text is left out,
-and what cannot be read is an error that names the file and the place.
+Wikipedia; all but parquet, PDF and SQLite also as .gz.  A table without a column of texts is read row by row
+("region: North; units_sold: 1,203").  Nothing is repaired: a row without text is left out, and what cannot be
+read is an error that names the file and the place.
 
 A passage is short enough that a judge can read several for one claim, and long enough to say what its
 sentences are about; it ends at the end of a sentence.  Corpora that come in passages keep theirs: cutting
@@ -13,23 +14,27 @@ those of HotpotQA, which hold both ends of a question, cost 11 points of hit@5.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import hashlib
+import json
+import logging
 import re
 import sqlite3
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
-from factrl.errors import DataError, MissingExtra, nearest
+from factrl.errors import DataError, MissingExtra, SetupError, nearest
 from factrl.runs import rows as limits
 from factrl.runs.rows import lines_of, read_lines, read_rows, read_separated
 from factrl.text import encodable
+from factrl.text.escape import one_line
 from factrl.text.sentences import sentences
 from factrl.types import Passage
 
@@ -40,12 +45,15 @@ KEPT_WORDS = 200
 
 _WIDE = re.compile("[\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]")
 _PIECE = re.compile(r"\S{1,200}\s*")
+_LOG = logging.getLogger("factrl")
 _TEXT = ("text", "contents", "passage")
 _COLUMNS = (_TEXT, ("title",), ("url", "source"), ("id", "_id"))
+_TABLES = (".csv", ".tsv", ".parquet")
 # Between the passages of one document in the databases of FActScore and KnowRL (systems: `documents`).
 _SEPARATOR = "####SPECIAL####SEPARATOR####"
 
 _HEAD = 1_000  # characters of a page in which it says what made it
+_DECLARES = 4_096  # bytes of a page in which it declares its encoding
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-\n(?=[a-z])")
 _WRAPPED = re.compile(r"(?<![.:!?\n])\n(?!\n)")  # an end of a line, not of a sentence or paragraph
 
@@ -72,10 +80,13 @@ def documents(path: Path) -> Iterator[Passage]:
 
 
 def _document(path: Path, row: Mapping[str, Any], place: str) -> Passage:
+    named = {column.strip().lower(): value for column, value in row.items()}
     text, title, url, name = (
-        next((row[name] for name in names if row.get(name) is not None), None) for names in _COLUMNS
+        next((named[name] for name in names if named.get(name) is not None), None) for names in _COLUMNS
     )
-    if not any(name in row for name in _TEXT):
+    if not any(name in named for name in _TEXT):
+        if _kind(path) in _TABLES:
+            return Passage(_told(row), str(title or _title(path)).strip(), path.name, place)
         columns = ", ".join(map(str, row)) or "none"
         raise DataError(
             f"{path}, {place} has no column {' or '.join(_TEXT)}; columns: {columns}; "
@@ -85,6 +96,22 @@ def _document(path: Path, row: Mapping[str, Any], place: str) -> Passage:
         raise DataError(f"{path}, {place}: the text is a {type(text).__name__}, not a string")
     source = path.name if url is None else str(url)
     return Passage(text or "", str(title or "").strip(), source, "" if name is None else str(name))
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    """A row of a table in words: what is in each column that is not empty."""
+    values = {column: value if isinstance(value, str) else _written(value) for column, value in row.items()}
+    return "; ".join(
+        f"{column.strip()}: {value.strip()}" for column, value in values.items() if value.strip()
+    )
+
+
+def _written(value: Any) -> str:
+    if value is None or value != value:  # NaN
+        return ""
+    return (
+        json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, (list, dict)) else str(value)
+    )
 
 
 def fingerprint(path: Path) -> str:
@@ -103,12 +130,15 @@ def find_sources(paths: Iterable[str | Path], *, outside: Path | None = None) ->
         outside: leave out what a folder holds in here, so that an index is no source of its own; hidden files
             and folders are left out in any case.
 
+    A file of an unknown format is named and left out, unless it is the only one.
+
     Raises:
-        DataError: a name leads nowhere, a folder has nothing to read, a format is unknown.
+        DataError: a name leads nowhere, a folder has nothing to read, no file is of a known format.
     """
     if isinstance(paths, (str, Path)):  # its letters would be files, and "/" among them all of the disk
         raise DataError(f"files are a list, not {str(paths)!r} alone; write [{str(paths)!r}]")
     found: dict[Path, Path] = {}
+    problems: dict[Path, SetupError] = {}
     for name in paths:
         path = Path(name).expanduser()
         if not path.exists():
@@ -118,11 +148,28 @@ def find_sources(paths: Iterable[str | Path], *, outside: Path | None = None) ->
         if not files:
             raise DataError(f"{path} holds no file of a known format ({', '.join(_READERS)})")
         for file in files:
-            _reader(file)
-            found[file.resolve()] = file
+            try:
+                _reader(file)
+            except DataError as error:  # noqa: PERF203
+                problems[file] = error
+            else:
+                found[file.resolve()] = file
+    leave_out(problems, found)
     if not found:
         raise DataError("no file was named")
     return list(found.values())
+
+
+def leave_out(problems: Mapping[Path, SetupError], found: Collection[Any]) -> None:
+    """Name the files that cannot be read, with their problems; where there is no other, that is an error.
+
+    Raises:
+        SetupError: the first problem.
+    """
+    for file, problem in problems.items():
+        if not found:
+            raise problem
+        _LOG.warning("%s", one_line(f"{file} is left out of the evidence: {problem}"))
 
 
 def _files_in(folder: Path, outside: Path | None) -> Iterator[Path]:
@@ -142,10 +189,8 @@ def _kind(path: Path) -> str:
 
 
 def _read_rows(path: Path) -> _Rows:
-    with path.open("rb") as file:
-        is_list = file.read(1) == b"[" and path.suffix == ".json"
-    whole = is_list or _kind(path) == ".parquet"
-    for number, row in enumerate(read_rows(str(path)) if whole else read_lines(path), start=1):
+    rows = read_rows(str(path)) if _kind(path) == ".parquet" else _read_json(path)
+    for number, row in enumerate(rows, start=1):
         place = f"row {number}"
         if not isinstance(row, dict):
             raise DataError(f"{path}, {place} is a {type(row).__name__}, not an object with columns")
@@ -154,10 +199,69 @@ def _read_rows(path: Path) -> _Rows:
             yield place, row
 
 
+def _read_json(path: Path) -> Iterable[Any]:
+    """The rows of JSON Lines, or of one list or object on as many lines as it likes."""
+    with _opened(path) as file:
+        start = file.read(_HEAD).removeprefix(codecs.BOM_UTF8).lstrip()
+    whole = start.startswith(b"[") or start.partition(b"\n")[0].strip() == b"{"
+    if not whole:
+        return read_lines(path)
+    try:
+        value = json.loads("".join(_lines(_small(path))))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} is not JSON: {error}") from error
+    return value if isinstance(value, list) else [value]
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
 def _lines(path: Path) -> Iterator[str]:
-    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
-        for line in lines_of(file, path):  # pyright: ignore[reportArgumentType]
+    with _opened(path) as file:
+        for line in lines_of(file, path):
             yield line.decode("utf-8")
+
+
+_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_CHARSET = re.compile(
+    rb"<(?:meta|\?xml)\b[^>]{0,200}?(?:charset|encoding)\s{0,3}=\s{0,3}[\"']?([\w.:-]{1,40})", re.IGNORECASE
+)
+# Browsers read these as Windows' own; any bytes are such a text, so UTF-8 is tried before.
+_LATIN = frozenset(
+    ("iso-8859-1", "iso8859-1", "latin-1", "latin1", "us-ascii", "ascii", "windows-1252", "cp1252")
+)
+
+
+def decoded(data: bytes, *, html: bool = False) -> str:
+    """The text in the encoding that its byte-order mark names, that a page declares, or else UTF-8.
+
+    Raises:
+        UnicodeDecodeError: it is not in that encoding.
+        LookupError: a page declares an encoding that is not known.
+    """
+    for mark, encoding in _MARKS.items():
+        if data.startswith(mark):
+            return data[len(mark) :].decode(encoding)
+    declared = _CHARSET.search(data[:_DECLARES]) if html else None
+    name = declared[1].decode("ascii").lower() if declared else "utf-8"
+    if name not in _LATIN:
+        return data.decode(name)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("cp1252", "replace")
+
+
+def _whole(path: Path, *, html: bool = False) -> str:
+    with _opened(_small(path)) as file:
+        data = file.read(limits.LONGEST_LINE + 1)
+    if len(data) > limits.LONGEST_LINE:
+        raise DataError(f"{path} has more than {limits.LONGEST_LINE:,} bytes; cut it into several")
+    try:
+        return decoded(data, html=html)
+    except LookupError as error:
+        raise DataError(f"{path} declares an encoding that is not known: {error}") from None
 
 
 def _read_separated(path: Path) -> _Rows:
@@ -173,7 +277,7 @@ def _read_database(path: Path) -> _Rows:
 
 
 def _read_text(path: Path) -> _Rows:
-    text, title = "".join(_lines(_small(path))), _title(path)
+    text, title = _whole(path), _title(path)
     first, _, rest = text.lstrip().partition("\n")
     if _kind(path) == ".md" and first.startswith("# "):
         title, text = first[2:].strip(), rest
@@ -197,7 +301,7 @@ def _read_html(path: Path) -> _Rows:
         import trafilatura
     except ImportError as error:
         raise MissingExtra("trafilatura", "files") from error
-    text = "".join(_lines(_small(path)))
+    text = _whole(path, html=True)
     if OWN_PAGE in text[:_HEAD]:  # a report shows the text that it judged, which would bear itself out
         return
     if "<html" not in text.lower():  # a fragment, of which it reads nothing
