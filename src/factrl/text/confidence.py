@@ -42,7 +42,7 @@ def asks_confidence(prompt: str) -> bool:
 def stated_confidence(text: str) -> tuple[str, float | None]:
     """The text without its last stated confidence, and that as a share from 0 to 1, None without one.
 
-    It is read from 0 to 100, or to what follows a slash; fractions up to 1 (0.9, 0,9, 9e-1) are shares already.
+    It is read from 0 to 100, or to what follows a slash; fractions up to 1 (0.9 or 0,9) are shares already.
     In the tag a number is a share unless it has a sign of percent or a slash.  What goes with the tag is the
     block `<analysis>` before it.
     """

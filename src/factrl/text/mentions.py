@@ -21,8 +21,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from factrl.text import clean
-from factrl.text.answers import fold, matches
-from factrl.text.retractions import alternatives, given, lists_candidates
+from factrl.text.answers import fold, matches, telling_marks
+from factrl.text.retractions import alternatives, given, lists_candidates, several_numbers
 from factrl.text.words import (
     STOP_WORDS,
     Amount,
@@ -53,6 +53,7 @@ _DENIALS = _stems(
     "not never nor neither cannot unlike except isn't wasn't aren't weren't don't doesn't didn't can't"
     " couldn't won't wouldn't hasn't haven't hadn't shouldn't"
 )
+_NEGATED = _DENIALS | _stems("no non nicht kein keine pas не нет ne není")
 _RESUMES = frozenset(["but", "although", "however", "rather", "|", "only", "just"])
 _YES, _NO = _stems("yes true correct"), _stems("no false incorrect")
 # Words that make another place of a place's name; they are part of an answer, or of none.
@@ -62,6 +63,7 @@ _ENDINGS = frozenset({"", *_stems("n an ian ism ist e er or l al ic ive ion ity 
 _ROOT = 5
 _LONG = 9  # letters of a name that is recognised without its spaces
 _MAX_ANSWER = 1_024
+_MAX_SIGNED = 80  # characters of an answer whose signs are compared
 
 _CITED = re.compile(r"\[\^?\d{1,3}\^?\]|【[^】]{1,40}】|(?<=[^\W\d_]{3})\^\d{1,2}")
 # Footnotes as New Bing glues them to a word or a year: "Ramones1", "in 19521."
@@ -105,16 +107,41 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
         return exact
     query = read(question)
     query_words = frozenset(query.words)
-    accepted = [(answer, read(spelling)) for answer in answers for spelling in _spellings(answer)]
-    known = query_words.union(*(wanted.words for _, wanted in accepted))
+    accepted = [(answer, one, read(one)) for answer in answers for one in _spellings(answer)]
+    known = query_words.union(*(wanted.words for *_, wanted in accepted))
+    if lists_candidates(text, known):
+        return None
     raw = given(_GLUED.sub("", _CITED.sub("", clean(text))), known)
     if lists_candidates(raw, known):
         return None
     said = _said(raw, known)
-    for answer, wanted in accepted:
-        if _gives(said, wanted, query) or _spaceless(raw, answer):
+    if several_numbers(said.reading, known):
+        return None
+    for answer, spelling, wanted in accepted:
+        given_so = _gives(said, wanted, query) and _signed(raw, spelling) and _short(raw, spelling)
+        if given_so or _spaceless(raw, answer):
             return answer
     return None
+
+
+def _signed(raw: str, answer: str) -> bool:
+    """Whether the signs that tell an answer apart are said with it: C++, O-, x^2, [0, 1)."""
+    if not telling_marks(answer):
+        return True
+    squeezed = answer.replace(" ", "")[:_MAX_SIGNED]
+    pattern = " ?".join(map(re.escape, squeezed))
+    return re.search(rf"(?<![\w+#*^/√-]){pattern}(?![\w+#*^/!-])", raw, re.I) is not None
+
+
+def _short(raw: str, answer: str) -> bool:
+    """Whether an answer of one or two letters with a capital stands alone in its own case: C, Co, US."""
+    short = (
+        len(answer) <= 2 and answer.isalpha() and answer.isascii() and not answer.islower() and answer != "No"
+    )
+    return (
+        not short
+        or re.search(rf"(?<![\w&/-]){answer}(?!\w|[+#*^&/-]|\.\w)", raw.replace("U.S", "US")) is not None
+    )
 
 
 def _said(raw: str, known: frozenset[str]) -> _Said:
@@ -167,8 +194,12 @@ def _gives(said: _Said, wanted: Reading, query: Reading) -> bool:
         return _agrees(said, query, not polarity.isdisjoint(_YES))
     if not telling:
         return False
+    if not _NEGATED.isdisjoint(set(wanted.words) - query_words) and _NEGATED.isdisjoint(said.reading.words):
+        return False  # "guilty" for "not guilty"
+    if ("bc" in said.reading.words) != ("bc" in wanted.words) and wanted.amounts and "bc" not in query_words:
+        return False
     if is_date(wanted):
-        return _dated(wanted, said.reading)
+        return _dated(wanted, said.reading, query)
     telling = [word for word in telling if word not in query_words] or telling
     telling = [word for word in telling if len(word) > 1 and word not in _TITLES | _FIRMS] or telling
     if not _numbered(wanted, said, telling, unit_asked(query)):
@@ -338,13 +369,20 @@ def _names_before(spelt: tuple[str, ...], place: int) -> list[str]:
     return names
 
 
-def _dated(wanted: Reading, said: Reading) -> bool:
-    """Whether every date is said, or its year alone."""
+def _dated(wanted: Reading, said: Reading, query: Reading) -> bool:
+    """Whether every date is said, as precisely as it is accepted; the question may say its year or its month."""
 
     def same(day: Day, other: Day) -> bool:
-        return all(a == b or not a or not b for a, b in zip(day, other, strict=True))
+        pairs = list(zip(day, other, strict=True))
+        known = [False, *(any(a == date[at] for date in query.dates) for at, a in enumerate(day[1:], 1))]
+        known[0] = day[0] in query.years or any(day[0] == date[0] for date in query.dates)
+        return all(a == b or not a or (not b and told) for (a, b), told in zip(pairs, known, strict=True))
 
-    return all(any(same(day, other) for other in said.dates) or day[0] in said.years for day in wanted.dates)
+    return all(
+        any(same(day, other) for other in said.dates)
+        or (day[0] in said.years and (not day[1] or "year" in query.words))
+        for day in wanted.dates
+    )
 
 
 def _agrees(said: _Said, query: Reading, yes: bool) -> bool:

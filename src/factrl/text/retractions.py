@@ -61,6 +61,27 @@ _DOUBTED = re.compile(
 )
 
 
+# Candidates beside each other, each put as "X or Y".
+_BESIDE_EACH_OTHER = re.compile(
+    r" ?(?:→|⇒|⟶|➔|➜|⟷|↔|<?[-=]{1,2}>|\|) ?|(?<=[^\W\d_]) ?/ ?(?=[^\W\d_])|\b(?:vs\b\.?|versus\b)"
+    r"|,? \b(?:oder|ou|или|nebo|albo|eller|vagy|veya)\b(?= )|(?:或者?|还是|または|それとも|もしくは)"
+    r"|[,;(?!.] ?(?:or |and |but )?(?:maybe|perhaps|possibly|potentially|alternatively|otherwise|conceivably|if not"
+    r"|failing that|else|vielleicht|peut-être|quizás?|forse|talvez|možná)\b,?",
+    re.I,
+)
+_BETWEEN = re.compile(
+    r"\b(?:between|zwischen|entre|tra|fra|między|mezi|между|mellan|mellem|tussen)\b"
+    r"([^.;!?]{1,60}?) (?:and|und|et|y|e|i|a|и|och|og|en|&) ",
+    re.I,
+)
+_IF_NOT = re.compile(r"\bif (?:it(?:'s| is) )?not ([^.,;!?]{1,60}),? (?:then )?", re.I)
+_OTHERS = re.compile(
+    r"\bsome\b([^.;!?]{1,60}?)[,;.]? (?:and |while |but )?\bothers\b(?: (?:say|claim|think|believe))?", re.I
+)
+_TICKED = re.compile(r"[✓✔✅☑🗸]")
+_CROSSED = re.compile(r"[✗✘❌✖☒❎]")
+
+
 def given(raw: str, known: frozenset[str]) -> str:
     """A text without what it strikes out, takes back, doubts, limits or offers beside another date.
 
@@ -71,7 +92,14 @@ def given(raw: str, known: frozenset[str]) -> str:
     inner = _INNER.search(box.text) if box else None
     if box and inner and unwrap_latex(box.text) != unwrap_latex(inner[1]):
         return ""
+    if _TICKED.search(raw) and _CROSSED.search(raw):
+        return ""
     raw = _STRUCK.sub(" ", raw)
+    if "or" not in known:
+        raw = _OTHERS.sub(r"\1 or ", _IF_NOT.sub(r"\1 or ", raw))
+        if "between" not in known:
+            raw = _BETWEEN.sub(r"\1 or ", raw)
+        raw = _BESIDE_EACH_OTHER.sub(" or ", raw)
     backs = list(_TAKEN_BACK.finditer(raw))
     raw = raw[backs[-1].end() :] if backs else raw
     raw = _DOUBTED.sub(" ", _NO_DOUBT.sub(" ", raw))
@@ -105,23 +133,65 @@ def alternatives(reading: Reading, known: frozenset[str]) -> set[int]:
     return chosen
 
 
+_HEDGES = frozenset(
+    map(
+        stem,
+        "maybe possibly perhaps probably likely less more most else even also rather it city town of say".split(),
+    )
+) | {"the", "a", "an", "in", "by", "is", "was"}
+_FEW = 8  # words of a text in which a candidate may be in small letters
+
+
 def _names_from(words: tuple[str, ...], spelt: tuple[str, ...], place: int, step: int) -> list[int]:
     """The capitalised words and numbers beside a place, over commas to the left, at most 40."""
     sides: list[int] = []
     side = place + step
     while 0 <= side < len(words) and abs(side - place) <= 40:
-        if spelt[side][:1].isupper() or words[side][0] == "#":
+        named = spelt[side][:1].isupper() and spelt[side] != "I" and words[side] not in STOP_WORDS
+        if words[side][0] == "#" or (named and words[side] not in _HEDGES):
             sides.append(side)
-        elif spelt[side] != "," or step > 0:
+        elif not (spelt[side] == "," and step < 0) and (
+            sides or abs(side - place) > 4 or words[side] not in _HEDGES
+        ):
             break
         side += step
+    near = place + step
+    if not sides and len(words) <= _FEW and 0 <= near < len(words) and words[near][0] not in "#|":
+        return [near] if words[near] not in STOP_WORDS else []
     return sides
 
 
+_CLAUSE = frozenset(
+    map(
+        stem,
+        """i i'm i've it it's he she you we they please is was are were be may might could can would should will
+        do don't did that this so but however if which who not though although note sorry correct sure verify
+        """.split(),
+    )
+)
+_BROKEN = re.compile(r"\n+|; ?|(?:^|\s)(?:[-•·*]|\(?(?:\d{1,2}|[A-Za-z])[.)])\s")
+
+
 def lists_candidates(raw: str, known: frozenset[str]) -> bool:
-    """Whether a text is nothing but three or more short items, most of which are not accepted."""
-    items = [item for item in _ITEM.split(raw.strip(" .")) if item]
-    if len(items) < 3 or max(item.count(" ") for item in items) > 3:
+    """Whether a text is nothing but short items that are not all accepted: three or more by commas, two by lines."""
+    text = raw.strip(" .\n")
+    for pattern, least in ((_BROKEN, 2), (_ITEM, 3)):
+        items = [item.strip(" .") for item in pattern.split(text) if item and item.strip(" .")]
+        if len(items) < least or max(item.count(" ") for item in items) > 3:
+            continue
+        said = [set(read(item).words) - {"|"} for item in items]
+        said = [words - STOP_WORDS for words in said if _CLAUSE.isdisjoint(words) and words - STOP_WORDS]
+        accepted = sum(not known.isdisjoint(words) for words in said)
+        if len(said) >= least and accepted * 2 < len(said) + (least == 2):
+            return True
+    return False
+
+
+def several_numbers(reading: Reading, known: frozenset[str]) -> bool:
+    """Whether a text is nothing but numbers, some of which are accepted or asked for and some not."""
+    if any(word[0] not in "#|" and word not in STOP_WORDS | _HEDGES for word in reading.words):
         return False
-    accepted = sum(not known.isdisjoint(set(read(item).words) - STOP_WORDS - {"|"}) for item in items)
-    return accepted * 2 < len(items)
+    if reading.dates:
+        return len(reading.dates) > 1
+    units = {amount.unit for amount in reading.amounts}
+    return len(units) == 1 and len({amount.word in known for amount in reading.amounts}) == 2
