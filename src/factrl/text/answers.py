@@ -387,11 +387,11 @@ _MARK = re.compile(
     r"-?\d[\d.,]*"
     rf"|{_OPERATORS}"
     r"|!(?=\w)|(?<=[\d)\]}])!|(?<![^\W\d_])[^\W\d_]!"  # not, and factorials; not "Wow!"
-    r"|(?<=\w)-(?![\w-])|(?<![\w.])-(?=[^\W\d_])|(?<![^\W\d_'-])[^\W\d_]-(?=[^\W\d_](?![\w-]))"  # O-, -x, a-b
+    r"|(?<![^\W\d_]{3})(?<=\w)-(?![\w-])|(?<![\w.])-(?=[^\W\d_])|(?<![^\W\d_'-])[^\W\d_]-(?=[^\W\d_](?![\w-]))"  # O-, -x, a-b
     r"|(?<=[\d)])/|/(?=[\d(])|(?<![^\W_])\w/|/\w(?!\w)"  # 10/10, a/b; not AC/DC
     r"|(?<=\d)['\"]{1,2}(?![\w])|(?<![^\W\d_'])[a-zA-Z]'{1,3}(?!\w)"  # 5', f'
     r"|(?<!\S)\.(?=[A-Z])|(?<=\w)[(\[{]"  # .NET, f(x)
-    r"|[(\[{](?=[^()\[\]{}]{0,80}[-+*/^=,√∞\d][^()\[\]{}]{0,80}[)\]}])|(?<=[\w∞+*/^!°'])[)\]}](?=.)|(?<=[\d∞])[)\]}]"
+    r"|[(\[{](?=[^()\[\]{}]{0,80}[-+*/^=,√∞\d][^()\[\]{}]{0,80}[)\]}])|(?<=[\w∞+*/^!°'])[)\]}](?=[\w+*/^=!'(-])|(?<=[\d∞])[)\]}]"
 )
 _NUMBERS = frozenset("-0123456789٠١٢٣٤٥٦٧٨٩०१२३४५६७८९")
 
@@ -416,7 +416,8 @@ _UNTOLD = frozenset("$£€¥%°&'\"0123456789.,")
 
 def telling_marks(text: str) -> tuple[str, ...]:
     """The signs that tell a text apart, without numbers, currencies and units."""
-    return tuple(mark for mark in _marks(text) if isinstance(mark, str) and not set(mark) <= _UNTOLD)
+    signs = (mark for mark in _marks(text) if isinstance(mark, str) and not set(mark) <= _UNTOLD)
+    return tuple(sign for sign in signs if not (sign[-1] == "-" and len(sign) > 1))
 
 
 def _variant(text: str, loosen: Loosen) -> _Variant:

@@ -68,6 +68,7 @@ _MAX_SIGNED = 80  # characters of an answer whose signs are compared
 _CITED = re.compile(r"\[\^?\d{1,3}\^?\]|【[^】]{1,40}】|(?<=[^\W\d_]{3})\^\d{1,2}")
 # Footnotes as New Bing glues them to a word or a year: "Ramones1", "in 19521."
 _GLUED = re.compile(r"(?<=[^\W\d_]{3})\d{1,2}(?=[.,;]|\s[A-Z]|\s?$)|(?<=\b[12]\d{3})\d{1,2}(?=\s?[.,;]|\s?$)")
+_RUN_ON = re.compile(r"\b([oi]n)(?=[A-Z][a-z]{2,8} \d)")
 _ASIDE = re.compile(r"\([^()]{0,200}\)|, (?:who|which|when|where|whose) .{0,400}$")
 _OR = re.compile(r",? or ")
 _ABOUT = re.compile(r"(?:about|around|approximately|approx\.?|almost|nearly|roughly|circa|c\.|~|≈)", re.I)
@@ -111,7 +112,7 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
     known = query_words.union(*(wanted.words for *_, wanted in accepted))
     if lists_candidates(text, known):
         return None
-    raw = given(_GLUED.sub("", _CITED.sub("", clean(text))), known)
+    raw = given(_GLUED.sub("", _CITED.sub("", _RUN_ON.sub(r"\1 ", clean(text)))), known)
     if lists_candidates(raw, known):
         return None
     said = _said(raw, known)
@@ -196,8 +197,6 @@ def _gives(said: _Said, wanted: Reading, query: Reading) -> bool:
         return False
     if not _NEGATED.isdisjoint(set(wanted.words) - query_words) and _NEGATED.isdisjoint(said.reading.words):
         return False  # "guilty" for "not guilty"
-    if ("bc" in said.reading.words) != ("bc" in wanted.words) and wanted.amounts and "bc" not in query_words:
-        return False
     if is_date(wanted):
         return _dated(wanted, said.reading, query)
     telling = [word for word in telling if word not in query_words] or telling
@@ -212,6 +211,7 @@ def _gives(said: _Said, wanted: Reading, query: Reading) -> bool:
     if _other_initials(said, wanted) or _qualified(said, wanted, query_words):
         return False
     missing = {word for word in telling if word[0] != "#" and not _places(word, said)}
+    missing |= {word for word in telling if word not in missing and _accented(word, wanted, said)}
     names = _names(wanted, telling) if not _WHO.isdisjoint(query_words) else []
     if names and missing:
         return _named(said, names)
@@ -229,6 +229,22 @@ def _places(word: str, said: _Said) -> list[int]:
             if cut >= _ROOT and long.startswith(short[:cut]) and {short[cut:], long[cut:]} <= _ENDINGS:
                 return said.places[other]
     return []
+
+
+def _accented(word: str, wanted: Reading, said: _Said) -> bool:
+    """Whether a word in small letters is only said with other accents: `ano` for `año`."""
+    own = wanted.spelt[wanted.words.index(word)]
+    spelt = {said.reading.spelt[place] for place in _places(word, said)}
+    if own[:1].isupper() or not spelt or (own.isascii() and all(map(str.isascii, spelt))):
+        return False
+    return not any(one[:1].isupper() or _same_letters(own.casefold(), one.casefold()) for one in spelt)
+
+
+def _same_letters(one: str, other: str) -> bool:
+    """Whether two forms of a word have the same letters before their endings."""
+    size = min(len(one), len(other))
+    size -= size > 4
+    return one[:size] == other[:size]
 
 
 def _replaced(said: _Said, wanted: Reading, missing: set[str], query_words: frozenset[str]) -> bool:
@@ -370,7 +386,7 @@ def _names_before(spelt: tuple[str, ...], place: int) -> list[str]:
 
 
 def _dated(wanted: Reading, said: Reading, query: Reading) -> bool:
-    """Whether every date is said, as precisely as it is accepted; the question may say its year or its month."""
+    """Whether every date is said, as precisely as it is accepted; the question may say a part of it."""
 
     def same(day: Day, other: Day) -> bool:
         pairs = list(zip(day, other, strict=True))

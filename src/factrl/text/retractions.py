@@ -64,7 +64,7 @@ _DOUBTED = re.compile(
 # Candidates beside each other, each put as "X or Y".
 _BESIDE_EACH_OTHER = re.compile(
     r" ?(?:→|⇒|⟶|➔|➜|⟷|↔|<?[-=]{1,2}>|\|) ?|(?<=[^\W\d_]) ?/ ?(?=[^\W\d_])|\b(?:vs\b\.?|versus\b)"
-    r"|,? \b(?:oder|ou|или|nebo|albo|eller|vagy|veya)\b(?= )|(?:或者?|还是|または|それとも|もしくは)"
+    r"|,? \b(?:oder|ou|или|nebo|albo|eller|vagy|veya)\b(?= )|(?:それとも|もしくは|または)"
     r"|[,;(?!.] ?(?:or |and |but )?(?:maybe|perhaps|possibly|potentially|alternatively|otherwise|conceivably|if not"
     r"|failing that|else|vielleicht|peut-être|quizás?|forse|talvez|možná)\b,?",
     re.I,
@@ -74,6 +74,7 @@ _BETWEEN = re.compile(
     r"([^.;!?]{1,60}?) (?:and|und|et|y|e|i|a|и|och|og|en|&) ",
     re.I,
 )
+_NUMBERS = re.compile(r"\bbetween [\d,.]{1,20} and \d")
 _IF_NOT = re.compile(r"\bif (?:it(?:'s| is) )?not ([^.,;!?]{1,60}),? (?:then )?", re.I)
 _OTHERS = re.compile(
     r"\bsome\b([^.;!?]{1,60}?)[,;.]? (?:and |while |but )?\bothers\b(?: (?:say|claim|think|believe))?", re.I
@@ -95,11 +96,6 @@ def given(raw: str, known: frozenset[str]) -> str:
     if _TICKED.search(raw) and _CROSSED.search(raw):
         return ""
     raw = _STRUCK.sub(" ", raw)
-    if "or" not in known:
-        raw = _OTHERS.sub(r"\1 or ", _IF_NOT.sub(r"\1 or ", raw))
-        if "between" not in known:
-            raw = _BETWEEN.sub(r"\1 or ", raw)
-        raw = _BESIDE_EACH_OTHER.sub(" or ", raw)
     backs = list(_TAKEN_BACK.finditer(raw))
     raw = raw[backs[-1].end() :] if backs else raw
     raw = _DOUBTED.sub(" ", _NO_DOUBT.sub(" ", raw))
@@ -111,6 +107,11 @@ def given(raw: str, known: frozenset[str]) -> str:
         raw = _LIMITED.sub(" ", raw)
     if len(raw) <= _BRIEF:
         raw = _BESIDE_IT.sub(lambda match: match[0] if _asked_for(match[1], known) else " ", raw)
+    if "or" not in known:
+        raw = _OTHERS.sub(r"\1 or ", _IF_NOT.sub(r"\1 or ", raw))
+        if len(raw) <= _BRIEF or _NUMBERS.search(raw):
+            raw = raw if "between" in known else _BETWEEN.sub(r"\1 or ", raw)
+        raw = _BESIDE_EACH_OTHER.sub(" or ", raw)
     return _NOT_DATED.sub(" ", raw) if _NEGATIONS.isdisjoint(known) else raw
 
 
@@ -134,53 +135,48 @@ def alternatives(reading: Reading, known: frozenset[str]) -> set[int]:
 
 
 _HEDGES = frozenset(
-    map(
-        stem,
-        "maybe possibly perhaps probably likely less more most else even also rather it city town of say".split(),
-    )
-) | {"the", "a", "an", "in", "by", "is", "was"}
+    map(stem, "maybe possibly perhaps probably likely less more else even also rather".split())
+)  # noqa: SIM905
+_ARTICLES = frozenset({"the", "a", "an", "in", "by", "it", "is", "was", "of", stem("city"), stem("town")})
 _FEW = 8  # words of a text in which a candidate may be in small letters
 
 
 def _names_from(words: tuple[str, ...], spelt: tuple[str, ...], place: int, step: int) -> list[int]:
     """The capitalised words and numbers beside a place, over commas to the left, at most 40."""
+    few = len(words) <= _FEW
+    skipped = _HEDGES | _ARTICLES if few else _HEDGES
     sides: list[int] = []
     side = place + step
     while 0 <= side < len(words) and abs(side - place) <= 40:
-        named = spelt[side][:1].isupper() and spelt[side] != "I" and words[side] not in STOP_WORDS
-        if words[side][0] == "#" or (named and words[side] not in _HEDGES):
+        named = spelt[side][:1].isupper() and spelt[side] != "I" and words[side] not in skipped
+        if named or words[side][0] == "#":
             sides.append(side)
-        elif not (spelt[side] == "," and step < 0) and (
-            sides or abs(side - place) > 4 or words[side] not in _HEDGES
-        ):
+        elif not (spelt[side] == "," and step < 0) and (sides or words[side] not in skipped):
             break
         side += step
     near = place + step
-    if not sides and len(words) <= _FEW and 0 <= near < len(words) and words[near][0] not in "#|":
+    if not sides and few and 0 <= near < len(words) and words[near][0] not in "#|":
         return [near] if words[near] not in STOP_WORDS else []
     return sides
 
 
-_CLAUSE = frozenset(
-    map(
-        stem,
-        """i i'm i've it it's he she you we they please is was are were be may might could can would should will
-        do don't did that this so but however if which who not though although note sorry correct sure verify
-        """.split(),
-    )
-)
-_BROKEN = re.compile(r"\n+|; ?|(?:^|\s)(?:[-•·*]|\(?(?:\d{1,2}|[A-Za-z])[.)])\s")
+_CLAUSE = """
+    i i'm i've it it's he she you we they please is was are were be may might could can would should will do don't
+    did that this so but however if which who not no though although note sorry correct sure verify
+    """.split()  # noqa: SIM905
+_CLAUSAL = frozenset(map(stem, _CLAUSE))
+_BROKEN = re.compile(r"\n+|; ?|(?:^|\s)(?:[-•·*]|\(?(?:\d{1,2}[.)]|[A-Ea-e]\)))\s")
 
 
 def lists_candidates(raw: str, known: frozenset[str]) -> bool:
-    """Whether a text is nothing but short items that are not all accepted: three or more by commas, two by lines."""
+    """Whether a text is nothing but short items of which too few are accepted: three by commas, two by lines."""
     text = raw.strip(" .\n")
     for pattern, least in ((_BROKEN, 2), (_ITEM, 3)):
         items = [item.strip(" .") for item in pattern.split(text) if item and item.strip(" .")]
         if len(items) < least or max(item.count(" ") for item in items) > 3:
             continue
         said = [set(read(item).words) - {"|"} for item in items]
-        said = [words - STOP_WORDS for words in said if _CLAUSE.isdisjoint(words) and words - STOP_WORDS]
+        said = [words - STOP_WORDS for words in said if _CLAUSAL.isdisjoint(words) and words - STOP_WORDS]
         accepted = sum(not known.isdisjoint(words) for words in said)
         if len(said) >= least and accepted * 2 < len(said) + (least == 2):
             return True

@@ -65,6 +65,7 @@ _MEASURES: dict[str, tuple[str, Decimal | None]] = {
         "yen": "yen ¥=",
         "morning": "am=",
         "afternoon": "pm=",
+        "before Christ": "bc=",
     }.items()
     for unit in units.split("|")
     for names, _, size in (unit.partition("="),)
@@ -98,7 +99,7 @@ _BASES = {
         ("B", "byte"): "byte",
         ("bit", "bit"): "bit",
         ("b", ""): "bit",
-        ("bps", ""): "bit rate",
+        ("bps", ""): "bit",
         ("Ω", "ohm"): "resistance",
     },
 }
@@ -106,6 +107,7 @@ _SYMBOLS = {
     f"{prefix}{symbol}": (kind, Decimal(1).scaleb(power))
     for (prefix, _), power in _PREFIXES.items()
     for (symbol, _), kind in _BASES.items()
+    if f"{prefix}{symbol}" not in ("TV", "MA", "GA")  # television and two states
 }
 """Symbols of units, in which a capital tells mJ from MJ; nothing may be one in small letters alone."""
 _MEASURES |= {
@@ -120,15 +122,16 @@ _SIGNS = (
 )
 _SIGNS += "".join(f"{chr(block)}-{chr(block + 0x63)}" for block in range(0x900, 0xE00, 0x80))
 _TOKEN = re.compile(
-    r"(?P<number>(?<![\d/])(?:\d{1,3} )?\d{1,3}/\d{1,3}(?![\d/])|\d{1,64}\^-?\d{1,2}(?!\d)"
+    r"(?P<number>(?<![\d/])(?:\d{1,3} )?\d{1,3}/\d{1,3}(?![\d/])|(?<!\d)\d{1,3}\^-?\d{1,2}(?!\d)"
     r"|\d{1,3}(?:\.\d{3}){0,9},\d{1,2}(?![\d,])|\d{1,3}(?:\.\d{3}){2,9}(?!\d)"
     r"|\d{1,3}(?:,\d{3}){1,9}(?:\.\d{1,32})?|\d{1,64}(?:\.\d{1,32})?)"
     r"(?P<suffix>(?:st|nd|rd|th|k|bn|mn|%|万|萬|亿|億)(?![^\W\d_]))?"
     r"|(?P<word>(?:km/h|m/s|[kcm]?m\^?[23])(?!\w)|(?<![\w-])[A-Z]{1,2}-(?![\w-])|√\w{1,64}"
-    rf"|[^\W\d_]{{1,64}}(?:[{_SIGNS}][^\W\d_]{{0,64}}){{0,64}}(?:'[^\W\d_]{{1,16}})?(?:\+\+?|[#♯♭*](?!\w))?)"
+    rf"|[^\W\d_]{{1,64}}(?:[{_SIGNS}][^\W\d_]{{0,64}}){{0,64}}(?:'[^\W\d_]{{1,16}})?(?:\+\+?|[#♯♭](?!\w))?)"
     r"|(?P<sign>°[CF]\b|[%$£€¥°])|(?P<stop>[.!?;:,\n。，、；])"
 )
 # Forms of the day's halves and of the era before Christ, in one spelling each; AD is not said.
+_O_CLOCK = re.compile(r"(?<=\d):00(?= ?[ap]\.?m)", re.I)
 _HALF = re.compile(r"(?<=\d) ?([ap])\.? ?m\b\.?", re.I)
 _BEFORE_CHRIST = re.compile(
     r"(?<=[\dyст.]) ?(?:\bB\.? ?C\.?(?: ?E\b\.?)?(?![\w.])|\bv\. ?Chr\.?|\bav(?:ant|\.)? ?J\.?-?C\.?|\ba\. ?C\.(?:, ?n\.)?"
@@ -163,7 +166,7 @@ class Amount:
         """Whether two amounts are the same, converted within rounding when their units differ."""
         kind, size = _measure(self.unit)
         other_kind, other_size = _measure(other.unit)
-        if self.unit in _HALVES and not other_kind:
+        if (self.unit in _SAID and not other_kind) or (other.unit == "bc" and not kind):
             return False
         if not kind or not other_kind or self.unit == other.unit or (kind == other_kind and not size):
             return self.value == other.value and (kind or other_kind or self._as_precise(other))
@@ -190,7 +193,7 @@ class Amount:
         return self.step == other.step or self.value == self.value.to_integral_value()
 
 
-_HALVES = frozenset({"am", "pm"})
+_SAID = frozenset({"am", "pm", "bc"})  # what an amount must be said with
 
 
 def _measure(unit: str) -> tuple[str, Decimal | None]:
@@ -261,7 +264,7 @@ def read(text: str) -> Reading:
         if parsed is None:
             match = tokens[place]
             if match["word"] or match["stop"]:
-                words.append(stem(_folded(match[0])) if match["word"] else "|")
+                words.append(stem(fold(match[0])) if match["word"] else "|")
                 kept.append(match[0])
             place += 1
             continue
@@ -281,12 +284,7 @@ def _era(text: str) -> str:
     if not any(map(str.isdecimal, text)):
         return text
     text = _BEFORE_CHRIST_ZH.sub(r"\1 BC ", _BEFORE_CHRIST.sub(" BC", text))
-    return _HALF.sub(r" \1m", _AFTER_CHRIST.sub("", text))
-
-
-def _folded(word: str) -> str:
-    """A word in small letters; names lose their accents, which others are told apart by: año, ano."""
-    return fold(word) if word[0].isupper() else word.casefold()
+    return _HALF.sub(r" \1m", _O_CLOCK.sub("", _AFTER_CHRIST.sub("", text)))
 
 
 def beside(words: tuple[str, ...], place: int, step: int, most: int = 3) -> tuple[int, int]:
@@ -407,11 +405,20 @@ def _with_unit(amount: Amount, spelt: list[str], start: int, end: int) -> Amount
     unit = unit_named(after[1]) if degree or shape else unit_named(after[0])
     if shape and unit:
         unit = f"{shape} {unit}"
+    if not unit and "BC" in spelt[end : end + 4] and _dated_before(spelt[end : spelt.index("BC", end)]):
+        unit = "bc"
     if not unit and _at(spelt, start - 1) in ("$", "£", "€", "¥"):
         unit = _at(spelt, start - 1)
     if not unit and spelt[end - 1].endswith("%"):
         unit = "%"
     return replace(amount, unit=unit) if unit else amount
+
+
+def _dated_before(between: list[str]) -> bool:
+    """Whether what stands between a number and BC leaves it a year or a century: "300 to 200 BC"."""
+    return all(
+        word.isdigit() or word.lower() in ("to", "and", "century", "centuries", "or") for word in between
+    )
 
 
 # -- Dates --------------------------------------------------------------------------------------------
@@ -496,7 +503,10 @@ def same_amount(question: str, text: str, answers: Iterable[str]) -> str | None:
 def unit_asked(query: Reading) -> str:
     """The last unit that a question names."""
     named = (unit_named(word) for word in reversed(query.spelt) if len(word) > 1)
-    return next((unit for unit in named if unit and unit not in _HALVES), "")
+    return next((unit for unit in named if unit and unit not in _SAID), "")
+
+
+_AROUND_AMOUNT = frozenset(map(stem, "square sq cubic degrees it there has have had is are was were".split()))  # noqa: SIM905
 
 
 def _only_amount(text: str, question: str) -> Amount | None:
@@ -510,7 +520,7 @@ def _only_amount(text: str, question: str) -> Amount | None:
         for word, spelt in zip(reading.words, reading.spelt, strict=True)
         if word[0] != "#" and word not in query.words and not unit_named(spelt) and word != "|"
     }
-    rest -= set(_SHAPES) | {"square", "degre", "degree"}
+    rest -= _AROUND_AMOUNT
     coded = re.match(r"\D?0\d", text)  # 007
     plain = len(reading.amounts) == 1 and not reading.dates and not rest and not coded
     return reading.amounts[0] if plain else None
