@@ -21,7 +21,7 @@ from factrl.errors import DataError, LLMError, OwnDoing, SetupError, Unscored
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.store import readable
-from factrl.text import bytes_of, first_bytes
+from factrl.text import bytes_of, clean, first_bytes
 from factrl.text.abstention import says_invalid_question, stance
 from factrl.text.answers import LOOSENINGS, Loosen, equals, final_answer, is_contentless, matches
 from factrl.text.ignorance import BARE, names_nothing, words_of
@@ -200,7 +200,9 @@ class Grader:
             equal = same_amount(question, answer, gold)
         if equal is not None:
             return Grade("correct", answer, how="exact")
-        if self.form == "sentence" and mentions(question, said.asserted, gold) is not None:
+        # With its lines, which keep candidates apart, unless something of it is left out.
+        whole = prediction if said.asserted == clean(prediction) else said.asserted
+        if self.form == "sentence" and mentions(question, whole, gold) is not None:
             return Grade("correct", answer, how="rules")
         if is_contentless(answer):
             return _floored("contentless", answer)

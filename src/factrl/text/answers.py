@@ -416,7 +416,9 @@ _UNTOLD = frozenset("$£€¥%°&'\"0123456789.,")
 
 def telling_marks(text: str) -> tuple[str, ...]:
     """The signs that tell a text apart, without numbers, currencies and units."""
-    signs = (mark for mark in _marks(text) if isinstance(mark, str) and not set(mark) <= _UNTOLD)
+    signs = (
+        mark for mark in _marks(text) if isinstance(mark, str) and (mark == "." or not set(mark) <= _UNTOLD)
+    )
     return tuple(sign for sign in signs if not (sign[-1] == "-" and len(sign) > 1))
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 
 from factrl.text import clean
 from factrl.text.answers import fold, matches, telling_marks
@@ -57,12 +58,20 @@ _NEGATED = _DENIALS | _stems("no non nicht kein keine pas не нет ne není")
 _RESUMES = frozenset(["but", "although", "however", "rather", "|", "only", "just"])
 _YES, _NO = _stems("yes true correct"), _stems("no false incorrect")
 # Words that make another place of a place's name; they are part of an answer, or of none.
-_QUALIFIERS = _stems("new north south east west")
+_QUALIFIERS = _stems(
+    "new north south east west northern southern eastern western upper lower left right minor major"
+)
+_QUANTIFIERS = _stems("all every some most few no none always never both")
 # What grammar adds to a word of six letters or more: Colombian, Zoroastrianism, detective.
 _ENDINGS = frozenset({"", *_stems("n an ian ism ist e er or l al ic ive ion ity m ve on")})
 _ROOT = 5
+_FEW = 8  # words of a brief text
 _LONG = 9  # letters of a name that is recognised without its spaces
 _MAX_ANSWER = 1_024
+_FACTORIAL = re.compile(r"(?:\d{1,9}|\w)!")
+_BOUNDS = frozenset("<>≤≥±")
+_BOUNDED = re.compile(r"[<>≤≥±]=? ?[\d.,]{1,20}|(?<![\w.,])\d[\d.,]{0,20}\+(?!\d)")
+_BRIEF = 60  # characters
 _MAX_SIGNED = 80  # characters of an answer whose signs are compared
 
 _CITED = re.compile(r"\[\^?\d{1,3}\^?\]|【[^】]{1,40}】|(?<=[^\W\d_]{3})\^\d{1,2}")
@@ -91,6 +100,7 @@ class _Said:
     places: dict[str, list[int]]  # of each word; what is denied or one of several candidates is left out
     roots: dict[str, list[str]]  # the words of `places` by their first letters
     compact: str  # its letters and digits without spaces
+    starts: frozenset[int]  # where words begin in it
 
 
 def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
@@ -110,8 +120,13 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
     query_words = frozenset(query.words)
     accepted = [(answer, one, read(one)) for answer in answers for one in _spellings(answer)]
     known = query_words.union(*(wanted.words for *_, wanted in accepted))
-    if lists_candidates(text, known):
+    signs = "".join([question, *answers])
+    if lists_candidates(text, known) or _FACTORIAL.fullmatch(text.strip()):
         return None
+    if text.count("%") > 1 and len(text) <= _BRIEF and "%" not in signs:  # each candidate with its chance
+        return None
+    if _BOUNDS.isdisjoint(signs):
+        text = _BOUNDED.sub(" ", text)
     raw = given(_GLUED.sub("", _CITED.sub("", _RUN_ON.sub(r"\1 ", clean(text)))), known)
     if lists_candidates(raw, known):
         return None
@@ -119,30 +134,46 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
     if several_numbers(said.reading, known):
         return None
     for answer, spelling, wanted in accepted:
-        given_so = _gives(said, wanted, query) and _signed(raw, spelling) and _short(raw, spelling)
+        given_so = _gives(said, wanted, query) and _signed(raw, spelling)
         if given_so or _spaceless(raw, answer):
             return answer
     return None
 
 
 def _signed(raw: str, answer: str) -> bool:
-    """Whether the signs that tell an answer apart are said with it: C++, O-, x^2, [0, 1)."""
-    if not telling_marks(answer):
-        return True
-    squeezed = answer.replace(" ", "")[:_MAX_SIGNED]
-    pattern = " ?".join(map(re.escape, squeezed))
-    return re.search(rf"(?<![\w+#*^/√-]){pattern}(?![\w+#*^/!-])", raw, re.I) is not None
+    """Whether the signs and single letters that tell an answer apart are said with it.
+
+    C++, O-, x^2, [0, 1), 007; CO2, which is not C2O; the letter of Vitamin C and of A minor; and an answer of
+    one or two letters stands alone in its own case: C, Co, US.
+    """
+    if len(answer) <= 2 and answer.isalpha() and answer.isascii() and not answer.islower() and answer != "No":
+        return _stands(answer, raw.replace("U.S", "US")) is not None
+    letters, digits = _FORMULA.fullmatch(answer), _CODE.fullmatch(answer)
+    lettered = _LETTERED.fullmatch(answer)
+    if letters:
+        found = _stands(f"{letters[1]}[ -]?{letters[2]}", raw, re.I)
+        return found is not None and (
+            found[0].islower() or answer.islower() or found[0] == answer or "-" in found[0]
+        )
+    if lettered:
+        phrase = r"\W{1,2}".join(map(re.escape, filter(None, lettered.groups())))
+        return _stands(phrase, raw, re.I) is not None
+    if digits or telling_marks(answer):
+        squeezed = answer.replace(" ", "")[:_MAX_SIGNED]
+        return _stands(" ?".join(map(re.escape, squeezed)), raw, re.I) is not None
+    return True
 
 
-def _short(raw: str, answer: str) -> bool:
-    """Whether an answer of one or two letters with a capital stands alone in its own case: C, Co, US."""
-    short = (
-        len(answer) <= 2 and answer.isalpha() and answer.isascii() and not answer.islower() and answer != "No"
-    )
-    return (
-        not short
-        or re.search(rf"(?<![\w&/-]){answer}(?!\w|[+#*^&/-]|\.\w)", raw.replace("U.S", "US")) is not None
-    )
+def _stands(pattern: str, raw: str, flags: int = 0) -> re.Match[str] | None:
+    """Where something stands in a text as a whole, with no sign beside it that makes it another."""
+    return re.search(rf"(?<![\w+#*^/&√-]){pattern}(?![\w+#*^/&]|-(?!\w{{2}})|\.\w)", raw, flags)
+
+
+_FORMULA = re.compile(r"([A-Za-z]{1,4})-?(\d{1,4}[A-Za-z]{0,3}\d{0,3})")
+_CODE = re.compile(r"0\d{1,9}")
+_LETTERED = re.compile(
+    r"(?:.{0,80} )?([^\W\d_]{2,30})[ -]([A-Z])|([A-H][♭♯#]?) (minor|major|flat|sharp)", re.I
+)
 
 
 def _said(raw: str, known: frozenset[str]) -> _Said:
@@ -157,8 +188,17 @@ def _said(raw: str, known: frozenset[str]) -> _Said:
     roots: dict[str, list[str]] = {}
     for word in places:
         roots.setdefault(word[:_ROOT], []).append(word)
-    kept = (name for place, name in enumerate(reading.spelt) if place not in left_out)
-    return _Said(reading, places, roots, _compact(" ".join(kept)))
+    kept = [_compact(name) for place, name in enumerate(reading.spelt) if place not in left_out]
+    starts = frozenset(accumulate((len(name) for name in kept), initial=0))
+    return _Said(reading, places, roots, "".join(kept), starts)
+
+
+def _begins(compact: str, said: _Said) -> bool:
+    """Whether an answer stands in a text but for spaces, from the start of a word: not in `asymmetric`."""
+    place = said.compact.find(compact)
+    while place >= 0 and place not in said.starts:
+        place = said.compact.find(compact, place + 1)
+    return place >= 0
 
 
 def _compact(text: str) -> str:
@@ -201,12 +241,12 @@ def _gives(said: _Said, wanted: Reading, query: Reading) -> bool:
         return _dated(wanted, said.reading, query)
     telling = [word for word in telling if word not in query_words] or telling
     telling = [word for word in telling if len(word) > 1 and word not in _TITLES | _FIRMS] or telling
-    if not _numbered(wanted, said, telling, unit_asked(query)):
+    if not _numbered(wanted, said, telling, query) or _other_quantifier(wanted, said, query_words):
         return False
     compact = _compact(" ".join(wanted.spelt))
     if _related(said, wanted, query_words):
         return False
-    if len(compact) >= _LONG and not compact.isdigit() and compact in said.compact:
+    if len(compact) >= _LONG and not compact.isdigit() and _begins(compact, said):
         return True  # `seashells` for `sea shells`
     if _other_initials(said, wanted) or _qualified(said, wanted, query_words):
         return False
@@ -215,6 +255,8 @@ def _gives(said: _Said, wanted: Reading, query: Reading) -> bool:
     names = _names(wanted, telling) if not _WHO.isdisjoint(query_words) else []
     if names and missing:
         return _named(said, names)
+    if _reversed(said, wanted):
+        return False
     share = sum(word not in missing for word in telling) / len(telling)
     return share >= MIN_SHARE and not (missing and _replaced(said, wanted, missing, query_words))
 
@@ -323,12 +365,24 @@ def _other_initials(said: _Said, wanted: Reading) -> bool:
     return bool(others) and not any(own.startswith(other) or other.startswith(own) for other in others)
 
 
-def _numbered(wanted: Reading, said: _Said, telling: list[str], query_unit: str) -> bool:
+def _other_quantifier(wanted: Reading, said: _Said, query_words: frozenset[str]) -> bool:
+    """Whether another quantifier is said, `some` for `all`, or one of two for both."""
+    own, other = (_QUANTIFIERS.intersection(one.words) - query_words for one in (wanted, said.reading))
+    either = "or" in said.reading.words and "and" in wanted.words and len(said.reading.words) <= _FEW
+    return bool(own and other and own.isdisjoint(other)) or (
+        either and "or" not in {*wanted.words, *query_words}
+    )
+
+
+def _numbered(wanted: Reading, said: _Said, telling: list[str], query: Reading) -> bool:
     """Whether every number that tells something is said; "about 2.45" may be rounded.
 
-    Args:
-        query_unit: the unit that the question asks for, which a number without one has.
+    A number without a unit has the one that the question asks for.  Where it asks how many, the fifth is not
+    five; nor is five the fifth where nothing else is said.
     """
+    query_unit = unit_asked(query)
+    counts = {"how", "many"} <= set(query.words) or {"how", "much"} <= set(query.words)
+    alone = all(word[0] in "#|" or word in STOP_WORDS for word in (*wanted.words, *said.reading.words))
     loose = any(_ABOUT.fullmatch(word) for word in wanted.spelt)
     several = len(wanted.amounts) > 1 and all(word[0] in "#|" or word in STOP_WORDS for word in wanted.words)
     others = iter(said.reading.amounts)  # of a score or a range in their order
@@ -340,7 +394,17 @@ def _numbered(wanted: Reading, said: _Said, telling: list[str], query_unit: str)
         return False
     return all(
         any(
-            (other.word in said.places and replace(amount, unit=amount.unit or query_unit).equals(other))
+            (
+                other.word in said.places
+                and replace(amount, unit=amount.unit or query_unit).equals(other)
+                and (
+                    amount.nth == other.nth
+                    or amount.nth > other.nth
+                    and not alone
+                    or not counts
+                    and not alone
+                )
+            )
             or (loose and _rounds_to(amount, other))
             for other in said.reading.amounts
         )
@@ -383,6 +447,14 @@ def _names_before(spelt: tuple[str, ...], place: int) -> list[str]:
         if word not in _TITLES:
             names.append(name)
     return names
+
+
+def _reversed(said: _Said, wanted: Reading) -> bool:
+    """Whether a name of two words is only said the other way round, without the comma of a list of names."""
+    if len(wanted.words) != 2 or not all(name[:1].isupper() and name.isalpha() for name in wanted.spelt):
+        return False
+    pairs = set(pairwise(said.reading.words))
+    return wanted.words[::-1] in pairs and wanted.words not in pairs and len(set(wanted.words)) == 2
 
 
 def _dated(wanted: Reading, said: Reading, query: Reading) -> bool:

@@ -63,10 +63,12 @@ _DOUBTED = re.compile(
 
 # Candidates beside each other, each put as "X or Y".
 _BESIDE_EACH_OTHER = re.compile(
-    r" ?(?:→|⇒|⟶|➔|➜|⟷|↔|<?[-=]{1,2}>|\|) ?|(?<=[^\W\d_]) ?/ ?(?=[^\W\d_])|\b(?:vs\b\.?|versus\b)"
-    r"|,? \b(?:oder|ou|или|nebo|albo|eller|vagy|veya)\b(?= )|(?:それとも|もしくは|または)"
+    r" ?(?:→|⇒|⟶|➔|➜|⟷|↔|<?[-=]{1,2}>|\|) ?|(?<=[^\W\d_]{2}) ?/ ?(?=[^\W\d_]{2})|(?<=[^\W\d_]{2}) / (?=\w)|\b(?:vs\b\.?|versus\b)"
+    r"|,? \b(?:oder|ou|или|або|nebo|albo|lub|czy|eller|vagy|veya|tai|sau|ή|या|أو|או|또는|혹은|and/or)\b(?= )"
+    r"| or it (?:could|might|may) (?:also )?be\b|(?<=[^\W\d_]) o (?=[^\W\d_]{2})|(?<=[^\W\d_]) [<>=≠+] (?=[^\W\d_]{2})|(?:それとも|もしくは|または)"
     r"|[,;(?!.] ?(?:or |and |but )?(?:maybe|perhaps|possibly|potentially|alternatively|otherwise|conceivably|if not"
-    r"|failing that|else|vielleicht|peut-être|quizás?|forse|talvez|možná)\b,?",
+    r"|failing that|else|it (?:could|might|may)(?: also)? be"
+    r"|(?:my )?(?:second|other|next) (?:guess|choice|option|answer|candidate)(?: is| would be|:)?|vielleicht|peut-être|quizás?|forse|talvez|možná)\b,?",
     re.I,
 )
 _BETWEEN = re.compile(
@@ -112,6 +114,8 @@ def given(raw: str, known: frozenset[str]) -> str:
         if len(raw) <= _BRIEF or _NUMBERS.search(raw):
             raw = raw if "between" in known else _BETWEEN.sub(r"\1 or ", raw)
         raw = _BESIDE_EACH_OTHER.sub(" or ", raw)
+        if len(raw) <= _BRIEF:
+            raw = (raw.replace("?", " or ") if raw.count("?") > 1 else raw).replace(" & ", " and ")
     return _NOT_DATED.sub(" ", raw) if _NEGATIONS.isdisjoint(known) else raw
 
 
@@ -125,12 +129,19 @@ def alternatives(reading: Reading, known: frozenset[str]) -> set[int]:
     if "or" in known:
         return chosen
     words, spelt = reading.words, reading.spelt
+    only = all(
+        spelt[place][:1].isupper() or word in ("and", "both", ",") or word in _ARTICLES or word == "|"
+        for place, word in enumerate(words)
+    )
     for place, word in enumerate(words):
-        if word != "or":
+        listed = only and (word == "and" or (spelt[place] == "," and "who" in known and "and" not in words))
+        if word != "or" and not (listed and len(words) <= _FEW):
             continue
-        named = {*_names_from(words, spelt, place, -1), *_names_from(words, spelt, place, 1)}
-        if len({words[side] in known for side in named}) == 2:
-            chosen |= named
+        left, right = (_names_from(words, spelt, place, step) for step in (-1, 1))
+        sides = [{words[side] in known for side in one} for one in (left, right)]
+        # "A and B" are two only where nothing of one is accepted: Joel and Ethan Coen.
+        if len(set().union(*sides)) == 2 and (word == "or" or {False} in sides):
+            chosen |= {*left, *right}
     return chosen
 
 
@@ -151,7 +162,9 @@ def _names_from(words: tuple[str, ...], spelt: tuple[str, ...], place: int, step
         named = spelt[side][:1].isupper() and spelt[side] != "I" and words[side] not in skipped
         if named or words[side][0] == "#":
             sides.append(side)
-        elif not (spelt[side] == "," and step < 0) and (sides or words[side] not in skipped):
+        elif not (spelt[side] == "," and step < 0) and (
+            sides or (words[side] not in skipped and spelt[side] not in ".;:")
+        ):
             break
         side += step
     near = place + step
@@ -165,6 +178,7 @@ _CLAUSE = """
     did that this so but however if which who not no though although note sorry correct sure verify
     """.split()  # noqa: SIM905
 _CLAUSAL = frozenset(map(stem, _CLAUSE))
+_NAMES = re.compile(r"[A-Z\d]|[^\x00-\x7f]")
 _BROKEN = re.compile(r"\n+|; ?|(?:^|\s)(?:[-•·*]|\(?(?:\d{1,2}[.)]|[A-Ea-e]\)))\s")
 
 
@@ -175,9 +189,14 @@ def lists_candidates(raw: str, known: frozenset[str]) -> bool:
         items = [item.strip(" .") for item in pattern.split(text) if item and item.strip(" .")]
         if len(items) < least or max(item.count(" ") for item in items) > 3:
             continue
-        said = [set(read(item).words) - {"|"} for item in items]
-        said = [words - STOP_WORDS for words in said if _CLAUSAL.isdisjoint(words) and words - STOP_WORDS]
-        accepted = sum(not known.isdisjoint(words) for words in said)
+        said = [(item, set(read(item).words) - {"|"}) for item in items]
+        said = [(item, words - STOP_WORDS) for item, words in said if _CLAUSAL.isdisjoint(words)]
+        right = [item for item, words in said if not known.isdisjoint(words)]
+        # Beside a name what is no name is no candidate: "Paris; no guarantee".
+        if least == 2 and any(map(_NAMES.search, right)):
+            said = [one for one in said if _NAMES.search(one[0])]
+        said = [one for one in said if one[1]]
+        accepted = sum(not known.isdisjoint(words) for _, words in said)
         if len(said) >= least and accepted * 2 < len(said) + (least == 2):
             return True
     return False

@@ -7,6 +7,7 @@ its tokens, and no pattern repeats anything without bound inside another repetit
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -44,7 +45,7 @@ _SPELLED = {
     **{"once": 1, "twice": 2},
 }
 _ORDINAL = frozenset({*ORDINALS, *(word for word in _SPELLED if word.endswith("th"))}) - {"second"}
-_SHORT_SCALES = {"k": 3, "bn": 9, "mn": 6, "万": 4, "萬": 4, "亿": 8, "億": 8}
+_SHORT_SCALES = {"k": 3, "M": 6, "bn": 9, "mn": 6, "万": 4, "萬": 4, "亿": 8, "億": 8}
 
 # (what is measured, size in the first unit of its kind); sizes of None are only ever equal to themselves.
 _MEASURES: dict[str, tuple[str, Decimal | None]] = {
@@ -109,6 +110,7 @@ _SYMBOLS = {
     for (symbol, _), kind in _BASES.items()
     if f"{prefix}{symbol}" not in ("TV", "MA", "GA")  # television and two states
 }
+_SYMBOLS["KB"] = _SYMBOLS["kB"]
 """Symbols of units, in which a capital tells mJ from MJ; nothing may be one in small letters alone."""
 _MEASURES |= {
     f"{prefix}{name}": (kind, Decimal(1).scaleb(power))
@@ -166,7 +168,7 @@ class Amount:
         """Whether two amounts are the same, converted within rounding when their units differ."""
         kind, size = _measure(self.unit)
         other_kind, other_size = _measure(other.unit)
-        if (self.unit in _SAID and not other_kind) or (other.unit == "bc" and not kind):
+        if (self.unit in _SAID and not other_kind) or (other.unit in _SAID_ALONE and not kind):
             return False
         if not kind or not other_kind or self.unit == other.unit or (kind == other_kind and not size):
             return self.value == other.value and (kind or other_kind or self._as_precise(other))
@@ -194,6 +196,7 @@ class Amount:
 
 
 _SAID = frozenset({"am", "pm", "bc"})  # what an amount must be said with
+_SAID_ALONE = frozenset({"bc", "%", "percent"})  # and what none without it is
 
 
 def _measure(unit: str) -> tuple[str, Decimal | None]:
@@ -263,8 +266,8 @@ def read(text: str) -> Reading:
         parsed = _amount(tokens, spelt, place)
         if parsed is None:
             match = tokens[place]
-            if match["word"] or match["stop"]:
-                words.append(stem(fold(match[0])) if match["word"] else "|")
+            if match["word"] or match["stop"] or match["number"]:
+                words.append("|" if match["stop"] else stem(fold(match[0])))
                 kept.append(match[0])
             place += 1
             continue
@@ -340,7 +343,7 @@ def _amount(tokens: list[re.Match[str]], spelt: list[str], place: int) -> tuple[
         return None
     while end < len(spelt) and (spelt[end].lower() in SCALES or spelt[end] in _SHORT_SCALES):
         word = spelt[end].lower()
-        power += SCALES.get(word) or _SHORT_SCALES.get(word, 0)
+        power += SCALES.get(word) or _SHORT_SCALES.get(spelt[end], 0)
         end += 1
         if power > 30:
             break
@@ -352,7 +355,8 @@ def _value(number: str) -> Decimal | None:
     if "/" in number:
         whole, _, ratio = number.rpartition(" ")
         top, bottom = map(int, ratio.split("/"))
-        return Decimal(whole or 0) + Decimal(top) / Decimal(bottom) if bottom else None
+        lowest = bottom > 1 and math.gcd(top, bottom) == 1  # 10/10 is a score, and 2/4 a time
+        return Decimal(whole or 0) + Decimal(top) / Decimal(bottom) if lowest else None
     if "^" in number:
         base, _, power = number.partition("^")
         return Decimal(base) ** int(power) if len(base) <= 6 and int(base) else None
