@@ -102,7 +102,7 @@ def parse_number(text: str) -> Decimal | None:
 
 _RATIO = re.compile(r"([+-]?)(?:(\d{1,9}) )?(\d{1,9})/(\d{1,9})")
 _POWER = re.compile(r"(\d{1,4})\^([+-]?\d{1,2})")
-_CODED = re.compile(r"\+.*|-?0\d+(?:\.\d+)?|-?\d+\.(?=\d*[1-9])\d*0")
+_CODED = re.compile(r"\+.*|-?0\d+(?:\.\d+)?|-?\d+\.(?=\d*[1-9])\d*0|-?\d{1,3}\.000")
 
 
 class _Quantity(NamedTuple):
@@ -382,11 +382,11 @@ def _spaceless(char: str) -> bool:
 
 # What makes no difference between words.  Of other signs each is one mark.
 _IDLE = str.maketrans("", "", string.punctuation.replace("\\", "") + "¿¡…、。・「」『』《》〈〉【】")
-_OPERATORS = r"[+*^=<>%#$@&|\\~°√∞±×÷·≤≥≠∈∪∩‰§¬∂∇∑∫′″€£¥]"
+_OPERATORS = r"[+*^=<>%#$@&|\\~°√∞±×÷·≤≥≠∈∉∪∩∧∨⊂⊃⊆⊇∀∃→⇒↔⇔⊕⊗∝≡≅‰§¬∂∇∑∫′″€£¥]"
 _MARK = re.compile(
     r"-?\d[\d.,]*"
     rf"|{_OPERATORS}"
-    r"|!(?=\w)|(?<=[\d)\]}])!|(?<![^\W\d_])[^\W\d_]!"  # not, and factorials; not "Wow!"
+    r"|!=|_{2,}|!(?=\w)|(?<=[\d)\]}])!|(?<![^\W\d_])[^\W\d_]!"  # not, and factorials; not "Wow!"
     r"|(?<![^\W\d_]{3})(?<=\w)-(?![\w-])|(?<![\w.])-(?=[^\W\d_])|(?<![^\W\d_'-])[^\W\d_]-(?=[^\W\d_](?![\w-]))"  # O-, -x, a-b
     r"|(?<=[\d)])/|/(?=[\d(])|(?<![^\W_])\w/|/\w(?!\w)"  # 10/10, a/b; not AC/DC
     r"|(?<=\d)['\"]{1,2}(?![\w])|(?<![^\W\d_'])[a-zA-Z]'{1,3}(?!\w)"  # 5', f'

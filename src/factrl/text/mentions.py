@@ -48,42 +48,60 @@ def _stems(words: str) -> frozenset[str]:
 
 
 _TITLES = _stems("sir dame lord lady mr mrs ms dr prof st saint jr sr obe esq president king queen")
+_SURNAMES = _stems("king queen president lord")
 _FIRMS = _stems("inc ltd limited company corporation corp co llc plc group resources studios pictures")
 _WHO = _stems("who whose whom actor actress singer author")
 _DENIALS = _stems(
     "not never nor neither cannot unlike except isn't wasn't aren't weren't don't doesn't didn't can't"
     " couldn't won't wouldn't hasn't haven't hadn't shouldn't"
 )
-_NEGATED = _DENIALS | _stems("no non nicht kein keine pas не нет ne není")
+_NEGATED = _DENIALS | _stems("no non without nicht kein keine pas не нет ne není")
 _RESUMES = frozenset(["but", "although", "however", "rather", "|", "only", "just"])
 _YES, _NO = _stems("yes true correct"), _stems("no false incorrect")
 # Words that make another place of a place's name; they are part of an answer, or of none.
 _QUALIFIERS = _stems(
-    "new north south east west northern southern eastern western upper lower left right minor major"
+    "new north south east west northern southern eastern western upper lower left right minor major san santa"
+    " los las equatorial papua"
 )
+_FUNCTIONS = frozenset({"log", "ln", "sin", "cos", "tan", "exp", "sqrt", "lim"})
 _QUANTIFIERS = _stems("all every some most few no none always never both")
 # What grammar adds to a word of six letters or more: Colombian, Zoroastrianism, detective.
 _ENDINGS = frozenset({"", *_stems("n an ian ism ist e er or l al ic ive ion ity m ve on")})
 _ROOT = 5
+_SMALL = 3  # words of an answer of which each is needed
 _FEW = 8  # words of a brief text
 _LONG = 9  # letters of a name that is recognised without its spaces
 _MAX_ANSWER = 1_024
-_FACTORIAL = re.compile(r"(?:\d{1,9}|\w)!")
+_FACTORIAL = re.compile(r"(?:\d{1,9}|\w)!|\|[^|]{1,40}\|")  # or a value without its sign
 _BOUNDS = frozenset("<>≤≥±")
 _BOUNDED = re.compile(r"[<>≤≥±]=? ?[\d.,]{1,20}|(?<![\w.,])\d[\d.,]{0,20}\+(?!\d)")
 _BRIEF = 60  # characters
+_GLUE_FREE = 12  # characters of a text that has no footnotes
 _MAX_SIGNED = 80  # characters of an answer whose signs are compared
 
 _CITED = re.compile(r"\[\^?\d{1,3}\^?\]|【[^】]{1,40}】|(?<=[^\W\d_]{3})\^\d{1,2}")
 # Footnotes as New Bing glues them to a word or a year: "Ramones1", "in 19521."
 _GLUED = re.compile(r"(?<=[^\W\d_]{3})\d{1,2}(?=[.,;]|\s[A-Z]|\s?$)|(?<=\b[12]\d{3})\d{1,2}(?=\s?[.,;]|\s?$)")
 _RUN_ON = re.compile(r"\b([oi]n)(?=[A-Z][a-z]{2,8} \d)")
-_ASIDE = re.compile(r"\([^()]{0,200}\)|, (?:who|which|when|where|whose) .{0,400}$")
+_ASIDE = re.compile(r"(?<!\w)\([^()]{0,200}\)|, (?:who|which|when|where|whose) .{0,400}$")
 _OR = re.compile(r",? or ")
 _ABOUT = re.compile(r"(?:about|around|approximately|approx\.?|almost|nearly|roughly|circa|c\.|~|≈)", re.I)
 _SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
-_NOT_BEFORE = ("不是", "并非", "並非", "不叫", "而非", "ではなく", "还是", "或", "或者")
+_NOT_BEFORE = (
+    "不是",
+    "并非",
+    "並非",
+    "不叫",
+    "而非",
+    "ではなく",
+    "还是",
+    "或",
+    "或者",
+    "または",
+    "もしくは",
+    "それとも",
+)
 _RELATED = _stems(
     "sister brother mother father wife husband son daughter cousin niece nephew uncle aunt friend rival enemy"
     " student pupil teacher assistant secretary successor predecessor widow widower lover partner"
@@ -127,7 +145,8 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
         return None
     if _BOUNDS.isdisjoint(signs):
         text = _BOUNDED.sub(" ", text)
-    raw = given(_GLUED.sub("", _CITED.sub("", _RUN_ON.sub(r"\1 ", clean(text)))), known)
+    raw = _CITED.sub("", _RUN_ON.sub(r"\1 ", clean(text)))
+    raw = given(_GLUED.sub("", raw) if len(raw) > _GLUE_FREE else raw, known)
     if lists_candidates(raw, known):
         return None
     said = _said(raw, known)
@@ -149,6 +168,8 @@ def _signed(raw: str, answer: str) -> bool:
     if len(answer) <= 2 and answer.isalpha() and answer.isascii() and not answer.islower() and answer != "No":
         return _stands(answer, raw.replace("U.S", "US")) is not None
     letters, digits = _FORMULA.fullmatch(answer), _CODE.fullmatch(answer)
+    if answer.isalpha() and not _unprefixed(answer, raw):
+        return False
     lettered = _LETTERED.fullmatch(answer)
     if letters:
         found = _stands(f"{letters[1]}[ -]?{letters[2]}", raw, re.I)
@@ -164,13 +185,31 @@ def _signed(raw: str, answer: str) -> bool:
     return True
 
 
+def _unprefixed(answer: str, raw: str) -> bool:
+    """Whether a word stands anywhere without a hyphen that makes it another: Guinea-Bissau, counter-clockwise."""
+    cased = raw if answer[0].isupper() else raw.casefold()
+    found = list(re.finditer(re.escape(answer), cased)) if "-" in raw else []
+    return not found or any(
+        not _PREFIX.search(cased[max(one.start() - 12, 0) : one.start()])
+        and not (answer[0].isupper() and _COMPOUND.match(cased[one.end() : one.end() + 2]))
+        for one in found
+    )
+
+
+_PREFIX = re.compile(r"(?:(?:^|\W)(?:counter|anti|non|un|pre|post|semi|sub|super|ex)|[A-Z]\w{1,10})-$", re.A)
+_COMPOUND = re.compile(r"-[A-Z]")
+
+
 def _stands(pattern: str, raw: str, flags: int = 0) -> re.Match[str] | None:
     """Where something stands in a text as a whole, with no sign beside it that makes it another."""
     return re.search(rf"(?<![\w+#*^/&√-]){pattern}(?![\w+#*^/&]|-(?!\w{{2}})|\.\w)", raw, flags)
 
 
 _FORMULA = re.compile(r"([A-Za-z]{1,4})-?(\d{1,4}[A-Za-z]{0,3}\d{0,3})")
-_CODE = re.compile(r"0\d{1,9}")
+# 007, 2x and names of files
+_CODE = re.compile(
+    r"0\d{1,9}|\d{1,4}[abnxyz]|\w{1,40}\.(?:py|js|ts|c|h|cpp|rs|go|java|txt|md|json|csv|sh|exe|html)"
+)
 _LETTERED = re.compile(
     r"(?:.{0,80} )?([^\W\d_]{2,30})[ -]([A-Z])|([A-H][♭♯#]?) (minor|major|flat|sharp)", re.I
 )
@@ -240,7 +279,8 @@ def _gives(said: _Said, wanted: Reading, query: Reading) -> bool:
     if is_date(wanted):
         return _dated(wanted, said.reading, query)
     telling = [word for word in telling if word not in query_words] or telling
-    telling = [word for word in telling if len(word) > 1 and word not in _TITLES | _FIRMS] or telling
+    titles = (_TITLES | _FIRMS) - ({wanted.words[-1]} & _SURNAMES)
+    telling = [word for word in telling if len(word) > 1 and word not in titles] or telling
     if not _numbered(wanted, said, telling, query) or _other_quantifier(wanted, said, query_words):
         return False
     compact = _compact(" ".join(wanted.spelt))
@@ -254,7 +294,7 @@ def _gives(said: _Said, wanted: Reading, query: Reading) -> bool:
     missing |= {word for word in telling if word not in missing and _accented(word, wanted, said)}
     names = _names(wanted, telling) if not _WHO.isdisjoint(query_words) else []
     if names and missing:
-        return _named(said, names)
+        return "the" not in wanted.words and _named(said, names)  # Peter the Great
     if _reversed(said, wanted):
         return False
     share = sum(word not in missing for word in telling) / len(telling)
@@ -309,7 +349,8 @@ def _replaced(said: _Said, wanted: Reading, missing: set[str], query_words: froz
         for place, word in enumerate(wanted.words)
         if word in missing and (not place or wanted.words[place - 1][0] != "#")  # units have many spellings
     }
-    if brief and any(names.values()) and any(foreign.values()):
+    small = len(wanted.words) <= _SMALL and not any(names.values()) and bool(names)
+    if brief and foreign and (small or (any(names.values()) and any(foreign.values()))):
         return True
     cased = any(name[:1].isupper() for name in spelt)
     for place, name in names.items():
@@ -369,6 +410,13 @@ def _other_quantifier(wanted: Reading, said: _Said, query_words: frozenset[str])
     """Whether another quantifier is said, `some` for `all`, or one of two for both."""
     own, other = (_QUANTIFIERS.intersection(one.words) - query_words for one in (wanted, said.reading))
     either = "or" in said.reading.words and "and" in wanted.words and len(said.reading.words) <= _FEW
+    junior = [
+        {"jr", "junior"}.isdisjoint(one) - {"sr", "senior"}.isdisjoint(one)
+        for one in (wanted.words, said.places)
+    ]
+    function = _FUNCTIONS.intersection(wanted.words) - {*said.reading.words}
+    if junior in ([1, -1], [-1, 1]) or function:
+        return True
     return bool(own and other and own.isdisjoint(other)) or (
         either and "or" not in {*wanted.words, *query_words}
     )
@@ -499,6 +547,8 @@ def _spaceless(raw: str, answer: str) -> bool:
     place = text.find(compact)
     while place >= 0:
         if not text[:place].endswith(_NOT_BEFORE):
-            return not text[place + len(compact) :].startswith(("还是", "或", "ではな", "不是"))
+            return not text[place + len(compact) :].startswith(
+                ("还是", "或", "ではな", "不是", "または", "もしくは", "それとも")
+            )
         place = text.find(compact, place + 1)
     return False

@@ -21,7 +21,7 @@ _STRUCK = re.compile(
 _TAKEN_BACK = re.compile(
     r"\b(?:no,? wait|wait,? no|oh wait|hold on|scratch that|strike that|correction:|let me correct that"
     r"|i take that back|(?:sorry, )?i (?:mean|meant)\b|my mistake|on second thought"
-    r"|(?<=\? )i doubt (?:it|that|so)\b)|\? (?:no|never|hardly|no way|not at all)\b[,.:]?",
+    r"|(?<=\w), no, |(?<=[.;!?] )actually\b,?|(?<=\? )i doubt (?:it|that|so)\b)|\? (?:no|never|hardly|no way|not at all)\b[,.:]?",
     re.I,
 )
 _LIMIT = (
@@ -63,8 +63,8 @@ _DOUBTED = re.compile(
 
 # Candidates beside each other, each put as "X or Y".
 _BESIDE_EACH_OTHER = re.compile(
-    r" ?(?:→|⇒|⟶|➔|➜|⟷|↔|<?[-=]{1,2}>|\|) ?|(?<=[^\W\d_]{2}) ?/ ?(?=[^\W\d_]{2})|(?<=[^\W\d_]{2}) / (?=\w)|\b(?:vs\b\.?|versus\b)"
-    r"|,? \b(?:oder|ou|или|або|nebo|albo|lub|czy|eller|vagy|veya|tai|sau|ή|या|أو|או|또는|혹은|and/or)\b(?= )"
+    r" ?(?:→|⇒|⟶|➔|➜|⟷|↔|<?[-=]{1,2}>|\|+|::) ?|(?<=[^\W\d_]{2}) ?/ ?(?=[^\W\d_]{2})|(?<=[^\W\d_]{2}) / (?=\w)|\b(?:vs\b\.?|versus\b)"
+    r"|,? (?:oder|ou|или|або|nebo|albo|lub|czy|eller|vagy|veya|tai|sau|ή|या|أو|או|또는|혹은|বা|அல்லது|หรือ|یا|and/or)(?= )"
     r"| or it (?:could|might|may) (?:also )?be\b|(?<=[^\W\d_]) o (?=[^\W\d_]{2})|(?<=[^\W\d_]) [<>=≠+] (?=[^\W\d_]{2})|(?:それとも|もしくは|または)"
     r"|[,;(?!.] ?(?:or |and |but )?(?:maybe|perhaps|possibly|potentially|alternatively|otherwise|conceivably|if not"
     r"|failing that|else|it (?:could|might|may)(?: also)? be"
@@ -76,6 +76,7 @@ _BETWEEN = re.compile(
     r"([^.;!?]{1,60}?) (?:and|und|et|y|e|i|a|и|och|og|en|&) ",
     re.I,
 )
+_TRAILING = re.compile(r" ?\.{2,3} ?(?=[A-Z])")
 _NUMBERS = re.compile(r"\bbetween [\d,.]{1,20} and \d")
 _IF_NOT = re.compile(r"\bif (?:it(?:'s| is) )?not ([^.,;!?]{1,60}),? (?:then )?", re.I)
 _OTHERS = re.compile(
@@ -115,6 +116,7 @@ def given(raw: str, known: frozenset[str]) -> str:
             raw = raw if "between" in known else _BETWEEN.sub(r"\1 or ", raw)
         raw = _BESIDE_EACH_OTHER.sub(" or ", raw)
         if len(raw) <= _BRIEF:
+            raw = _TRAILING.sub(" or ", raw)
             raw = (raw.replace("?", " or ") if raw.count("?") > 1 else raw).replace(" & ", " and ")
     return _NOT_DATED.sub(" ", raw) if _NEGATIONS.isdisjoint(known) else raw
 
@@ -179,7 +181,7 @@ _CLAUSE = """
     """.split()  # noqa: SIM905
 _CLAUSAL = frozenset(map(stem, _CLAUSE))
 _NAMES = re.compile(r"[A-Z\d]|[^\x00-\x7f]")
-_BROKEN = re.compile(r"\n+|; ?|(?:^|\s)(?:[-•·*]|\(?(?:\d{1,2}[.)]|[A-Ea-e]\)))\s")
+_BROKEN = re.compile(r"\n+|; ?|(?:^|\s)(?:[-•·*]|\(?(?:\d{1,2}[.)]|[A-Ea-e]\)|[A-E]:))\s")
 
 
 def lists_candidates(raw: str, known: frozenset[str]) -> bool:

@@ -110,7 +110,7 @@ _SYMBOLS = {
     for (symbol, _), kind in _BASES.items()
     if f"{prefix}{symbol}" not in ("TV", "MA", "GA")  # television and two states
 }
-_SYMBOLS["KB"] = _SYMBOLS["kB"]
+_SYMBOLS |= {"KB": _SYMBOLS["kB"], "K": ("kelvin", Decimal(1))}
 """Symbols of units, in which a capital tells mJ from MJ; nothing may be one in small letters alone."""
 _MEASURES |= {
     f"{prefix}{name}": (kind, Decimal(1).scaleb(power))
@@ -126,9 +126,9 @@ _SIGNS += "".join(f"{chr(block)}-{chr(block + 0x63)}" for block in range(0x900, 
 _TOKEN = re.compile(
     r"(?P<number>(?<![\d/])(?:\d{1,3} )?\d{1,3}/\d{1,3}(?![\d/])|(?<!\d)\d{1,3}\^-?\d{1,2}(?!\d)"
     r"|\d{1,3}(?:\.\d{3}){0,9},\d{1,2}(?![\d,])|\d{1,3}(?:\.\d{3}){2,9}(?!\d)"
-    r"|\d{1,3}(?:,\d{3}){1,9}(?:\.\d{1,32})?|\d{1,64}(?:\.\d{1,32})?)"
+    r"|\d{1,3}(?:,\d{3}){1,9}(?:\.\d{1,32})?|\d{1,64}(?:\.\d{1,32})?(?:[eE][+-]?\d{1,2}(?!\w))?)(?![xyzn](?!\w))"
     r"(?P<suffix>(?:st|nd|rd|th|k|bn|mn|%|万|萬|亿|億)(?![^\W\d_]))?"
-    r"|(?P<word>(?:km/h|m/s|[kcm]?m\^?[23])(?!\w)|(?<![\w-])[A-Z]{1,2}-(?![\w-])|√\w{1,64}"
+    r"|(?P<word>(?:[kcmµ]?(?:m|g|[lL]|mol)/(?:[kcmd]?[mglL]|[hs]|min|mol)|[kcm]?m\^?[23])(?!\w)|(?<![\w-])[A-Z]{1,2}-(?![\w-])|√\w{1,64}"
     rf"|[^\W\d_]{{1,64}}(?:[{_SIGNS}][^\W\d_]{{0,64}}){{0,64}}(?:'[^\W\d_]{{1,16}})?(?:\+\+?|[#♯♭](?!\w))?)"
     r"|(?P<sign>°[CF]\b|[%$£€¥°])|(?P<stop>[.!?;:,\n。，、；])"
 )
@@ -192,9 +192,11 @@ class Amount:
 
     def _as_precise(self, other: Amount) -> bool:
         """Whether two numbers have as many decimals, unless they are whole: 3.10 and 3.1 may be versions."""
-        return self.step == other.step or self.value == self.value.to_integral_value()
+        whole = self.value == self.value.to_integral_value() and _THOUSANDTH not in (self.step, other.step)
+        return whole or self.step == other.step
 
 
+_THOUSANDTH = Decimal("0.001")  # 1.000 may be a thousand
 _SAID = frozenset({"am", "pm", "bc"})  # what an amount must be said with
 _SAID_ALONE = frozenset({"bc", "%", "percent"})  # and what none without it is
 
@@ -205,7 +207,8 @@ def _measure(unit: str) -> tuple[str, Decimal | None]:
     if shape:
         kind, size = _measure(name)
         return f"{shape} {kind}", size and size ** (3 if shape == "cubic" else 2)
-    return _SYMBOLS.get(unit) or _MEASURES.get(unit) or ("", None)
+    ratio = (unit, None) if "/" in unit else None
+    return _SYMBOLS.get(unit) or _MEASURES.get(unit) or ratio or ("", None)
 
 
 _SHAPES = {"square": "square", "sq": "square", "cubic": "cubic"}
@@ -217,7 +220,7 @@ def unit_named(word: str) -> str:
     powered = _POWERED.fullmatch(word)
     if powered:
         return f"{'square' if powered[2] == '2' else 'cubic'} {powered[1]}"
-    if word in _SYMBOLS:
+    if word in _SYMBOLS or ("/" in word and word[0] in "kcmµglL"):
         return word
     low = word.lower()
     for name in (low, low.removesuffix("s")):
