@@ -59,22 +59,37 @@ _NEGATED = _DENIALS | _stems("no non without nicht kein keine pas не нет ne
 _RESUMES = frozenset(["but", "although", "however", "rather", "|", "only", "just"])
 _YES, _NO = _stems("yes true correct"), _stems("no false incorrect")
 # Words that make another place of a place's name; they are part of an answer, or of none.
-_QUALIFIERS = _stems(
-    "new north south east west northern southern eastern western upper lower left right minor major san santa"
-    " los las equatorial papua"
-)
+_QUALIFIERS = _stems("new north south east west papua equatorial")
+_NEEDED = _stems("northern southern eastern western upper lower left right minor major san santa los las")
 _FUNCTIONS = frozenset({"log", "ln", "sin", "cos", "tan", "exp", "sqrt", "lim"})
 _QUANTIFIERS = _stems("all every some most few no none always never both")
 # What grammar adds to a word of six letters or more: Colombian, Zoroastrianism, detective.
 _ENDINGS = frozenset({"", *_stems("n an ian ism ist e er or l al ic ive ion ity m ve on")})
 _ROOT = 5
 _SMALL = 3  # words of an answer of which each is needed
+_OPPOSITE = (
+    "a",
+    "un",
+    "in",
+    "im",
+    "ir",
+    "il",
+    "non",
+    "dis",
+    "anti",
+    "counter",
+    "hyper",
+    "hypo",
+    "sub",
+    "super",
+)
 _FEW = 8  # words of a brief text
 _LONG = 9  # letters of a name that is recognised without its spaces
 _MAX_ANSWER = 1_024
 _FACTORIAL = re.compile(r"(?:\d{1,9}|\w)!|\|[^|]{1,40}\|")  # or a value without its sign
 _BOUNDS = frozenset("<>≤≥±")
 _BOUNDED = re.compile(r"[<>≤≥±]=? ?[\d.,]{1,20}|(?<![\w.,])\d[\d.,]{0,20}\+(?!\d)")
+_CHANCE = re.compile(r"(\d{1,3})(?:\.\d{1,9})? ?%")
 _BRIEF = 60  # characters
 _GLUE_FREE = 12  # characters of a text that has no footnotes
 _MAX_SIGNED = 80  # characters of an answer whose signs are compared
@@ -141,7 +156,10 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
     signs = "".join([question, *answers])
     if lists_candidates(text, known) or _FACTORIAL.fullmatch(text.strip()):
         return None
-    if text.count("%") > 1 and len(text) <= _BRIEF and "%" not in signs:  # each candidate with its chance
+    chances = {f"#{chance}" for chance in _CHANCE.findall(text)}
+    if (
+        len(text) <= _BRIEF and text.count("%") > 1 and known.isdisjoint(chances)
+    ):  # a chance for each candidate
         return None
     if _BOUNDS.isdisjoint(signs):
         text = _BOUNDED.sub(" ", text)
@@ -179,14 +197,15 @@ def _signed(raw: str, answer: str) -> bool:
     if lettered:
         phrase = r"\W{1,2}".join(map(re.escape, filter(None, lettered.groups())))
         return _stands(phrase, raw, re.I) is not None
-    if digits or telling_marks(answer):
+    apart = _SIGN_APART.search(answer) and _LONG_WORD.search(answer)  # the symbol ×
+    if digits or (telling_marks(answer) and not apart):
         squeezed = answer.replace(" ", "")[:_MAX_SIGNED]
         return _stands(" ?".join(map(re.escape, squeezed)), raw, re.I) is not None
     return True
 
 
 def _unprefixed(answer: str, raw: str) -> bool:
-    """Whether a word stands anywhere without a hyphen that makes it another: Guinea-Bissau, counter-clockwise."""
+    """Whether a word stands anywhere without a hyphen that makes it another: not in Guinea-Bissau."""
     cased = raw if answer[0].isupper() else raw.casefold()
     found = list(re.finditer(re.escape(answer), cased)) if "-" in raw else []
     return not found or any(
@@ -205,7 +224,8 @@ def _stands(pattern: str, raw: str, flags: int = 0) -> re.Match[str] | None:
     return re.search(rf"(?<![\w+#*^/&√-]){pattern}(?![\w+#*^/&]|-(?!\w{{2}})|\.\w)", raw, flags)
 
 
-_FORMULA = re.compile(r"([A-Za-z]{1,4})-?(\d{1,4}[A-Za-z]{0,3}\d{0,3})")
+_FORMULA = re.compile(r"([A-Z][A-Za-z]{0,3})-?(\d{1,4}[A-Za-z]{0,3}\d{0,3})")
+_SIGN_APART, _LONG_WORD = re.compile(r"(?:^| )[^\w\s]$"), re.compile(r"[^\W\d_]{4}")
 # 007, 2x and names of files
 _CODE = re.compile(
     r"0\d{1,9}|\d{1,4}[abnxyz]|\w{1,40}\.(?:py|js|ts|c|h|cpp|rs|go|java|txt|md|json|csv|sh|exe|html)"
@@ -233,9 +253,13 @@ def _said(raw: str, known: frozenset[str]) -> _Said:
 
 
 def _begins(compact: str, said: _Said) -> bool:
-    """Whether an answer stands in a text but for spaces, from the start of a word: not in `asymmetric`."""
+    """Whether an answer stands in a text but for spaces, behind no prefix: not in `asymmetric`."""
     place = said.compact.find(compact)
-    while place >= 0 and place not in said.starts:
+    while place >= 0 and any(
+        place - len(prefix) in said.starts and said.compact.startswith(prefix, place - len(prefix))
+        for prefix in _OPPOSITE
+        if len(prefix) <= place
+    ):
         place = said.compact.find(compact, place + 1)
     return place >= 0
 
@@ -246,7 +270,7 @@ def _compact(text: str) -> str:
 
 def _spellings(answer: str) -> list[str]:
     """An answer without asides, and each side of its `or`."""
-    answer = clean(answer)[:_MAX_ANSWER]
+    answer = clean(answer)[:_MAX_ANSWER].replace(" & ", " and ")
     bare = " ".join(_ASIDE.sub("", answer).split()) or answer
     return list(dict.fromkeys([bare, *_OR.split(bare)]))
 
@@ -331,7 +355,10 @@ def _same_letters(one: str, other: str) -> bool:
 
 def _replaced(said: _Said, wanted: Reading, missing: set[str], query_words: frozenset[str]) -> bool:
     """Whether something else stands where a word of the answer is missing: `North` for `South` Korea."""
-    if not _QUALIFIERS.isdisjoint(missing):
+    small = len(wanted.words) <= _SMALL
+    pairs = zip(wanted.words, wanted.spelt, strict=True)
+    needed = {word for word, name in pairs if small or name[:1].isupper()}
+    if not _QUALIFIERS.isdisjoint(missing) or not _NEEDED.isdisjoint(missing & needed):
         return True
     own = frozenset(wanted.words) | STOP_WORDS | _TITLES | _FIRMS | {"|"}
     if missing.isdisjoint(query_words):  # else the question offers what the answer chooses from
@@ -349,8 +376,8 @@ def _replaced(said: _Said, wanted: Reading, missing: set[str], query_words: froz
         for place, word in enumerate(wanted.words)
         if word in missing and (not place or wanted.words[place - 1][0] != "#")  # units have many spellings
     }
-    small = len(wanted.words) <= _SMALL and not any(names.values()) and bool(names)
-    if brief and foreign and (small or (any(names.values()) and any(foreign.values()))):
+    in_small = small and not any(names.values()) and bool(names)
+    if brief and foreign and (in_small or (any(names.values()) and any(foreign.values()))):
         return True
     cased = any(name[:1].isupper() for name in spelt)
     for place, name in names.items():
@@ -445,13 +472,7 @@ def _numbered(wanted: Reading, said: _Said, telling: list[str], query: Reading) 
             (
                 other.word in said.places
                 and replace(amount, unit=amount.unit or query_unit).equals(other)
-                and (
-                    amount.nth == other.nth
-                    or amount.nth > other.nth
-                    and not alone
-                    or not counts
-                    and not alone
-                )
+                and (amount.nth == other.nth or (not alone and (amount.nth or not counts)))
             )
             or (loose and _rounds_to(amount, other))
             for other in said.reading.amounts

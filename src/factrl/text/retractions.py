@@ -21,7 +21,8 @@ _STRUCK = re.compile(
 _TAKEN_BACK = re.compile(
     r"\b(?:no,? wait|wait,? no|oh wait|hold on|scratch that|strike that|correction:|let me correct that"
     r"|i take that back|(?:sorry, )?i (?:mean|meant)\b|my mistake|on second thought"
-    r"|(?<=\w), no, |(?<=[.;!?] )actually\b,?|(?<=\? )i doubt (?:it|that|so)\b)|\? (?:no|never|hardly|no way|not at all)\b[,.:]?",
+    r"|(?<=\? )i doubt (?:it|that|so)\b)|\? (?:no|never|hardly|no way|not at all)\b[,.:]?"
+    r"|(?<=\w), no, |(?<=[.;!?] )actually\b,?",
     re.I,
 )
 _LIMIT = (
@@ -61,14 +62,22 @@ _DOUBTED = re.compile(
 )
 
 
-# Candidates beside each other, each put as "X or Y".
+# What stands between candidates beside each other; each is put as "X or Y".
+_OR_ELSEWHERE = (
+    "oder|ou|или|або|nebo|albo|lub|czy|eller|vagy|veya|tai|sau|ή|या|أو|או|또는|혹은|বা|அல்லது|หรือ|یا|and/or"
+)
+_MAYBE = (
+    "maybe|perhaps|possibly|potentially|alternatively|otherwise|conceivably|if not|failing that|else"
+    "|it (?:could|might|may)(?: also)? be|vielleicht|peut-être|quizás?|forse|talvez|možná"
+    "|(?:my )?(?:second|other|next) (?:guess|choice|option|answer|candidate)(?: is| would be|:)?"
+)
 _BESIDE_EACH_OTHER = re.compile(
-    r" ?(?:→|⇒|⟶|➔|➜|⟷|↔|<?[-=]{1,2}>|\|+|::) ?|(?<=[^\W\d_]{2}) ?/ ?(?=[^\W\d_]{2})|(?<=[^\W\d_]{2}) / (?=\w)|\b(?:vs\b\.?|versus\b)"
-    r"|,? (?:oder|ou|или|або|nebo|albo|lub|czy|eller|vagy|veya|tai|sau|ή|या|أو|או|또는|혹은|বা|அல்லது|หรือ|یا|and/or)(?= )"
-    r"| or it (?:could|might|may) (?:also )?be\b|(?<=[^\W\d_]) o (?=[^\W\d_]{2})|(?<=[^\W\d_]) [<>=≠+] (?=[^\W\d_]{2})|(?:それとも|もしくは|または)"
-    r"|[,;(?!.] ?(?:or |and |but )?(?:maybe|perhaps|possibly|potentially|alternatively|otherwise|conceivably|if not"
-    r"|failing that|else|it (?:could|might|may)(?: also)? be"
-    r"|(?:my )?(?:second|other|next) (?:guess|choice|option|answer|candidate)(?: is| would be|:)?|vielleicht|peut-être|quizás?|forse|talvez|možná)\b,?",
+    r" ?(?:→|⇒|⟶|➔|➜|⟷|↔|<?[-=]{1,2}>|\|+|::) ?|\b(?:vs\b\.?|versus\b)|(?:それとも|もしくは|または)"
+    r"|(?<=[^\W\d_]{2}) ?/ ?(?=[^\W\d_]{2})|(?<=[^\W\d_]{2}) / (?=\w)"
+    r"|(?<=[^\W\d_]) [<>=≠+] (?=[^\W\d_]{2})"
+    rf"|,? (?:{_OR_ELSEWHERE})(?= )|(?<=[^\W\d_]) o (?=[^\W\d_]{{2}})"
+    r"| or it (?:could|might|may) (?:also )?be\b"
+    rf"|[,;(?!.] ?(?:or |and |but )?(?:{_MAYBE})\b,?",
     re.I,
 )
 _BETWEEN = re.compile(
@@ -137,7 +146,7 @@ def alternatives(reading: Reading, known: frozenset[str]) -> set[int]:
     )
     for place, word in enumerate(words):
         listed = only and (word == "and" or (spelt[place] == "," and "who" in known and "and" not in words))
-        if word != "or" and not (listed and len(words) <= _FEW):
+        if word != "or" and not (listed and len(words) <= _FEW and "and" not in known):
             continue
         left, right = (_names_from(words, spelt, place, step) for step in (-1, 1))
         sides = [{words[side] in known for side in one} for one in (left, right)]
@@ -147,9 +156,8 @@ def alternatives(reading: Reading, known: frozenset[str]) -> set[int]:
     return chosen
 
 
-_HEDGES = frozenset(
-    map(stem, "maybe possibly perhaps probably likely less more else even also rather".split())
-)  # noqa: SIM905
+_MORE_OR_LESS = "maybe possibly perhaps probably likely less more else even also rather"
+_HEDGES = frozenset(map(stem, _MORE_OR_LESS.split()))
 _ARTICLES = frozenset({"the", "a", "an", "in", "by", "it", "is", "was", "of", stem("city"), stem("town")})
 _FEW = 8  # words of a text in which a candidate may be in small letters
 
@@ -176,20 +184,27 @@ def _names_from(words: tuple[str, ...], spelt: tuple[str, ...], place: int, step
 
 
 _CLAUSE = """
-    i i'm i've it it's he she you we they please is was are were be may might could can would should will do don't
-    did that this so but however if which who not no though although note sorry correct sure verify
-    """.split()  # noqa: SIM905
-_CLAUSAL = frozenset(map(stem, _CLAUSE))
+    i i'm i've it it's he she you we they please is was are were be may might could can would should will do
+    don't did that this so but however if which who not no though although note sorry correct sure verify
+    """
+_CLAUSAL = frozenset(map(stem, _CLAUSE.split()))  # words of which no candidate is made
 _NAMES = re.compile(r"[A-Z\d]|[^\x00-\x7f]")
 _BROKEN = re.compile(r"\n+|; ?|(?:^|\s)(?:[-•·*]|\(?(?:\d{1,2}[.)]|[A-Ea-e]\)|[A-E]:))\s")
 
 
 def lists_candidates(raw: str, known: frozenset[str]) -> bool:
-    """Whether a text is nothing but short items of which too few are accepted: three by commas, two by lines."""
+    """Whether a text is nothing but short items, too few of them accepted.
+
+    They are three or more between commas, or two to four on lines or behind numbers, as more are a survey.
+    """
     text = raw.strip(" .\n")
     for pattern, least in ((_BROKEN, 2), (_ITEM, 3)):
         items = [item.strip(" .") for item in pattern.split(text) if item and item.strip(" .")]
-        if len(items) < least or max(item.count(" ") for item in items) > 3:
+        if (
+            len(items) < least
+            or (len(items) > 2 * least and least == 2)
+            or max(item.count(" ") for item in items) > 3
+        ):
             continue
         said = [(item, set(read(item).words) - {"|"}) for item in items]
         said = [(item, words - STOP_WORDS) for item, words in said if _CLAUSAL.isdisjoint(words)]
