@@ -29,6 +29,23 @@ def sample(name: str, label: Any, sure: str) -> Row:
     return Row(example, Completion(f"Oslo\nConfidence: {sure}"), Grade(label, "Oslo", ""), benchmark="b")
 
 
+EIGHTY = [
+    *("0,8", ".8", "8e-1", "0.80", "80", "80.", "80 percent", "80 per cent.", "80 %", "80,0 %", "80 Prozent"),
+    *(
+        "80 pour cent",
+        "80 por ciento",
+        "8/10",
+        "8 out of 10",
+        "80 von 100",
+        "0.8/1",
+        "0.8 / 1.0",
+        "~80%",
+        "８０％",
+    ),
+]
+UNREADABLE = ["1000", "80-90", "80 – 90%", "75 to 80", "-5", "0.8.5", "8e5", "0x50"]
+
+
 @pytest.mark.parametrize(
     ("text", "rest", "sure"),
     [
@@ -42,6 +59,13 @@ def sample(name: str, label: Any, sure: str) -> Row:
         ("Confidence: 90\nOslo<confidence>0.1</confidence>", "Confidence: 90\nOslo", 0.1),
         ("Oslo<confidence>80</confidence>", "Oslo<confidence>80</confidence>", None),
         ("Oslo<confidence>quite</confidence>", "Oslo<confidence>quite</confidence>", None),
+        *[(f"Oslo\nConfidence: {eighty}", "Oslo", 0.8) for eighty in EIGHTY],
+        *[(f"Oslo\nConfidence: {no}", f"Oslo\nConfidence: {no}", None) for no in UNREADABLE],
+        ("Oslo\n**Confidence:** 80%**", "Oslo", 0.8),
+        ("Oslo<confidence>0,8</confidence>", "Oslo", 0.8),
+        ("Oslo<confidence>8e-1</confidence>", "Oslo", 0.8),
+        ("Oslo<confidence>80 percent</confidence>", "Oslo", 0.8),
+        ("Confidence: 90\nOslo\nConfidence: 1000", "Confidence: 90\nOslo\nConfidence: 1000", None),
     ],
 )
 def test_how_a_confidence_is_written(text: str, rest: str, sure: float | None) -> None:

@@ -59,6 +59,47 @@ def test_the_same_value(mathematician: Mathematician, text: str, gold: str, labe
     assert mathematician.grade(text, gold).label == label
 
 
+VERY_SMALL = [  # and not equal, each alone and inside of every form that holds values
+    *[
+        ("\\frac{1}{2004!}", "\\frac{1}{2006!}"),
+        ("\\frac{1}{2^{99}}", "\\frac{1}{2^{98}}"),
+        ("10^{-20}", "0"),
+    ],
+    *[("2^{-60}\\pi", "2^{-61}\\pi"), ("0.0000001", "0.0000002"), ("\\sqrt{10^{40}+1}", "10^{20}")],
+    *[
+        (form.replace("?", "2^{-99}"), form.replace("?", "2^{-98}"))
+        for form in (
+            "(?, 1)",
+            "\\{?\\}",
+            "[?, 1]",
+            "x = ?",
+            "x > ?",
+            "?x",
+            "?i",
+            "\\begin{pmatrix}?&1\\\\1&2\\end{pmatrix}",
+        )
+    ],
+]
+SAME_VALUE = [
+    *[
+        ("\\frac12", "0.5"),
+        ("0.333333", "\\frac13"),
+        ("\\sqrt{8}", "2\\sqrt2"),
+        ("\\pi", "3.141593"),
+        ("10!", "3628800"),
+    ],
+    *[("\\sqrt{2}+\\sqrt{3}", "\\sqrt{5+2\\sqrt6}"), ("\\{1,2\\}", "\\{2,1\\}"), ("(x+1)^2", "x^2+2x+1")],
+    *[("1.5\\times10^{-20}", "1.5\\cdot 10^{-20}"), ("0.0000001", "10^{-7}"), ("\\sin^2 x+\\cos^2 x", "1")],
+    ("\\begin{pmatrix}0.5&1\\\\1&2\\end{pmatrix}", "\\begin{pmatrix}\\frac12&1\\\\1&2\\end{pmatrix}"),
+]
+
+
+@needs_math
+def test_closeness_is_not_equality(mathematician: Mathematician) -> None:
+    assert [pair for pair in VERY_SMALL if mathematician.equal(*pair)] == []
+    assert [pair for pair in SAME_VALUE if not mathematician.equal(*pair)] == []
+
+
 @needs_math
 def test_a_formula_without_end_is_wrong_and_stops(mathematician: Mathematician) -> None:
     assert mathematician.equal("1", "\\frac{2}{2}")  # loads sympy

@@ -25,7 +25,7 @@ GIVES = [
     *[(CAPITAL, "Not only is Paris the largest city, it is also the capital.", "Paris")],
     *[("When did it open?", "It opened in Oslo in 1952.", "1952"), ("When?", "On 3 May 1952", "1952")],
     ("When was it?", "It was February 9, 2018.", "9 February 2018"),
-    ("When?", "In 2018.", "9 February 2018"),
+    ("In what year?", "In 2018.", "9 February 2018"),
     *[("When?", "It came out in March of 2018.", "March 2018"), ("When?", "13 March 2018", "March 2018")],
     *[("How long?", "About twenty-four hours.", "24 hours"), ("How long?", "One day.", "24 hours")],
     *[("How high is it?", "It is 29,029 feet high.", "8,848 m"), ("How many?", "One thousand.", "1,000")],
@@ -57,6 +57,7 @@ DENIES = [
     *[(CAPITAL, "Unlike Paris, Lyon is the capital.", "Paris"), (CAPITAL, "Paris " + "x " * 2_000, "Paris")],
     *[("When?", "In 1953.", "1952"), ("When?", "On May 11, 2018.", "May 16, 2018")],
     ("When?", "1952", "1952-1958"),
+    ("When?", "In 2018.", "9 February 2018"),  # a year is less than was asked for
     *[("When?", "In 2017", "9 February 2018"), ("When?", "In April 2018", "March 2018")],
     *[("How long?", "48 hours.", "24 hours"), ("How far?", "It is 5 miles.", "5 km")],
     ("How many?", "100", "1,000"),
@@ -240,7 +241,6 @@ def test_what_is_named_but_not_given_is_wrong_in_either_form(question: str, gold
         ("When was the Eiffel Tower opened?", "31 March 1889", "31/03/1889"),
         ("When was the Eiffel Tower opened?", "31 March 1889", "31.03.1889"),
         ("Who wrote Emma?", "Jane Austen", "Austen, Jane"),
-        ("Who wrote Emma?", "Jane Austen", "Austen Jane"),
         ("Which colours has the flag of France?", "blue, white and red", "red, white and blue"),
     ],
 )
@@ -256,6 +256,7 @@ def test_one_answer_in_another_spelling_is_right_without_a_judge(question: str, 
         ("How many goals did he score?", "12", "12 assists"),
         ("When was it?", "3 April 1889", "03/04/1889"),  # or the fourth of March
         ("What was the score?", "2, 3", "3, 2"),
+        ("Who wrote Emma?", "Jane Austen", "Austen Jane"),  # as John Elton is not Elton John
         ("Which colours has the flag of France?", "blue, white and red", "blue, white"),
     ],
 )

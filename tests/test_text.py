@@ -178,6 +178,8 @@ def test_tag(raw: str, first: str | None, last: str | None) -> None:
     [
         ("", None),
         ("\\boxed{5}", "5"),
+        *[("<!-- \\boxed{5} -->", None), ("<!-- \\boxed{5}", None), ("\\boxed{1} <!-- \\boxed{5} -->", "1")],
+        *[("  % \\boxed{5}\n", None), ("50% of it is \\boxed{5}", "5"), ("<!-- { --> \\boxed{5}", "5")],
         ("\\fbox{5}", "5"),
         ("\\boxed{1} and \\boxed{2}", "2"),
         ("\\boxed{\\text{New York}}", "\\text{New York}"),

@@ -259,7 +259,7 @@ ELSEWHERE = {
     "a protocol": "verifier.search.Search rewards.Reward verifier.judges.local.LetterModel",
     "what others here are given to": "evals.shortqa.score_text text.html.page "
     "text.ignorance text.retractions text.words text.answers.normalize_released text.answers.unaccented "
-    "text.answers.fold "
+    "text.answers.fold text.answers.telling_marks text.answers.roman "
     "text.few_marks text.encodable text.bytes_of text.first_bytes verifier.claims.unwrapped "
     "verifier.claims.normalised verifier.claims.content_words "
     "verifier.claims.speaks_of_itself verifier.claims.statements verifier.claims.stating "

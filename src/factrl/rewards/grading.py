@@ -22,9 +22,9 @@ from factrl.errors import DataError, LLMError, OwnDoing, SetupError, Unscored
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.store import readable
-from factrl.text import bytes_of, first_bytes, strip_end_tokens
+from factrl.text import bytes_of, clean, first_bytes, strip_end_tokens
 from factrl.text.abstention import says_invalid_question, stance
-from factrl.text.answers import equals, final_answer, is_contentless, matches
+from factrl.text.answers import LOOSENINGS, Loosen, equals, final_answer, is_contentless, matches
 from factrl.text.ignorance import BARE, names_nothing, words_of
 from factrl.text.mentions import MAX_MENTIONS, mentions
 from factrl.text.words import same_amount
@@ -140,6 +140,9 @@ class Grader:
             format or a chat template is asked about again in any case.
         brief: ask in a few lines and read one letter.  A judge of 1.5 billion parameters says `correct` of
             nearly everything to the long prompt, and the probe then masks right answers (docs/history.md).
+        loosen: the names in `factrl.text.answers.LOOSENINGS` of what equality with an accepted answer
+            overlooks, by default all: `loosen={*LOOSENINGS} - {"accents"}` tells Peña from Pena.  The rules
+            of "sentence" read as they do.
     """
 
     def __init__(
@@ -150,11 +153,16 @@ class Grader:
         max_answer_chars: int | None = None,
         probe: bool = False,
         brief: bool = False,
+        loosen: Loosen = LOOSENINGS,
     ) -> None:
         if form not in _LIMITS:
             raise SetupError(f"form is one of {', '.join(map(repr, _LIMITS))}, not {form!r}")
+        unknown = [name for name in loosen if name not in LOOSENINGS]
+        if unknown or isinstance(loosen, str):
+            raise SetupError(f"loosen is some of {', '.join(LOOSENINGS)}, not {loosen!r}")
         self.judge = judge
         self.form = form
+        self.loosen = frozenset(loosen)
         self.max_answer_chars = _LIMITS[form] if max_answer_chars is None else max_answer_chars
         self.probe = probe
         self._ask = ask_briefly if brief else _ask_grade
@@ -185,7 +193,7 @@ class Grader:
         gold, prediction = _gold(question, answers, false_premise), strip_end_tokens(prediction)
         if bytes_of(prediction) > MAX_TEXT:
             return _floored("oversize", prediction[: self.max_answer_chars])
-        if equals(prediction, gold) is not None:  # first, as "unknown" can be the right answer
+        if equals(prediction, gold, self.loosen) is not None:  # first, as "unknown" can be the right answer
             return Grade("correct", final_answer(prediction), how="exact")
         said = stance(prediction, question, strict=self.form == "short")
         if said.declines:  # never right, so that nobody is right with one name and silent with another
@@ -193,9 +201,14 @@ class Grader:
                 return Grade("incorrect", prediction.strip(), how="rules", why=f"it names {said.names}")
             return Grade("abstained", prediction.strip(), how="abstention")
         answer = final_answer(said.asserted)
-        if matches(said.asserted, gold) is not None or same_amount(question, answer, gold) is not None:
+        equal = matches(said.asserted, gold, self.loosen)
+        if equal is None and "units" in self.loosen:
+            equal = same_amount(question, answer, gold)
+        if equal is not None:
             return Grade("correct", answer, how="exact")
-        if self.form == "sentence" and mentions(question, said.asserted, gold) is not None:
+        # With its lines, which keep candidates apart, unless something of it is left out.
+        whole = prediction if said.asserted == clean(prediction) else said.asserted
+        if self.form == "sentence" and mentions(question, whole, gold) is not None:
             return Grade("correct", answer, how="rules")
         if is_contentless(answer):
             return _floored("contentless", answer)

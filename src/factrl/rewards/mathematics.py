@@ -16,7 +16,8 @@ import re
 import subprocess
 import sys
 import threading
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 from factrl.errors import MissingExtra, Unscored
@@ -27,6 +28,8 @@ from factrl.types import Grade
 MAX_FORMULA = 2_000  # characters of an answer that are compared
 SECONDS = 10.0  # for one comparison
 START_SECONDS = 60.0  # for the first one, which loads sympy
+_DIGITS = 200  # in which numbers are compared
+_SAME, _CLOSE = 1e-150, 2e-6  # the difference that rounding leaves, as a share: of exact numbers, of decimals
 
 _MARKED = re.compile(r"####[ \t]*([^\n]{1,400})")
 _SAID = re.compile(r"\banswer(?:\s+is|\s*[:=])\s*[:=]?\s*([^\n]{1,200})", re.IGNORECASE)
@@ -168,8 +171,10 @@ def _asked(process: Any, line: str) -> str:
 def _answer_lines() -> None:
     """The process that is asked: `[gold, answer]` in, `true` or `false` out, by line."""
     import math_verify
+    from math_verify import grader
 
     parse: Any = math_verify.parse  # typed as if a time limit had to be a number
+    grader.sympy_numeric_eq = partial(_numbers_equal, grader.sympy_numeric_eq)
     logging.disable(logging.CRITICAL)
     for line in sys.stdin:
         # Without math-verify's own time limits: they need a signal, and whoever asks ends this process.
@@ -179,6 +184,35 @@ def _answer_lines() -> None:
         )
         same = bool(gold) and bool(answer) and math_verify.verify(gold, answer, timeout_seconds=None)
         print("true" if same else "false", flush=True)  # noqa: T201  # to whoever asks
+
+
+def _numbers_equal(by_default: Callable[..., bool], a: Any, b: Any, rounding: int, precision: int) -> bool:
+    """math-verify's comparison by value, where a small difference of small numbers is a difference.
+
+    Its own takes what is under 1e-15 for nothing and rounds decimals to six places, so 1/2004! is 1/2006!.
+    """
+    from sympy import Float, MatrixBase, UnevaluatedExpr
+
+    if (
+        isinstance(a, MatrixBase)
+        or isinstance(b, MatrixBase)
+        or a.has(UnevaluatedExpr)
+        or b.has(UnevaluatedExpr)
+    ):
+        return by_default(a, b, rounding, precision)  # by element, which comes back here; per cent
+    decimal = a.has(Float) or b.has(Float)
+    if decimal and not by_default(a, b, rounding, precision):
+        return False
+    try:
+        if not (a.is_number and b.is_number):
+            return decimal or bool((a - b).evalf(_DIGITS) == 0)
+        one, other = a.doit(), b.doit()
+        if one.is_Rational and other.is_Rational:
+            return bool(one == other)
+        size = max(abs(one.evalf(_DIGITS)), abs(other.evalf(_DIGITS)))
+        return bool(abs((one - other).evalf(_DIGITS)) <= size * (_CLOSE if decimal else _SAME))
+    except (AttributeError, TypeError, ValueError):  # no numbers: relations, sets
+        return False
 
 
 def _same_by_rule(answer: str, gold: str) -> bool | None:

@@ -177,11 +177,13 @@ def boxed(text: str) -> Slice | None:
 
     A box is `\boxed{…}` or `\fbox{…}` with balanced braces, where `\{` and `\}` do not count, or, when
     there is none of these, `\boxed …$` on one line, as graders of mathematics accept it.  Of nested
-    boxes it is the outer one, so that nothing is said around an answer that is not read.
+    boxes it is the outer one, so that nothing is said around an answer that is not read.  What no reader
+    sees is none: a box in a comment of HTML, or on a line that LaTeX leaves out.
     """
     if "\\boxed" not in text and "\\fbox" not in text:
         return None
-    span = _braced(text) or _unbraced(text)
+    shown = _shown(text)
+    span = _braced(shown) or _unbraced(shown)
     return _slice(text, span, 0) if span else None
 
 
@@ -194,6 +196,21 @@ def boxed_released(text: str) -> Slice | None:
     start = text.find(_BOX)
     end = text.find("}", start + len(_BOX)) if start >= 0 else -1
     return _slice(text, (start + len(_BOX), end), 0) if end >= 0 else None
+
+
+_LEFT_OUT = re.compile(r"^[ \t]{0,80}%.*$", re.M)
+
+
+def _shown(text: str) -> str:
+    """A text with spaces for the comments of HTML and LaTeX, one of HTML up to its end or the text's."""
+    parts: list[str] = []
+    at = 0
+    while (start := text.find("<!--", at)) >= 0:
+        end = text.find("-->", start)
+        end = len(text) if end < 0 else end + 3
+        parts += [text[at:start], " " * (end - start)]
+        at = end
+    return _LEFT_OUT.sub(lambda line: " " * len(line[0]), "".join([*parts, text[at:]]))
 
 
 def _braced(text: str) -> tuple[int, int] | None:

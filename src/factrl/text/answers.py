@@ -7,11 +7,14 @@ they do not accept may still be right, and is for a judge to say.
 
 from __future__ import annotations
 
+import html
+import math
 import re
 import string
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from decimal import Decimal
+from fractions import Fraction
 from typing import NamedTuple
 
 from factrl.text import MAX_PAYLOAD, clean, few_marks, unwrap_latex
@@ -97,13 +100,34 @@ def parse_number(text: str) -> Decimal | None:
     return value if abs(value.adjusted()) <= 307 else None
 
 
-def _quantity(text: str) -> tuple[Decimal, bool] | None:
-    """The number and whether it is a percentage."""
+_RATIO = re.compile(r"([+-]?)(?:(\d{1,9}) )?(\d{1,9})/(\d{1,9})")
+_POWER = re.compile(r"(\d{1,4})\^([+-]?\d{1,2})")
+_CODED = re.compile(r"\+.*|-?0\d+(?:\.\d+)?|-?\d+\.(?=\d*[1-9])\d*0|-?\d{1,3}\.000")
+
+
+class _Quantity(NamedTuple):
+    value: Decimal | Fraction
+    percent: bool
+    code: str  # as it is written, where that may tell numbers of equal value apart: +44, 007, version 3.10
+
+
+def _quantity(text: str) -> _Quantity | None:
+    """A number, a percentage, a power, or a fraction in lowest terms (2/4 may be a time signature)."""
     text = text.removesuffix(".")
     for spelling in (" per cent", " percent", " %"):
         text = text[: -len(spelling)] + "%" if text.endswith(spelling) else text
     number = parse_number(text.removesuffix("%"))
-    return None if number is None else (number, text.endswith("%"))
+    if number is not None:
+        return _Quantity(number, text.endswith("%"), text if _CODED.fullmatch(text) else "")
+    power, ratio = _POWER.fullmatch(text), _RATIO.fullmatch(text)
+    if power:
+        return _Quantity(Fraction(int(power[1])) ** int(power[2]), False, "") if int(power[1]) else None
+    if not ratio:
+        return None
+    whole, top, bottom = (int(part or 0) for part in ratio.groups()[1:])
+    if bottom < 2 or math.gcd(top, bottom) > 1 or (ratio[2] and top > bottom):
+        return None
+    return _Quantity((whole + Fraction(top, bottom)) * (-1 if ratio[1] == "-" else 1), False, "")
 
 
 def _date(text: str) -> tuple[int, int, int] | None:
@@ -132,22 +156,179 @@ def _date(text: str) -> tuple[int, int, int] | None:
 
 # -- Equality
 
+LOOSENINGS = {
+    "case": "capitals come from the place of a word; they count in K, Co, mJ and MJ, CO2 and Co2",
+    "punctuation": "stops, commas, quotation marks, brackets and hyphens between words are a matter of taste",
+    "articles": "a, an and the name nothing before a word: The Beatles; they count at the end: Vitamin A",
+    "accents": "names are typed without them: São Paulo; in words in small letters they count: año, ano",
+    "markup": "LaTeX and HTML write one text in many ways: \\frac12, 10^{6}, New~York, AT&amp;T",
+    "initials": "J. R. R. Tolkien, J.R.R. Tolkien and JRR Tolkien are one spelling",
+    "abbreviations": "Mt. Everest is Mount Everest, & is and, 44 BCE is 44 BC",
+    "numerals": "World War II, 2 and Two; Henry VIII and Henry the Eighth; but 8 is not the eighth",
+    "values": "1,000 is 1000, 12.0 is 12, 50% is 50 percent, 1/2 is 0.5, 10^6 is 1,000,000",
+    "dates": "13 March 2018, March 13th, 2018 and 2018-03-13 are one day; 2018 alone is less",
+    "order": "Austen, Jane is Jane Austen, and a list of names is one in any order",
+    "units": "5 km is 5,000 m, and 8849 is 8,849 m where metres are asked for",
+}
+"""What equality of short answers overlooks, and why; `Grader(loosen=...)` names what it shall overlook.
+
+Every other sign of an answer counts: -5, 50%, $5, C++, n!, a/b, [0, 1), O-, x^2, √2.
+"""
+Loosen = Collection[str]
+
+
+class _Variant(NamedTuple):
+    """One spelling of an answer: its words, and what tells answers of the same words apart."""
+
+    words: tuple[str, ...]
+    bare: tuple[str, ...]  # without articles
+    marks: tuple[Decimal | str, ...]
+
 
 class _Form(NamedTuple):
     """An answer in the spellings that are compared."""
 
     text: str
-    quantity: tuple[Decimal, bool] | None
+    quantity: _Quantity | None
     date: tuple[int, int, int] | None
-    words: str
-    marks: tuple[Decimal | str, ...]
+    variants: tuple[_Variant, ...]
 
 
-def _form(text: str) -> _Form:
+def _form(text: str, loosen: Loosen = LOOSENINGS) -> _Form:
     text = clean(text)
     if len(text) > MAX_ANSWER:
         text = ""
-    return _Form(text, _quantity(text), _date(text), _words(text), _marks(text))
+    if "punctuation" in loosen:
+        text = _QUOTES.sub(r"\2", text)
+    if "markup" in loosen and not _PLAIN.fullmatch(text):
+        text = _without_markup(text)
+    spelt = _respelt(text, loosen)
+    return _Form(
+        text,
+        _quantity(text) if "values" in loosen else None,
+        _date(text) if "dates" in loosen else None,
+        tuple(_variant(one, loosen) for one in dict.fromkeys((text, spelt))),
+    )
+
+
+_QUOTES = re.compile(r"""(?<!\w)(["'])(?=\S)([^"']{1,400})(?<=\S)\1(?!\w)""")
+_PLAIN = re.compile(r"[\w .,'-]*")
+_LATEX = (
+    (re.compile(r"(?<=\d) ?(?=\\[dt]?frac)"), " "),
+    (re.compile(r"\\[dt]?frac ?\{([+-]?\w{1,40})\} ?\{(\w{1,40})\}"), r"\1/\2"),
+    (re.compile(r"\\[dt]?frac ?\{([^{}]{1,99})\} ?\{([^{}]{1,99})\}"), r"(\1)/(\2)"),
+    (re.compile(r"\\[dt]?frac ?(\w) ?(\w)"), r"\1/\2"),
+    (re.compile(r"\\sqrt ?\{([^{}]{1,99})\}|\\sqrt ?(\w)"), r"√\1\2"),
+    (re.compile(r"\^ ?(?:\\circ\b|\{\\circ\})"), "°"),
+    (re.compile(r"\^\{([+-]?\d{1,9}|\w)\}"), r"^\1"),
+    (re.compile(r"_\{?(\d{1,9})\}?(?!\d)"), r"\1"),
+    (re.compile(r"\\(?:times|cdot)\b"), "×"),
+    (re.compile(r"\\(?:left|right|displaystyle)(?![a-z]) ?"), ""),
+    (re.compile(r"(?<=\w)\.?~(?=\w)"), " "),
+    (re.compile(r"<br ?/?>|\\(?:quad|qquad|newline)\b"), " "),
+    (re.compile(r"<(/?)(?:b|i|em|strong|u|span|p|sub|code)>"), ""),
+)
+
+
+def _without_markup(text: str) -> str:
+    """A text as LaTeX or a browser shows it, on one line."""
+    text = unwrap_latex(clean(html.unescape(text)))
+    for pattern, plain in _LATEX:
+        text = pattern.sub(plain, text)
+    text = _EMPHASIS.sub(r"\2", text)
+    return " ".join(text.split())
+
+
+_EMPHASIS = re.compile(r"(?<![\w*])(\*{1,3}|`)(?=\S)([^*`]{1,400})(?<=\S)\1(?![\w*])")
+
+
+# -- Another spelling of the same words
+
+NUMBER_WORDS = """
+    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+    seventeen eighteen nineteen
+    """.split()  # noqa: SIM905  (a hundred quoted words would be no clearer)
+ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()  # noqa: SIM905
+_COUNTED = {
+    **{word: str(value) for value, word in enumerate(NUMBER_WORDS)},
+    **{word: f"{value}th" for value, word in enumerate(ORDINALS, 1)},
+    **{f"{word}th": f"{value}th" for value, word in enumerate(NUMBER_WORDS) if value > 12},
+    **{"twenty": "20", "twentieth": "20th"},
+}
+_NTH = re.compile(r"(\d{1,4})(?:st|nd|rd|th)", re.I)
+_ROMAN = re.compile(r"(?=[IVXL])(?!(?:X|L|XL)$)(L?X{0,3}|XL)(IX|IV|V?I{0,3})")
+_TENS = {"": 0, "X": 10, "XX": 20, "XXX": 30, "XL": 40, "L": 50, "LX": 60, "LXX": 70, "LXXX": 80}
+_ONES = ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
+_ABBREVIATED = {
+    **{"mt": "mount", "ft": "fort", "jr": "junior", "sr": "senior", "dr": "doctor", "vs": "versus"},
+    **{
+        "bce": "bc",
+        "st": "saint",
+        "prof": "professor",
+        "gov": "governor",
+        "sen": "senator",
+        "bros": "brothers",
+    },
+}
+_SHORT_FOR = re.compile(r"([A-Za-z]{2,4})\.?")
+_INITIALS = re.compile(r"(?:[A-Z]\.){1,5}[A-Z]?|[A-Z]|[A-Z](?:\.[A-Z]){1,5}")
+_AROUND = ".,;:!?\"'()[]"
+# Spaces that tell nothing: beside operators, and between the ends of an interval.
+_SPACED = re.compile(r"(?<=\S) ?([+*^=<>≤≥×·±]) ?(?=[\w(√\[-])|(?<![^\W_])(\w) ([-/]) (?=\w(?!\w))")
+_ENDS = re.compile(r"[(\[{]([^()\[\]{}]{1,80})[)\]}]")
+_LONG_WORD = re.compile(r"[^\W\d_]{2}")
+
+
+def roman(token: str) -> int:
+    """The value of a Roman numeral from I to LXXXIX in capitals; 0 for everything else, and for X and L."""
+    match = _ROMAN.fullmatch(token)
+    return _TENS[match[1]] + _ONES.index(match[2]) if match and match[1] in _TENS else 0
+
+
+def _respelt(text: str, loosen: Loosen) -> str:
+    """A text with its initials, abbreviations and numerals in one spelling, word by word."""
+    if "abbreviations" in loosen:
+        text = re.sub(r" ?& ?", " and ", text)
+        text = re.sub(r"(?<=\d) ?([AaPp])\. ?([Mm])\b\.?", r" \1\2", text)
+        text = re.sub(r"\bA\.?D\.? (\d{1,4})\b", r"\1 AD", re.sub(r"(?<=\d) C\.?E\b\.?", " AD", text))
+        text = re.sub(r"(?<=\d)(?=(?:am|pm|AM|PM|BC|AD|BCE)\b)", " ", text)
+    if "punctuation" in loosen:
+        text = _HYPHEN.sub(" ", _SPACED.sub(r"\1\2\3", text))
+        text = _ENDS.sub(
+            lambda ends: ends[0] if _LONG_WORD.search(ends[1]) else ends[0].replace(" ", ""), text
+        )
+    tokens: list[str] = []
+    joined = False
+    for token in text.split():
+        initial = "initials" in loosen and _INITIALS.fullmatch(token) is not None
+        letters = token.replace(".", "") if initial else token
+        if initial and joined:
+            tokens[-1] += letters
+        else:
+            tokens.append(letters)
+        joined = initial
+    last = len(tokens) - 1
+    for place, token in enumerate(tokens):
+        core = token.strip(_AROUND)
+        known = _SHORT_FOR.fullmatch(token) if "abbreviations" in loosen else None
+        if known and (full := _ABBREVIATED.get(known[1].lower())):
+            tokens[place] = "street" if full == "saint" and place == last else full
+        elif "numerals" in loosen and core:
+            tokens[place] = token.replace(core, _digits(core, tokens[place - 1] if place else ""))
+    return _THE_NTH.sub(r" \1", " ".join(tokens)) if "numerals" in loosen else " ".join(tokens)
+
+
+_HYPHEN = re.compile(r"(?<=[^\W\d_]{2})-(?=[^\W\d_]{2}|\d)")
+_THE_NTH = re.compile(r"(?<=[^\W\d_]) the (\d{1,2})th$", re.I)
+
+
+def _digits(word: str, before: str) -> str:
+    """A Roman numeral behind a name, a number word or an ordinal in digits; else the word itself."""
+    value = roman(word) or (roman(word.upper()) if len(word) > 1 and word.islower() else 0)
+    if value and before[:1].isalpha() and (len(word) > 1 or before[:1].isupper()):
+        return str(value)
+    nth = _NTH.fullmatch(word)
+    return f"{nth[1]}th" if nth else _COUNTED.get(word.lower(), word)
 
 
 def unaccented(text: str) -> str:
@@ -159,11 +340,15 @@ def unaccented(text: str) -> str:
 
 def fold(text: str) -> str:
     """A text in lower case, without the accents of Latin letters."""
+    return _bare(text.casefold())
+
+
+def _bare(text: str) -> str:
     if text.isascii():
-        return text.casefold()
+        return text
     kept: list[str] = []
     latin = False
-    for char in unicodedata.normalize("NFD", few_marks(text.casefold())):
+    for char in unicodedata.normalize("NFD", few_marks(text)):
         # An accent on a Latin letter is often dropped; が without its mark is another word.
         if unicodedata.combining(char):
             if latin:
@@ -195,76 +380,181 @@ def _spaceless(char: str) -> bool:
     return "\u3040" <= char <= "\u30ff" or "\u3400" <= char <= "\u9fff" or char >= "\U00020000"
 
 
-# What normalising drops although it tells answers apart: -5, 1.5, C++, C#, 50%, $5, 10^2.
-_MARK = re.compile(r"-?\d[\d.,]*|[+#%$^<>=~]|!(?=\w)")
+# What makes no difference between words.  Of other signs each is one mark.
+_IDLE = str.maketrans("", "", string.punctuation.replace("\\", "") + "¿¡…、。・「」『』《》〈〉【】")
+_OPERATORS = r"[+*^=<>%#$@&|\\~°√∞±×÷·≤≥≠∈∉∪∩∧∨⊂⊃⊆⊇∀∃→⇒↔⇔⊕⊗∝≡≅‰§¬∂∇∑∫′″€£¥]"
+_MARK = re.compile(
+    r"-?\d[\d.,]*"
+    rf"|{_OPERATORS}"
+    r"|!=|_{2,}|!(?=\w)|(?<=[\d)\]}])!|(?<![^\W\d_])[^\W\d_]!"  # not, and factorials; not "Wow!"
+    r"|(?<![^\W\d_]{3})(?<=\w)-(?![\w-])|(?<![\w.])-(?=[^\W\d_])"  # O-, -x
+    r"|(?<![^\W\d_'-])[^\W\d_]-(?=[^\W\d_](?![\w-]))"  # a-b
+    r"|(?<=[\d)])/|/(?=[\d(])|(?<![^\W_])\w/|/\w(?!\w)"  # 10/10, a/b; not AC/DC
+    r"|(?<=\d)['\"]{1,2}(?![\w])|(?<![^\W\d_'])[a-zA-Z]'{1,3}(?!\w)"  # 5', f'
+    r"|(?<!\S)\.(?=[A-Z])|(?<=\w)[(\[{]"  # .NET, f(x)
+    r"|[(\[{](?=[^()\[\]{}]{0,80}[-+*/^=,√∞\d][^()\[\]{}]{0,80}[)\]}])|(?<=[\w∞+*/^!°'])[)\]}](?=[\w+*/^=!'(-])|(?<=[\d∞])[)\]}]"
+)
+_NUMBERS = frozenset("-0123456789٠١٢٣٤٥٦٧٨٩०१२३४५६७८९")
 
 
 def _marks(text: str) -> tuple[Decimal | str, ...]:
     marks: list[Decimal | str] = []
     for match in _MARK.finditer(text):
-        mark = match[0].rstrip(".,")
+        mark = match[0]
+        if not mark.lstrip("-")[:1].isdecimal():
+            marks.append(mark)
+            continue
+        mark = mark.rstrip(".,")
         if mark.startswith("-") and match.start() and text[match.start() - 1].isalnum():
             mark = mark[1:]
-        number = parse_number(mark) if mark not in "+#%$^<>=~!" else None
+        number = None if _CODED.fullmatch(mark) else parse_number(mark)
         marks.append(mark if number is None else number)
     return tuple(marks)
 
 
-def _same(prediction: _Form, answer: _Form) -> bool:
+_UNTOLD = frozenset("$£€¥%°&'\"0123456789.,")
+
+
+def telling_marks(text: str) -> tuple[str, ...]:
+    """The signs that tell a text apart, without numbers, currencies and units."""
+    signs = (
+        mark for mark in _marks(text) if isinstance(mark, str) and (mark == "." or not set(mark) <= _UNTOLD)
+    )
+    return tuple(sign for sign in signs if not (sign[-1] == "-" and len(sign) > 1))
+
+
+def _variant(text: str, loosen: Loosen) -> _Variant:
+    words = (text.translate(_IDLE) if "punctuation" in loosen else text).split() or text.split()
+    if any(map(_spaceless, text)):
+        words = ["".join(words)]
+    bare = [word for place, word in enumerate(words) if not _is_article(words, place)]
+    return _Variant(
+        tuple(words), tuple(bare if "articles" in loosen else words) or tuple(words), _marks(text)
+    )
+
+
+_LETTERED = frozenset(
+    {"minor", "major", "flat", "sharp", "positive", "negative", "level", "levels", "cappella"}
+)
+
+
+def _is_article(words: list[str], place: int) -> bool:
+    """Whether a word is `the`, or an `a` that may be an article by its place: not "Vitamin A", "A minor"."""
+    word = words[place]
+    if place + 1 == len(words) or word.lower() not in ("a", "an", "the"):
+        return False
+    return word.lower() == "the" or (
+        (word.islower() or not place) and words[place + 1].lower() not in _LETTERED
+    )
+
+
+def _same(prediction: _Form, answer: _Form, loosen: Loosen = LOOSENINGS) -> bool:
     if not prediction.text or not answer.text:
         return False
     # `K`, `Co`, `US`: so short that case is what tells them from a word; "No" is taken for the word.
     if len(answer.text) <= 2 and answer.text.isalpha() and answer.text not in ("No", answer.text.lower()):
-        return prediction.text.replace(".", "").strip(" \"'()[],;:!?") == answer.text
+        return _core(prediction.text) == answer.text
+    if answer.text.isalpha() and answer.text.islower() and len(answer.text) == 2:
+        core = _core(prediction.text)
+        if core.isupper() and core != "NO":
+            return False
     if prediction.quantity and answer.quantity:
-        return prediction.quantity == answer.quantity
+        one, other = prediction.quantity, answer.quantity
+        equal = one.value == other.value or Fraction(one.value) == Fraction(other.value)
+        return equal and one[1:] == other[1:]
     if prediction.date and answer.date:
         return prediction.date == answer.date
-    if sorted(prediction.marks, key=str) != sorted(answer.marks, key=str):
+    pairs = zip(prediction.variants * 2, answer.variants * 2, strict=False)
+    if any(one.marks == other.marks and _alike(one, other, loosen) for one, other in pairs):
+        return True
+    return "order" in loosen and _reordered(prediction.text, answer.text)
+
+
+def _core(text: str) -> str:
+    return text.replace(".", "").strip(" \"'()[],;:!?")
+
+
+def _alike(one: _Variant, other: _Variant, loosen: Loosen) -> bool:
+    for words, wanted in ((one.words, other.words), (one.bare, other.bare)):
+        if len(words) == len(wanted) and all(
+            word == want or _same_word(words, wanted, place, loosen)
+            for place, (word, want) in enumerate(zip(words, wanted, strict=True))
+        ):
+            return True
+    return False
+
+
+_CASED = re.compile(
+    r"\d*(?:[A-Za-z]|[mp](?:[gmsajwvnlbctk]|pa|hz|ev|bq|sv|wh|bit|ol|cal|bps)|[kgt]i?b(?:ps)?)", re.I
+)
+_FORMULA = re.compile(r"(?:[A-Z][a-z]?\d*){1,20}")
+
+
+def _same_word(words: tuple[str, ...], wanted: tuple[str, ...], place: int, loosen: Loosen) -> bool:
+    """Whether two words that are not spelt alike are one, in case and accents."""
+    word, want = words[place], wanted[place]
+    folded, other = (word.casefold(), want.casefold()) if "case" in loosen else (word, want)
+    # Of three letters alone an accent may be all: Bär, bar.
+    names = (word[0].isupper() or want[0].isupper()) and (len(words) > 1 or min(len(word), len(want)) > 3)
+    if "accents" in loosen and names:
+        folded, other = (_bare(text.replace("ё", "е")).translate(_LETTERS) for text in (folded, other))
+    if folded != other:
         return False
-    if prediction.words == answer.words:
-        return prediction.marks == answer.marks
-    return _reordered(prediction.text, answer.text)
+    # A unit behind its number, or a formula.
+    after = word[0].isdigit() or (place and words[place - 1][-1].isdigit())
+    if after and _CASED.fullmatch(word) and word.lower() not in ("am", "pm"):
+        return word.lstrip("0123456789")[0] == want.lstrip("0123456789")[0] and word[-1] == want[-1]
+    return not (
+        any(map(str.isdigit, word)) and _FORMULA.fullmatch(word) and _FORMULA.fullmatch(want) and word != want
+    )
 
 
-_ITEM = re.compile(r", and |, |; | and | & ")
-_PART = re.compile(r"[^\W\d_]{2,}")
+_LISTED = re.compile(r", and |, |; | and | & ")
 
 
 def _reordered(prediction: str, answer: str) -> bool:
-    """Whether two texts are one list in another order, or one name with the surname first."""
-    one, other = (_ITEM.split(text.strip(" .")) for text in (prediction, answer))
-    if len(one) == len(other) > 1 and not any(char.isdigit() for char in prediction):
-        return sorted(map(_words, one)) == sorted(map(_words, other))
-    if len(other) > 1 or len(one) > 2 or " and " in prediction:
+    """Whether two texts are one list in another order, or one name with its surname and a comma first."""
+    one, other = (_LISTED.split(text.strip(" .")) for text in (prediction, answer))
+    if any(char.isdigit() for char in prediction) or sorted(_marks(prediction), key=str) != sorted(
+        _marks(answer), key=str
+    ):
         return False
-    name, wanted = prediction.replace(",", " ").split(), answer.split()
-    plain = all(_PART.fullmatch(part) and part[0].isupper() for part in (*name, *wanted))
-    return plain and 1 < len(name) <= 4 and sorted(map(_words, name)) == sorted(map(_words, wanted))
+    if len(one) == len(other) > 1:
+        return sorted(map(_words, one)) == sorted(map(_words, other))
+    named, plain = (prediction, answer) if len(one) > len(other) else (answer, prediction)
+    parts = named.split(", ")
+    if len(parts) != 2 or len(_LISTED.split(named)) != 2:
+        return False
+    surname, names = parts
+    return _same(_form(f"{names} {surname}"), _form(plain))
 
 
-def same_answer(prediction: str, answer: str) -> bool:
+def same_answer(prediction: str, answer: str, loosen: Loosen = LOOSENINGS) -> bool:
     """Whether two short answers are certainly the same one.
 
-    Same are: equal words after normalising (case, punctuation, English articles, accents of Latin letters,
-    spaces in Chinese and Japanese), provided that their numbers, signs and units (`-5`, `1.5`, `50%`, `$5`,
-    `C++`) are equal too; plain numbers and percentages of equal value, never close ones; full dates in
-    another order.  An answer of one or two letters with a capital (`K`, `Co`) is compared in exact case.
-    A list is the same in another order, and so is a name with the surname first ("Austen, Jane").
-    A list of candidates is never the same as one of them.
+    They are when they are spelt alike but for what `LOOSENINGS` lists, each with its reason.  Every sign that
+    can change the value counts: -5, 1.5, 50%, $5, C++, n!, a/b, [0, 1), O-, +44, 3.10.  Numbers are equal,
+    never close.  A list of candidates is never the same as one of them.
+
+        >>> same_answer("J.R.R. Tolkien", "JRR Tolkien"), same_answer("n!", "n")
+        (True, False)
+
+    Args:
+        loosen: the names in `LOOSENINGS` of what makes no difference.
     """
-    return _same(_form(prediction), _form(answer))
+    return _same(_form(prediction, loosen), _form(answer, loosen), loosen)
 
 
-def equals(prediction: str, answers: Iterable[str]) -> str | None:
+def equals(prediction: str, answers: Iterable[str], loosen: Loosen = LOOSENINGS) -> str | None:
     """The first accepted answer that the prediction equals as it is written."""
-    return _accepted([prediction], answers)
+    return _accepted([prediction], answers, loosen)
 
 
-def matches(prediction: str, answers: Iterable[str]) -> str | None:
+def matches(prediction: str, answers: Iterable[str], loosen: Loosen = LOOSENINGS) -> str | None:
     """The first accepted answer that the prediction equals, as written or as `final_answer` reads it."""
     text = clean(prediction)
-    return _accepted(dict.fromkeys((text, final_answer(text))), answers) if len(text) <= MAX_ANSWER else None
+    spellings = dict.fromkeys((text, final_answer(text)))
+    return _accepted(spellings, answers, loosen) if len(text) <= MAX_ANSWER else None
 
 
 def contains(text: str, answers: Iterable[str]) -> str | None:
@@ -281,11 +571,11 @@ def contains(text: str, answers: Iterable[str]) -> str | None:
     return None
 
 
-def _accepted(spellings: Iterable[str], answers: Iterable[str]) -> str | None:
-    forms = [_form(spelling) for spelling in spellings]
+def _accepted(spellings: Iterable[str], answers: Iterable[str], loosen: Loosen) -> str | None:
+    forms = [_form(spelling, loosen) for spelling in spellings]
     for answer in answers:
-        accepted = _form(answer)
-        if any(_same(form, accepted) for form in forms):
+        accepted = _form(answer, loosen)
+        if any(_same(form, accepted, loosen) for form in forms):
             return answer
     return None
 
@@ -356,13 +646,22 @@ def _without_subject(text: str) -> str:
     return parts[1] if plain and parts[1] else text
 
 
+# Tags, comments and commands that show nothing.
+_UNSEEN = re.compile(
+    r"<!--[^<>]{0,400}-->|</?[a-z]{1,10} ?/?>"
+    r"|\\(?:q?quad|newline|null|relax|[hv]?phantom\{[^{}]{0,400}\}|[hv]space\{[^{}]{0,40}\})"
+    r"|\\[,;!: ]|(?<!\w)~(?!\w)",
+    re.I,
+)
+
+
 def is_contentless(text: str) -> bool:
     """Whether a text holds nothing a judge could grade: no letter, digit or sign, or only a master key.
 
     Deterministic, so it cannot be argued with; ask it before any judge, and after `matches`, because a word
     such as "Solution" can be the right answer.  Short answers (`0`, `K`, `C++`, `π`, `中`, `No`, `A`) pass.
     """
-    text = clean(text).casefold()
+    text = clean(_UNSEEN.sub(" ", html.unescape(text))).casefold()
     signs = (char for char in text if not char.isascii() and char != "\ufffd")
     if not any(map(str.isalnum, text)) and all(unicodedata.category(char)[0] != "S" for char in signs):
         return True

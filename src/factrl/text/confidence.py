@@ -18,10 +18,18 @@ ASKED = (
     "as: Confidence: 75"
 )
 TOKENS = 16  # that it takes
-_NUMBER = r"(\d{1,3})(\.\d{1,6})?(?:\s{0,2}%|\s{0,2}/\s{0,2}(100|10|1)\b)?"
+# A comma may be a decimal point; what goes on as another number ("80-90") is no confidence.
+_NUMBER = (
+    r"(?P<{0}>\d{{1,3}}(?:[.,]\d{{1,6}})?|[.,]\d{{1,6}})(?P<{0}_power>e[+-]?\d{{1,2}})?"
+    r"(?:\s{{0,2}}(?P<{0}_percent>[%٪％]|(?:per\s?cent|pct|prozent|procent|pour\s?cent|por\s?ciento"
+    r"|por\s?cento|per\s?cento|процент\w{{0,3}})\b)"
+    r"|\s{{0,2}}(?:/|out of|von|sur|de|su|из)\s{{0,2}}(?P<{0}_most>100|10|1)(?:[.,]0{{1,3}})?)?"
+    r"(?![\w%]|[.,/:]\d|\s?(?:-|–|to|bis)\s?\d)"
+)
+_LABEL = r"[*_]{0,3}(?:confidence(?: (?:level|score))?|置信度|信心)[*_\s]{0,4}[:：=][*_\s]{0,4}"
 _SURE = re.compile(
-    rf"(?:confidence|置信度|信心)[*_\s]{{0,4}}[:：][*_\s]{{0,4}}{_NUMBER}"
-    rf"|(?P<tag><confidence>)\s{{0,4}}{_NUMBER}\s{{0,4}}</confidence>",
+    rf"{_LABEL}[~≈]?(?:{_NUMBER.format('said')}[*_]{{0,4}}(?:\.(?=\s|$))?|(?P<unread>[^\w\s]?\d))"
+    rf"|<confidence>\s{{0,4}}{_NUMBER.format('tag')}\s{{0,4}}</confidence>",
     re.I,
 )
 
@@ -34,23 +42,24 @@ def asks_confidence(prompt: str) -> bool:
 def stated_confidence(text: str) -> tuple[str, float | None]:
     """The text without its last stated confidence, and that as a share from 0 to 1, None without one.
 
-    It is read from 0 to 100, or to what follows a slash; 0.9 and other fractions up to 1 are shares already.
+    It is read from 0 to 100, or to what follows a slash; fractions up to 1 (0.9 or 0,9) are shares already.
     In the tag a number is a share unless it has a sign of percent or a slash.  What goes with the tag is the
     block `<analysis>` before it.
     """
     found = list(_SURE.finditer(text))
-    if not found:
+    if not found or found[-1]["unread"]:
         return text, None
     last = found[-1]
-    whole, part, most = last.groups()[4:] if last["tag"] else last.groups()[:3]
-    number = float(whole + (part or ""))
-    bare = most is None and "%" not in last[0]
-    share = bare and bool(last["tag"] or (part and number <= 1))
+    name = "said" if last["said"] else "tag"
+    percent, most = last[f"{name}_percent"], last[f"{name}_most"]
+    number = float(last[name].replace(",", ".") + (last[f"{name}_power"] or ""))
+    fraction = not last[name].isdecimal() or last[f"{name}_power"]
+    share = not percent and most is None and (name == "tag" or (fraction and number <= 1))
     sure = number if share else number / float(most or 100)
     if sure > 1:
         return text, None
     before = text[: last.start()]
-    analysis = tag(before, "analysis") if last["tag"] else None
+    analysis = tag(before, "analysis") if name == "tag" else None
     if analysis and not before[analysis.end + len("</analysis>") :].strip():
         before = before[: analysis.start - len("<analysis>")]
     return (before + text[last.end() :]).strip(), sure

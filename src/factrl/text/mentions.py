@@ -19,10 +19,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 
 from factrl.text import clean
-from factrl.text.answers import fold, matches
-from factrl.text.retractions import alternatives, given, lists_candidates
+from factrl.text.answers import fold, matches, telling_marks
+from factrl.text.retractions import alternatives, given, lists_candidates, several_numbers
 from factrl.text.words import (
     STOP_WORDS,
     Amount,
@@ -47,31 +48,75 @@ def _stems(words: str) -> frozenset[str]:
 
 
 _TITLES = _stems("sir dame lord lady mr mrs ms dr prof st saint jr sr obe esq president king queen")
+_SURNAMES = _stems("king queen president lord")
 _FIRMS = _stems("inc ltd limited company corporation corp co llc plc group resources studios pictures")
 _WHO = _stems("who whose whom actor actress singer author")
 _DENIALS = _stems(
     "not never nor neither cannot unlike except isn't wasn't aren't weren't don't doesn't didn't can't"
     " couldn't won't wouldn't hasn't haven't hadn't shouldn't"
 )
+_NEGATED = _DENIALS | _stems("no non without nicht kein keine pas не нет ne není")
 _RESUMES = frozenset(["but", "although", "however", "rather", "|", "only", "just"])
 _YES, _NO = _stems("yes true correct"), _stems("no false incorrect")
 # Words that make another place of a place's name; they are part of an answer, or of none.
-_QUALIFIERS = _stems("new north south east west")
+_QUALIFIERS = _stems("new north south east west papua equatorial")
+_NEEDED = _stems("northern southern eastern western upper lower left right minor major san santa los las")
+_FUNCTIONS = frozenset({"log", "ln", "sin", "cos", "tan", "exp", "sqrt", "lim"})
+_QUANTIFIERS = _stems("all every some most few no none always never both")
 # What grammar adds to a word of six letters or more: Colombian, Zoroastrianism, detective.
 _ENDINGS = frozenset({"", *_stems("n an ian ism ist e er or l al ic ive ion ity m ve on")})
 _ROOT = 5
+_SMALL = 3  # words of an answer of which each is needed
+_OPPOSITE = (
+    "a",
+    "un",
+    "in",
+    "im",
+    "ir",
+    "il",
+    "non",
+    "dis",
+    "anti",
+    "counter",
+    "hyper",
+    "hypo",
+    "sub",
+    "super",
+)
+_FEW = 8  # words of a brief text
 _LONG = 9  # letters of a name that is recognised without its spaces
 _MAX_ANSWER = 1_024
+_FACTORIAL = re.compile(r"(?:\d{1,9}|\w)!|\|[^|]{1,40}\|")  # or a value without its sign
+_BOUNDS = frozenset("<>≤≥±")
+_BOUNDED = re.compile(r"[<>≤≥±]=? ?[\d.,]{1,20}|(?<![\w.,])\d[\d.,]{0,20}\+(?!\d)")
+_CHANCE = re.compile(r"(\d{1,3})(?:\.\d{1,9})? ?%")
+_BRIEF = 60  # characters
+_GLUE_FREE = 12  # characters of a text that has no footnotes
+_MAX_SIGNED = 80  # characters of an answer whose signs are compared
 
 _CITED = re.compile(r"\[\^?\d{1,3}\^?\]|【[^】]{1,40}】|(?<=[^\W\d_]{3})\^\d{1,2}")
 # Footnotes as New Bing glues them to a word or a year: "Ramones1", "in 19521."
 _GLUED = re.compile(r"(?<=[^\W\d_]{3})\d{1,2}(?=[.,;]|\s[A-Z]|\s?$)|(?<=\b[12]\d{3})\d{1,2}(?=\s?[.,;]|\s?$)")
-_ASIDE = re.compile(r"\([^()]{0,200}\)|, (?:who|which|when|where|whose) .{0,400}$")
+_RUN_ON = re.compile(r"\b([oi]n)(?=[A-Z][a-z]{2,8} \d)")
+_ASIDE = re.compile(r"(?<!\w)\([^()]{0,200}\)|, (?:who|which|when|where|whose) .{0,400}$")
 _OR = re.compile(r",? or ")
 _ABOUT = re.compile(r"(?:about|around|approximately|approx\.?|almost|nearly|roughly|circa|c\.|~|≈)", re.I)
 _SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
-_NOT_BEFORE = ("不是", "并非", "並非", "不叫", "而非", "ではなく", "还是", "或", "或者")
+_NOT_BEFORE = (
+    "不是",
+    "并非",
+    "並非",
+    "不叫",
+    "而非",
+    "ではなく",
+    "还是",
+    "或",
+    "或者",
+    "または",
+    "もしくは",
+    "それとも",
+)
 _RELATED = _stems(
     "sister brother mother father wife husband son daughter cousin niece nephew uncle aunt friend rival enemy"
     " student pupil teacher assistant secretary successor predecessor widow widower lover partner"
@@ -88,6 +133,7 @@ class _Said:
     places: dict[str, list[int]]  # of each word; what is denied or one of several candidates is left out
     roots: dict[str, list[str]]  # the words of `places` by their first letters
     compact: str  # its letters and digits without spaces
+    starts: frozenset[int]  # where words begin in it
 
 
 def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
@@ -105,16 +151,88 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
         return exact
     query = read(question)
     query_words = frozenset(query.words)
-    accepted = [(answer, read(spelling)) for answer in answers for spelling in _spellings(answer)]
-    known = query_words.union(*(wanted.words for _, wanted in accepted))
-    raw = given(_GLUED.sub("", _CITED.sub("", clean(text))), known)
+    accepted = [(answer, one, read(one)) for answer in answers for one in _spellings(answer)]
+    known = query_words.union(*(wanted.words for *_, wanted in accepted))
+    signs = "".join([question, *answers])
+    if lists_candidates(text, known) or _FACTORIAL.fullmatch(text.strip()):
+        return None
+    chances = {f"#{chance}" for chance in _CHANCE.findall(text)}
+    if (
+        len(text) <= _BRIEF and text.count("%") > 1 and known.isdisjoint(chances)
+    ):  # a chance for each candidate
+        return None
+    if _BOUNDS.isdisjoint(signs):
+        text = _BOUNDED.sub(" ", text)
+    raw = _CITED.sub("", _RUN_ON.sub(r"\1 ", clean(text)))
+    raw = given(_GLUED.sub("", raw) if len(raw) > _GLUE_FREE else raw, known)
     if lists_candidates(raw, known):
         return None
     said = _said(raw, known)
-    for answer, wanted in accepted:
-        if _gives(said, wanted, query) or _spaceless(raw, answer):
+    if several_numbers(said.reading, known):
+        return None
+    for answer, spelling, wanted in accepted:
+        given_so = _gives(said, wanted, query) and _signed(raw, spelling)
+        if given_so or _spaceless(raw, answer):
             return answer
     return None
+
+
+def _signed(raw: str, answer: str) -> bool:
+    """Whether the signs and single letters that tell an answer apart are said with it.
+
+    C++, O-, x^2, [0, 1), 007; CO2, which is not C2O; the letter of Vitamin C and of A minor; and an answer of
+    one or two letters stands alone in its own case: C, Co, US.
+    """
+    if len(answer) <= 2 and answer.isalpha() and answer.isascii() and not answer.islower() and answer != "No":
+        return _stands(answer, raw.replace("U.S", "US")) is not None
+    letters, digits = _FORMULA.fullmatch(answer), _CODE.fullmatch(answer)
+    if answer.isalpha() and not _unprefixed(answer, raw):
+        return False
+    lettered = _LETTERED.fullmatch(answer)
+    if letters:
+        found = _stands(f"{letters[1]}[ -]?{letters[2]}", raw, re.I)
+        return found is not None and (
+            found[0].islower() or answer.islower() or found[0] == answer or "-" in found[0]
+        )
+    if lettered:
+        phrase = r"\W{1,2}".join(map(re.escape, filter(None, lettered.groups())))
+        return _stands(phrase, raw, re.I) is not None
+    apart = _SIGN_APART.search(answer) and _LONG_WORD.search(answer)  # the symbol ×
+    if digits or (telling_marks(answer) and not apart):
+        squeezed = answer.replace(" ", "")[:_MAX_SIGNED]
+        return _stands(" ?".join(map(re.escape, squeezed)), raw, re.I) is not None
+    return True
+
+
+def _unprefixed(answer: str, raw: str) -> bool:
+    """Whether a word stands anywhere without a hyphen that makes it another: not in Guinea-Bissau."""
+    cased = raw if answer[0].isupper() else raw.casefold()
+    found = list(re.finditer(re.escape(answer), cased)) if "-" in raw else []
+    return not found or any(
+        not _PREFIX.search(cased[max(one.start() - 12, 0) : one.start()])
+        and not (answer[0].isupper() and _COMPOUND.match(cased[one.end() : one.end() + 2]))
+        for one in found
+    )
+
+
+_PREFIX = re.compile(r"(?:(?:^|\W)(?:counter|anti|non|un|pre|post|semi|sub|super|ex)|[A-Z]\w{1,10})-$", re.A)
+_COMPOUND = re.compile(r"-[A-Z]")
+
+
+def _stands(pattern: str, raw: str, flags: int = 0) -> re.Match[str] | None:
+    """Where something stands in a text as a whole, with no sign beside it that makes it another."""
+    return re.search(rf"(?<![\w+#*^/&√-]){pattern}(?![\w+#*^/&]|-(?!\w{{2}})|\.\w)", raw, flags)
+
+
+_FORMULA = re.compile(r"([A-Z][A-Za-z]{0,3})-?(\d{1,4}[A-Za-z]{0,3}\d{0,3})")
+_SIGN_APART, _LONG_WORD = re.compile(r"(?:^| )[^\w\s]$"), re.compile(r"[^\W\d_]{4}")
+# 007, 2x and names of files
+_CODE = re.compile(
+    r"0\d{1,9}|\d{1,4}[abnxyz]|\w{1,40}\.(?:py|js|ts|c|h|cpp|rs|go|java|txt|md|json|csv|sh|exe|html)"
+)
+_LETTERED = re.compile(
+    r"(?:.{0,80} )?([^\W\d_]{2,30})[ -]([A-Z])|([A-H][♭♯#]?) (minor|major|flat|sharp)", re.I
+)
 
 
 def _said(raw: str, known: frozenset[str]) -> _Said:
@@ -129,8 +247,21 @@ def _said(raw: str, known: frozenset[str]) -> _Said:
     roots: dict[str, list[str]] = {}
     for word in places:
         roots.setdefault(word[:_ROOT], []).append(word)
-    kept = (name for place, name in enumerate(reading.spelt) if place not in left_out)
-    return _Said(reading, places, roots, _compact(" ".join(kept)))
+    kept = [_compact(name) for place, name in enumerate(reading.spelt) if place not in left_out]
+    starts = frozenset(accumulate((len(name) for name in kept), initial=0))
+    return _Said(reading, places, roots, "".join(kept), starts)
+
+
+def _begins(compact: str, said: _Said) -> bool:
+    """Whether an answer stands in a text but for spaces, behind no prefix: not in `asymmetric`."""
+    place = said.compact.find(compact)
+    while place >= 0 and any(
+        place - len(prefix) in said.starts and said.compact.startswith(prefix, place - len(prefix))
+        for prefix in _OPPOSITE
+        if len(prefix) <= place
+    ):
+        place = said.compact.find(compact, place + 1)
+    return place >= 0
 
 
 def _compact(text: str) -> str:
@@ -139,7 +270,7 @@ def _compact(text: str) -> str:
 
 def _spellings(answer: str) -> list[str]:
     """An answer without asides, and each side of its `or`."""
-    answer = clean(answer)[:_MAX_ANSWER]
+    answer = clean(answer)[:_MAX_ANSWER].replace(" & ", " and ")
     bare = " ".join(_ASIDE.sub("", answer).split()) or answer
     return list(dict.fromkeys([bare, *_OR.split(bare)]))
 
@@ -167,23 +298,29 @@ def _gives(said: _Said, wanted: Reading, query: Reading) -> bool:
         return _agrees(said, query, not polarity.isdisjoint(_YES))
     if not telling:
         return False
+    if not _NEGATED.isdisjoint(set(wanted.words) - query_words) and _NEGATED.isdisjoint(said.reading.words):
+        return False  # "guilty" for "not guilty"
     if is_date(wanted):
-        return _dated(wanted, said.reading)
+        return _dated(wanted, said.reading, query)
     telling = [word for word in telling if word not in query_words] or telling
-    telling = [word for word in telling if len(word) > 1 and word not in _TITLES | _FIRMS] or telling
-    if not _numbered(wanted, said, telling, unit_asked(query)):
+    titles = (_TITLES | _FIRMS) - ({wanted.words[-1]} & _SURNAMES)
+    telling = [word for word in telling if len(word) > 1 and word not in titles] or telling
+    if not _numbered(wanted, said, telling, query) or _other_quantifier(wanted, said, query_words):
         return False
     compact = _compact(" ".join(wanted.spelt))
     if _related(said, wanted, query_words):
         return False
-    if len(compact) >= _LONG and not compact.isdigit() and compact in said.compact:
+    if len(compact) >= _LONG and not compact.isdigit() and _begins(compact, said):
         return True  # `seashells` for `sea shells`
     if _other_initials(said, wanted) or _qualified(said, wanted, query_words):
         return False
     missing = {word for word in telling if word[0] != "#" and not _places(word, said)}
+    missing |= {word for word in telling if word not in missing and _accented(word, wanted, said)}
     names = _names(wanted, telling) if not _WHO.isdisjoint(query_words) else []
     if names and missing:
-        return _named(said, names)
+        return "the" not in wanted.words and _named(said, names)  # Peter the Great
+    if _reversed(said, wanted):
+        return False
     share = sum(word not in missing for word in telling) / len(telling)
     return share >= MIN_SHARE and not (missing and _replaced(said, wanted, missing, query_words))
 
@@ -200,9 +337,28 @@ def _places(word: str, said: _Said) -> list[int]:
     return []
 
 
+def _accented(word: str, wanted: Reading, said: _Said) -> bool:
+    """Whether a word in small letters is only said with other accents: `ano` for `año`."""
+    own = wanted.spelt[wanted.words.index(word)]
+    spelt = {said.reading.spelt[place] for place in _places(word, said)}
+    if own[:1].isupper() or not spelt or (own.isascii() and all(map(str.isascii, spelt))):
+        return False
+    return not any(one[:1].isupper() or _same_letters(own.casefold(), one.casefold()) for one in spelt)
+
+
+def _same_letters(one: str, other: str) -> bool:
+    """Whether two forms of a word have the same letters before their endings."""
+    size = min(len(one), len(other))
+    size -= size > 4
+    return one[:size] == other[:size]
+
+
 def _replaced(said: _Said, wanted: Reading, missing: set[str], query_words: frozenset[str]) -> bool:
     """Whether something else stands where a word of the answer is missing: `North` for `South` Korea."""
-    if not _QUALIFIERS.isdisjoint(missing):
+    small = len(wanted.words) <= _SMALL
+    pairs = zip(wanted.words, wanted.spelt, strict=True)
+    needed = {word for word, name in pairs if small or name[:1].isupper()}
+    if not _QUALIFIERS.isdisjoint(missing) or not _NEEDED.isdisjoint(missing & needed):
         return True
     own = frozenset(wanted.words) | STOP_WORDS | _TITLES | _FIRMS | {"|"}
     if missing.isdisjoint(query_words):  # else the question offers what the answer chooses from
@@ -220,7 +376,8 @@ def _replaced(said: _Said, wanted: Reading, missing: set[str], query_words: froz
         for place, word in enumerate(wanted.words)
         if word in missing and (not place or wanted.words[place - 1][0] != "#")  # units have many spellings
     }
-    if brief and any(names.values()) and any(foreign.values()):
+    in_small = small and not any(names.values()) and bool(names)
+    if brief and foreign and (in_small or (any(names.values()) and any(foreign.values()))):
         return True
     cased = any(name[:1].isupper() for name in spelt)
     for place, name in names.items():
@@ -276,12 +433,31 @@ def _other_initials(said: _Said, wanted: Reading) -> bool:
     return bool(others) and not any(own.startswith(other) or other.startswith(own) for other in others)
 
 
-def _numbered(wanted: Reading, said: _Said, telling: list[str], query_unit: str) -> bool:
+def _other_quantifier(wanted: Reading, said: _Said, query_words: frozenset[str]) -> bool:
+    """Whether another quantifier is said, `some` for `all`, or one of two for both."""
+    own, other = (_QUANTIFIERS.intersection(one.words) - query_words for one in (wanted, said.reading))
+    either = "or" in said.reading.words and "and" in wanted.words and len(said.reading.words) <= _FEW
+    junior = [
+        {"jr", "junior"}.isdisjoint(one) - {"sr", "senior"}.isdisjoint(one)
+        for one in (wanted.words, said.places)
+    ]
+    function = _FUNCTIONS.intersection(wanted.words) - {*said.reading.words}
+    if junior in ([1, -1], [-1, 1]) or function:
+        return True
+    return bool(own and other and own.isdisjoint(other)) or (
+        either and "or" not in {*wanted.words, *query_words}
+    )
+
+
+def _numbered(wanted: Reading, said: _Said, telling: list[str], query: Reading) -> bool:
     """Whether every number that tells something is said; "about 2.45" may be rounded.
 
-    Args:
-        query_unit: the unit that the question asks for, which a number without one has.
+    A number without a unit has the one that the question asks for.  Where it asks how many, the fifth is not
+    five; nor is five the fifth where nothing else is said.
     """
+    query_unit = unit_asked(query)
+    counts = {"how", "many"} <= set(query.words) or {"how", "much"} <= set(query.words)
+    alone = all(word[0] in "#|" or word in STOP_WORDS for word in (*wanted.words, *said.reading.words))
     loose = any(_ABOUT.fullmatch(word) for word in wanted.spelt)
     several = len(wanted.amounts) > 1 and all(word[0] in "#|" or word in STOP_WORDS for word in wanted.words)
     others = iter(said.reading.amounts)  # of a score or a range in their order
@@ -293,7 +469,11 @@ def _numbered(wanted: Reading, said: _Said, telling: list[str], query_unit: str)
         return False
     return all(
         any(
-            (other.word in said.places and replace(amount, unit=amount.unit or query_unit).equals(other))
+            (
+                other.word in said.places
+                and replace(amount, unit=amount.unit or query_unit).equals(other)
+                and (amount.nth == other.nth or (not alone and (amount.nth or not counts)))
+            )
             or (loose and _rounds_to(amount, other))
             for other in said.reading.amounts
         )
@@ -338,13 +518,28 @@ def _names_before(spelt: tuple[str, ...], place: int) -> list[str]:
     return names
 
 
-def _dated(wanted: Reading, said: Reading) -> bool:
-    """Whether every date is said, or its year alone."""
+def _reversed(said: _Said, wanted: Reading) -> bool:
+    """Whether a name of two words is only said the other way round, without the comma of a list of names."""
+    if len(wanted.words) != 2 or not all(name[:1].isupper() and name.isalpha() for name in wanted.spelt):
+        return False
+    pairs = set(pairwise(said.reading.words))
+    return wanted.words[::-1] in pairs and wanted.words not in pairs and len(set(wanted.words)) == 2
+
+
+def _dated(wanted: Reading, said: Reading, query: Reading) -> bool:
+    """Whether every date is said, as precisely as it is accepted; the question may say a part of it."""
 
     def same(day: Day, other: Day) -> bool:
-        return all(a == b or not a or not b for a, b in zip(day, other, strict=True))
+        pairs = list(zip(day, other, strict=True))
+        known = [False, *(any(a == date[at] for date in query.dates) for at, a in enumerate(day[1:], 1))]
+        known[0] = day[0] in query.years or any(day[0] == date[0] for date in query.dates)
+        return all(a == b or not a or (not b and told) for (a, b), told in zip(pairs, known, strict=True))
 
-    return all(any(same(day, other) for other in said.dates) or day[0] in said.years for day in wanted.dates)
+    return all(
+        any(same(day, other) for other in said.dates)
+        or (day[0] in said.years and (not day[1] or "year" in query.words))
+        for day in wanted.dates
+    )
 
 
 def _agrees(said: _Said, query: Reading, yes: bool) -> bool:
@@ -373,6 +568,8 @@ def _spaceless(raw: str, answer: str) -> bool:
     place = text.find(compact)
     while place >= 0:
         if not text[:place].endswith(_NOT_BEFORE):
-            return not text[place + len(compact) :].startswith(("还是", "或", "ではな", "不是"))
+            return not text[place + len(compact) :].startswith(
+                ("还是", "或", "ではな", "不是", "または", "もしくは", "それとも")
+            )
         place = text.find(compact, place + 1)
     return False

@@ -21,7 +21,8 @@ _STRUCK = re.compile(
 _TAKEN_BACK = re.compile(
     r"\b(?:no,? wait|wait,? no|oh wait|hold on|scratch that|strike that|correction:|let me correct that"
     r"|i take that back|(?:sorry, )?i (?:mean|meant)\b|my mistake|on second thought"
-    r"|(?<=\? )i doubt (?:it|that|so)\b)|\? (?:no|never|hardly|no way|not at all)\b[,.:]?",
+    r"|(?<=\? )i doubt (?:it|that|so)\b)|\? (?:no|never|hardly|no way|not at all)\b[,.:]?"
+    r"|(?<=\w), no, |(?<=[.;!?] )actually\b,?",
     re.I,
 )
 _LIMIT = (
@@ -61,6 +62,39 @@ _DOUBTED = re.compile(
 )
 
 
+# What stands between candidates beside each other; each is put as "X or Y".
+_OR_ELSEWHERE = (
+    "oder|ou|или|або|nebo|albo|lub|czy|eller|vagy|veya|tai|sau|ή|या|أو|או|또는|혹은|বা|அல்லது|หรือ|یا|and/or"
+)
+_MAYBE = (
+    "maybe|perhaps|possibly|potentially|alternatively|otherwise|conceivably|if not|failing that|else"
+    "|it (?:could|might|may)(?: also)? be|vielleicht|peut-être|quizás?|forse|talvez|možná"
+    "|(?:my )?(?:second|other|next) (?:guess|choice|option|answer|candidate)(?: is| would be|:)?"
+)
+_BESIDE_EACH_OTHER = re.compile(
+    r" ?(?:→|⇒|⟶|➔|➜|⟷|↔|<?[-=]{1,2}>|\|+|::) ?|\b(?:vs\b\.?|versus\b)|(?:それとも|もしくは|または)"
+    r"|(?<=[^\W\d_]{2}) ?/ ?(?=[^\W\d_]{2})|(?<=[^\W\d_]{2}) / (?=\w)"
+    r"|(?<=[^\W\d_]) [<>=≠+] (?=[^\W\d_]{2})"
+    rf"|,? (?:{_OR_ELSEWHERE})(?= )|(?<=[^\W\d_]) o (?=[^\W\d_]{{2}})"
+    r"| or it (?:could|might|may) (?:also )?be\b"
+    rf"|[,;(?!.] ?(?:or |and |but )?(?:{_MAYBE})\b,?",
+    re.I,
+)
+_BETWEEN = re.compile(
+    r"\b(?:between|zwischen|entre|tra|fra|między|mezi|между|mellan|mellem|tussen)\b"
+    r"([^.;!?]{1,60}?) (?:and|und|et|y|e|i|a|и|och|og|en|&) ",
+    re.I,
+)
+_TRAILING = re.compile(r" ?\.{2,3} ?(?=[A-Z])")
+_NUMBERS = re.compile(r"\bbetween [\d,.]{1,20} and \d")
+_IF_NOT = re.compile(r"\bif (?:it(?:'s| is) )?not ([^.,;!?]{1,60}),? (?:then )?", re.I)
+_OTHERS = re.compile(
+    r"\bsome\b([^.;!?]{1,60}?)[,;.]? (?:and |while |but )?\bothers\b(?: (?:say|claim|think|believe))?", re.I
+)
+_TICKED = re.compile(r"[✓✔✅☑🗸]")
+_CROSSED = re.compile(r"[✗✘❌✖☒❎]")
+
+
 def given(raw: str, known: frozenset[str]) -> str:
     """A text without what it strikes out, takes back, doubts, limits or offers beside another date.
 
@@ -70,6 +104,8 @@ def given(raw: str, known: frozenset[str]) -> str:
     box = boxed(raw) if raw.count("\\boxed") > 1 else None
     inner = _INNER.search(box.text) if box else None
     if box and inner and unwrap_latex(box.text) != unwrap_latex(inner[1]):
+        return ""
+    if _TICKED.search(raw) and _CROSSED.search(raw):
         return ""
     raw = _STRUCK.sub(" ", raw)
     backs = list(_TAKEN_BACK.finditer(raw))
@@ -83,6 +119,14 @@ def given(raw: str, known: frozenset[str]) -> str:
         raw = _LIMITED.sub(" ", raw)
     if len(raw) <= _BRIEF:
         raw = _BESIDE_IT.sub(lambda match: match[0] if _asked_for(match[1], known) else " ", raw)
+    if "or" not in known:
+        raw = _OTHERS.sub(r"\1 or ", _IF_NOT.sub(r"\1 or ", raw))
+        if len(raw) <= _BRIEF or _NUMBERS.search(raw):
+            raw = raw if "between" in known else _BETWEEN.sub(r"\1 or ", raw)
+        raw = _BESIDE_EACH_OTHER.sub(" or ", raw)
+        if len(raw) <= _BRIEF:
+            raw = _TRAILING.sub(" or ", raw)
+            raw = (raw.replace("?", " or ") if raw.count("?") > 1 else raw).replace(" & ", " and ")
     return _NOT_DATED.sub(" ", raw) if _NEGATIONS.isdisjoint(known) else raw
 
 
@@ -96,32 +140,90 @@ def alternatives(reading: Reading, known: frozenset[str]) -> set[int]:
     if "or" in known:
         return chosen
     words, spelt = reading.words, reading.spelt
+    only = all(
+        spelt[place][:1].isupper() or word in ("and", "both", ",") or word in _ARTICLES or word == "|"
+        for place, word in enumerate(words)
+    )
     for place, word in enumerate(words):
-        if word != "or":
+        listed = only and (word == "and" or (spelt[place] == "," and "who" in known and "and" not in words))
+        if word != "or" and not (listed and len(words) <= _FEW and "and" not in known):
             continue
-        named = {*_names_from(words, spelt, place, -1), *_names_from(words, spelt, place, 1)}
-        if len({words[side] in known for side in named}) == 2:
-            chosen |= named
+        left, right = (_names_from(words, spelt, place, step) for step in (-1, 1))
+        sides = [{words[side] in known for side in one} for one in (left, right)]
+        # "A and B" are two only where nothing of one is accepted: Joel and Ethan Coen.
+        if len(set().union(*sides)) == 2 and (word == "or" or {False} in sides):
+            chosen |= {*left, *right}
     return chosen
+
+
+_MORE_OR_LESS = "maybe possibly perhaps probably likely less more else even also rather"
+_HEDGES = frozenset(map(stem, _MORE_OR_LESS.split()))
+_ARTICLES = frozenset({"the", "a", "an", "in", "by", "it", "is", "was", "of", stem("city"), stem("town")})
+_FEW = 8  # words of a text in which a candidate may be in small letters
 
 
 def _names_from(words: tuple[str, ...], spelt: tuple[str, ...], place: int, step: int) -> list[int]:
     """The capitalised words and numbers beside a place, over commas to the left, at most 40."""
+    few = len(words) <= _FEW
+    skipped = _HEDGES | _ARTICLES if few else _HEDGES
     sides: list[int] = []
     side = place + step
     while 0 <= side < len(words) and abs(side - place) <= 40:
-        if spelt[side][:1].isupper() or words[side][0] == "#":
+        named = spelt[side][:1].isupper() and spelt[side] != "I" and words[side] not in skipped
+        if named or words[side][0] == "#":
             sides.append(side)
-        elif spelt[side] != "," or step > 0:
+        elif not (spelt[side] == "," and step < 0) and (
+            sides or (words[side] not in skipped and spelt[side] not in ".;:")
+        ):
             break
         side += step
+    near = place + step
+    if not sides and few and 0 <= near < len(words) and words[near][0] not in "#|":
+        return [near] if words[near] not in STOP_WORDS else []
     return sides
 
 
+_CLAUSE = """
+    i i'm i've it it's he she you we they please is was are were be may might could can would should will do
+    don't did that this so but however if which who not no though although note sorry correct sure verify
+    """
+_CLAUSAL = frozenset(map(stem, _CLAUSE.split()))  # words of which no candidate is made
+_NAMES = re.compile(r"[A-Z\d]|[^\x00-\x7f]")
+_BROKEN = re.compile(r"\n+|; ?|(?:^|\s)(?:[-•·*]|\(?(?:\d{1,2}[.)]|[A-Ea-e]\)|[A-E]:))\s")
+
+
 def lists_candidates(raw: str, known: frozenset[str]) -> bool:
-    """Whether a text is nothing but three or more short items, most of which are not accepted."""
-    items = [item for item in _ITEM.split(raw.strip(" .")) if item]
-    if len(items) < 3 or max(item.count(" ") for item in items) > 3:
+    """Whether a text is nothing but short items, too few of them accepted.
+
+    They are three or more between commas, or two to four on lines or behind numbers, as more are a survey.
+    """
+    text = raw.strip(" .\n")
+    for pattern, least in ((_BROKEN, 2), (_ITEM, 3)):
+        items = [item.strip(" .") for item in pattern.split(text) if item and item.strip(" .")]
+        if (
+            len(items) < least
+            or (len(items) > 2 * least and least == 2)
+            or max(item.count(" ") for item in items) > 3
+        ):
+            continue
+        said = [(item, set(read(item).words) - {"|"}) for item in items]
+        said = [(item, words - STOP_WORDS) for item, words in said if _CLAUSAL.isdisjoint(words)]
+        right = [item for item, words in said if not known.isdisjoint(words)]
+        # Beside a name what is no name is no candidate: "Paris; no guarantee".
+        if least == 2 and any(map(_NAMES.search, right)):
+            said = [one for one in said if _NAMES.search(one[0])]
+        said = [one for one in said if one[1]]
+        accepted = sum(not known.isdisjoint(words) for _, words in said)
+        if len(said) >= least and accepted * 2 < len(said) + (least == 2):
+            return True
+    return False
+
+
+def several_numbers(reading: Reading, known: frozenset[str]) -> bool:
+    """Whether a text is nothing but numbers, some of which are accepted or asked for and some not."""
+    if any(word[0] not in "#|" and word not in STOP_WORDS | _HEDGES for word in reading.words):
         return False
-    accepted = sum(not known.isdisjoint(set(read(item).words) - STOP_WORDS - {"|"}) for item in items)
-    return accepted * 2 < len(items)
+    if reading.dates:
+        return len(reading.dates) > 1
+    units = {amount.unit for amount in reading.amounts}
+    return len(units) == 1 and len({amount.word in known for amount in reading.amounts}) == 2

@@ -7,13 +7,23 @@ its tokens, and no pattern repeats anything without bound inside another repetit
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from factrl.text import clean
-from factrl.text.answers import MAX_ANSWER, MONTH_NUMBERS, SCALES, fold, parse_number
+from factrl.text.answers import (
+    MAX_ANSWER,
+    MONTH_NUMBERS,
+    NUMBER_WORDS,
+    ORDINALS,
+    SCALES,
+    fold,
+    parse_number,
+    roman,
+)
 
 Day = tuple[int, int, int]
 """(year, month, day); 0 is unsaid."""
@@ -25,34 +35,28 @@ _STOP = """
     have had not no into than then also about around approximately circa roughly nearly almost over typically
     usually during some there
     """.split()  # noqa: SIM905  (a hundred quoted words would be no clearer)
-_UNITS = """
-    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
-    seventeen eighteen nineteen
-    """.split()  # noqa: SIM905
-_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()  # noqa: SIM905
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()  # noqa: SIM905
 _SPELLED = {
-    **{word: value for value, word in enumerate(_UNITS)},
-    **{word: value for value, word in enumerate(_ORDINALS, 1)},
-    **{f"{word}th": value for value, word in enumerate(_UNITS) if value > 12},
+    **{word: value for value, word in enumerate(NUMBER_WORDS)},
+    **{word: value for value, word in enumerate(ORDINALS, 1)},
+    **{f"{word}th": value for value, word in enumerate(NUMBER_WORDS) if value > 12},
     **{word: 10 * value for value, word in enumerate(_TENS, 2)},
     **{f"{word[:-1]}ieth": 10 * value for value, word in enumerate(_TENS, 2)},
     **{"once": 1, "twice": 2},
 }
-_ROMAN = {"II": 2, "III": 3, "IV": 4, "VI": 6, "VII": 7, "VIII": 8, "IX": 9, "XI": 11, "XII": 12}
-_SHORT_SCALES = {"k": 3, "bn": 9, "mn": 6, "万": 4, "萬": 4, "亿": 8, "億": 8}
+_ORDINAL = frozenset({*ORDINALS, *(word for word in _SPELLED if word.endswith("th"))}) - {"second"}
+_SHORT_SCALES = {"k": 3, "M": 6, "bn": 9, "mn": 6, "万": 4, "萬": 4, "亿": 8, "億": 8}
 
 # (what is measured, size in the first unit of its kind); sizes of None are only ever equal to themselves.
 _MEASURES: dict[str, tuple[str, Decimal | None]] = {
     name: (kind, Decimal(size) if size else None)
     for kind, units in {
-        "length": "m metre meter=1|km kilometre kilometer=1000|cm centimetre centimeter=0.01|"
-        "mm millimetre millimeter=0.001|mi mile=1609.344|ft foot feet=0.3048|yd yard=0.9144|inch=0.0254",
-        "mass": "kg kilogram kilo=1|g gram=0.001|lb lbs pound=0.45359237|oz ounce=0.028349523|tonne=1000",
-        "time": "second sec=1|minute min=60|hour hr hrs=3600|day=86400|week=604800",
+        "length": "mi mile=1609.344|ft foot feet=0.3048|yd yard=0.9144|inch=0.0254",
+        "mass": "kilo=1000|lb lbs pound=453.59237|oz ounce=28.349523|tonne=1000000",
+        "time": "sec=1|minute min=60|hour hr hrs=3600|day=86400|week=604800",
         "area": "acre=1|hectare ha=2.4710538",
-        "speed": "mph=1|kph kmh=0.62137119",
-        "volume": "litre liter=1|millilitre milliliter ml=0.001|gallon=",
+        "speed": "mph=1|kph kmh km/h=0.62137119|m/s=2.23693629",
+        "volume": "gallon=",
         "percent": "percent %=",
         "celsius": "celsius °c=",
         "fahrenheit": "fahrenheit °f=",
@@ -60,17 +64,86 @@ _MEASURES: dict[str, tuple[str, Decimal | None]] = {
         "sterling": "£=",
         "euro": "euro €=",
         "yen": "yen ¥=",
+        "morning": "am=",
+        "afternoon": "pm=",
+        "before Christ": "bc=",
     }.items()
     for unit in units.split("|")
     for names, _, size in (unit.partition("="),)
     for name in names.split()
 }
-
-_TOKEN = re.compile(
-    r"(?P<number>\d{1,3}(?:,\d{3}){1,9}(?:\.\d{1,32})?|\d{1,64}(?:\.\d{1,32})?)"
-    r"(?P<suffix>(?:st|nd|rd|th|k|bn|mn|%|万|萬|亿|億)(?![^\W\d_]))?"
-    r"|(?P<word>[^\W\d_]{1,64}(?:'[^\W\d_]{1,16})?)|(?P<sign>°[CF]\b|[%$£€¥°])|(?P<stop>[.!?;:,\n。，、；])"
+_PREFIXES = {
+    **{("", ""): 0, ("n", "nano"): -9, ("µ", "micro"): -6, ("μ", "micro"): -6, ("m", "milli"): -3},
+    **{("c", "centi"): -2, ("k", "kilo"): 3, ("M", "mega"): 6, ("G", "giga"): 9, ("T", "tera"): 12},
+}
+_BASES = {
+    **{
+        ("m", "metre meter"): "length",
+        ("g", "gram"): "mass",
+        ("s", "second"): "time",
+        ("l", "litre liter"): "volume",
+    },
+    **{("L", ""): "volume", ("J", "joule"): "energy", ("W", "watt"): "power", ("V", "volt"): "voltage"},
+    **{
+        ("A", "ampere amp"): "current",
+        ("N", "newton"): "force",
+        ("Hz", "hertz"): "frequency",
+        ("Pa", "pascal"): "pressure",
+    },
+    **{
+        ("eV", ""): "electronvolt",
+        ("Wh", ""): "watt-hour",
+        ("cal", "calorie"): "calorie",
+        ("mol", "mole"): "amount",
+    },
+    **{
+        ("B", "byte"): "byte",
+        ("bit", "bit"): "bit",
+        ("b", ""): "bit",
+        ("bps", ""): "bit",
+        ("Ω", "ohm"): "resistance",
+    },
+}
+_SYMBOLS = {
+    f"{prefix}{symbol}": (kind, Decimal(1).scaleb(power))
+    for (prefix, _), power in _PREFIXES.items()
+    for (symbol, _), kind in _BASES.items()
+    if f"{prefix}{symbol}" not in ("TV", "MA", "GA")  # television and two states
+}
+_SYMBOLS |= {"KB": _SYMBOLS["kB"], "K": ("kelvin", Decimal(1))}
+"""Symbols of units, in which a capital tells mJ from MJ; nothing may be one in small letters alone."""
+_MEASURES |= {
+    f"{prefix}{name}": (kind, Decimal(1).scaleb(power))
+    for (_, prefix), power in _PREFIXES.items()
+    for (_, names), kind in _BASES.items()
+    for name in names.split()
+}
+# Vowel signs are no letters to `re`; a block of an Indic script is letters and signs up to its 100th place.
+_SIGNS = (
+    "\u0300-\u036f\u0591-\u05bd\u064b-\u0652\u0e31-\u0e4e\u0eb1-\u0ecd\u0f71-\u0fbc\u102b-\u103e\u17b4-\u17d3"
 )
+_SIGNS += "".join(f"{chr(block)}-{chr(block + 0x63)}" for block in range(0x900, 0xE00, 0x80))
+_TOKEN = re.compile(
+    r"(?P<number>(?<![\d/])(?:\d{1,3} )?\d{1,3}/\d{1,3}(?![\d/])|(?<!\d)\d{1,3}\^-?\d{1,2}(?!\d)"
+    r"|\d{1,3}(?:\.\d{3}){0,9},\d{1,2}(?![\d,])|\d{1,3}(?:\.\d{3}){2,9}(?!\d)"
+    r"|\d{1,3}(?:,\d{3}){1,9}(?:\.\d{1,32})?|\d{1,64}(?:\.\d{1,32})?(?:[eE][+-]?\d{1,2}(?!\w))?)(?![xyzn](?!\w))"
+    r"(?P<suffix>(?:st|nd|rd|th|k|bn|mn|%|万|萬|亿|億)(?![^\W\d_]))?"
+    r"|(?P<word>(?:[kcmµ]?(?:m|g|[lL]|mol)/(?:[kcmd]?[mglL]|[hs]|min|mol)|[kcm]?m\^?[23])(?!\w)|(?<![\w-])[A-Z]{1,2}-(?![\w-])|√\w{1,64}"
+    rf"|[^\W\d_]{{1,64}}(?:[{_SIGNS}][^\W\d_]{{0,64}}){{0,64}}(?:'[^\W\d_]{{1,16}})?(?:\+\+?|[#♯♭](?!\w))?)"
+    r"|(?P<sign>°[CF]\b|[%$£€¥°])|(?P<stop>[.!?;:,\n。，、；])"
+)
+# Forms of the day's halves and of the era before Christ, in one spelling each; AD is not said.
+_O_CLOCK = re.compile(r"(?<=\d):00(?= ?[ap]\.?m)", re.I)
+_HALF = re.compile(r"(?<=\d) ?([ap])\.? ?m\b\.?", re.I)
+_BEFORE_CHRIST = re.compile(
+    r"(?<=[\dyст.]) ?(?:\bB\.? ?C\.?(?: ?E\b\.?)?(?![\w.])|\bv\. ?Chr\.?|\bav(?:ant|\.)? ?J\.?-?C\.?"
+    r"|\ba\. ?C\.(?:, ?n\.)?|\bpř\. ?n\. ?l\.|\bдо н\. ?э\.)"
+)
+_AFTER_CHRIST = re.compile(
+    r"\bA\.?D\.? (?=\d)|(?<=\d) ?(?:\bA\.?D\b\.?|\bC\.?E\b\.?|\bn\. ?Chr\.?|\bap(?:r|rès|\.)? ?J\.?-?C\.?"
+    r"|\bd\. ?C\.|\bн\. ?э\.|\bn\. ?l\.)"
+)
+_BEFORE_CHRIST_ZH = re.compile(r"公元前 ?(\d{1,4})")
 _ISO = re.compile(r"\b(\d{4})[-/.年](\d{1,2})(?:[-/.月](\d{1,2}))?(?![\d/.-]\d)")
 _SLASHED = re.compile(r"\b(\d{1,2})[/.](\d{1,2})[/.](\d{4})\b")
 _BETWEEN = frozenset({"of", "the", "in", ",", "."})
@@ -84,6 +157,7 @@ class Amount:
     value: Decimal
     unit: str
     step: Decimal
+    nth: bool = False  # an ordinal: the fifth
 
     @property
     def word(self) -> str:
@@ -92,10 +166,12 @@ class Amount:
 
     def equals(self, other: Amount) -> bool:
         """Whether two amounts are the same, converted within rounding when their units differ."""
-        kind, size = _MEASURES.get(self.unit, ("", None))
-        other_kind, other_size = _MEASURES.get(other.unit, ("", None))
+        kind, size = _measure(self.unit)
+        other_kind, other_size = _measure(other.unit)
+        if (self.unit in _SAID and not other_kind) or (other.unit in _SAID_ALONE and not kind):
+            return False
         if not kind or not other_kind or self.unit == other.unit or (kind == other_kind and not size):
-            return self.value == other.value
+            return self.value == other.value and (kind or other_kind or self._as_precise(other))
         if kind != other_kind or size is None or other_size is None:
             return False
         mine, others = self.value * size, other.value * other_size
@@ -106,17 +182,54 @@ class Amount:
 
     def same_in(self, other: Amount, query_unit: str = "") -> bool:
         """Whether two amounts are one, exactly, where a number without a unit has the unit `query_unit`."""
-        kind, size = _MEASURES.get(self.unit or query_unit, ("", None))
-        other_kind, other_size = _MEASURES.get(other.unit or query_unit, ("", None))
-        if not kind or kind != other_kind:
-            return kind == other_kind and self.value == other.value
+        kind, size = _measure(self.unit or query_unit)
+        other_kind, other_size = _measure(other.unit or query_unit)
+        if kind != other_kind or self.nth != other.nth:
+            return False
+        if not kind:
+            return self.value == other.value and self._as_precise(other)
         return self.value * (size or 1) == other.value * (other_size or 1)
 
+    def _as_precise(self, other: Amount) -> bool:
+        """Whether two numbers have as many decimals, unless they are whole: 3.10 and 3.1 may be versions."""
+        whole = self.value == self.value.to_integral_value() and _THOUSANDTH not in (self.step, other.step)
+        return whole or self.step == other.step
 
-UNITS = {
-    f"{name}{ending}": name for name in _MEASURES for ending in ("s", "") if name.isalpha() or not ending
-}
-"""Names of units as they are written, and each in its singular."""
+
+_THOUSANDTH = Decimal("0.001")  # 1.000 may be a thousand
+_SAID = frozenset({"am", "pm", "bc"})  # what an amount must be said with
+_SAID_ALONE = frozenset({"bc", "%", "percent"})  # and what none without it is
+
+
+def _measure(unit: str) -> tuple[str, Decimal | None]:
+    """What a unit measures, and its size; empty for what is none."""
+    shape, _, name = unit.rpartition(" ")
+    if shape:
+        kind, size = _measure(name)
+        return f"{shape} {kind}", size and size ** (3 if shape == "cubic" else 2)
+    ratio = (unit, None) if "/" in unit else None
+    return _SYMBOLS.get(unit) or _MEASURES.get(unit) or ratio or ("", None)
+
+
+_SHAPES = {"square": "square", "sq": "square", "cubic": "cubic"}
+_POWERED = re.compile(r"([kcm]?m)\^?([23])")
+
+
+def unit_named(word: str) -> str:
+    """The unit that a word is, by its name in the singular or its symbol; empty for another word."""
+    powered = _POWERED.fullmatch(word)
+    if powered:
+        return f"{'square' if powered[2] == '2' else 'cubic'} {powered[1]}"
+    if word in _SYMBOLS or ("/" in word and word[0] in "kcmµglL"):
+        return word
+    low = word.lower()
+    for name in (low, low.removesuffix("s")):
+        if name in _MEASURES and (name == low or len(name) > 2):
+            return name
+    if low in ("lbs", "kms", "kgs", "kms"):
+        return low[:-1]
+    # KM and Kg, but no symbol that another one with a capital is told from.
+    return low if len(low) > 1 and low[0] not in "mp" and low[-1] != "b" and low in _SYMBOLS else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +258,7 @@ STOP_WORDS = frozenset(map(stem, _STOP))
 
 def read(text: str) -> Reading:
     """The words, amounts and dates of a text; `MAX_PAYLOAD` characters are read."""
-    text = clean(text)
+    text = _era(clean(text))
     tokens = list(_TOKEN.finditer(text))
     spelt = [match[0] for match in tokens]
     words: list[str] = []
@@ -156,8 +269,8 @@ def read(text: str) -> Reading:
         parsed = _amount(tokens, spelt, place)
         if parsed is None:
             match = tokens[place]
-            if match["word"] or match["stop"]:
-                words.append(stem(fold(match[0])) if match["word"] else "|")
+            if match["word"] or match["stop"] or match["number"]:
+                words.append("|" if match["stop"] else stem(fold(match[0])))
                 kept.append(match[0])
             place += 1
             continue
@@ -171,6 +284,13 @@ def read(text: str) -> Reading:
         int(word) for i, word in enumerate(spelt) if i not in dated and len(word) == 4 and word.isdecimal()
     }
     return Reading(tuple(words), tuple(kept), tuple(amounts), frozenset(dates), frozenset(years))
+
+
+def _era(text: str) -> str:
+    if not any(map(str.isdecimal, text)):
+        return text
+    text = _BEFORE_CHRIST_ZH.sub(r"\1 BC ", _BEFORE_CHRIST.sub(" BC", text))
+    return _HALF.sub(r" \1m", _O_CLOCK.sub("", _AFTER_CHRIST.sub("", text)))
 
 
 def beside(words: tuple[str, ...], place: int, step: int, most: int = 3) -> tuple[int, int]:
@@ -201,7 +321,7 @@ def _amount(tokens: list[re.Match[str]], spelt: list[str], place: int) -> tuple[
     """The number that begins at a token, and the token after it."""
     match = tokens[place]
     if match["number"]:
-        value = parse_number(match["number"])
+        value = _value(match["number"])
         if value is None:
             return None
         start = match.start()
@@ -210,25 +330,51 @@ def _amount(tokens: list[re.Match[str]], spelt: list[str], place: int) -> tuple[
             value += int(before[-5:-3]) * 100  # the second year of `1939-45`
         if start and match.string[start - 1] == "-" and not match.string[max(start - 2, 0)].isalnum():
             value = -value
-        step = Decimal(1).scaleb(int(value.normalize().as_tuple().exponent)) if value else Decimal(1)
+        exponent = int((value if "." in match[0] else value.normalize()).as_tuple().exponent)
+        step = Decimal(1).scaleb(exponent) if value else Decimal(1)
+        nth = (match["suffix"] or "").lower() in ("st", "nd", "rd", "th")
         power = _SHORT_SCALES.get((match["suffix"] or "").lower(), 0)
         end = place + 1
     elif match["word"]:
-        if match[0] in _ROMAN:
-            return Amount(Decimal(_ROMAN[match[0]]), "", Decimal(1)), place + 1
+        if numeral := _numeral(spelt, place):
+            return Amount(Decimal(numeral), "", Decimal(1)), place + 1
         value, end = _spelled(spelt, place)
         if end == place:
             return None
-        step, power = Decimal(1), 0
+        step, power, nth = Decimal(1), 0, _at(spelt, end - 1) in _ORDINAL
     else:
         return None
     while end < len(spelt) and (spelt[end].lower() in SCALES or spelt[end] in _SHORT_SCALES):
         word = spelt[end].lower()
-        power += SCALES.get(word) or _SHORT_SCALES.get(word, 0)
+        power += SCALES.get(word) or _SHORT_SCALES.get(spelt[end], 0)
         end += 1
         if power > 30:
             break
-    return Amount(value.scaleb(power), "", step.scaleb(power)), end
+    return Amount(value.scaleb(power), "", step.scaleb(power), nth), end
+
+
+def _value(number: str) -> Decimal | None:
+    """The value of a number, with a decimal comma, as a fraction or as a power too."""
+    if "/" in number:
+        whole, _, ratio = number.rpartition(" ")
+        top, bottom = map(int, ratio.split("/"))
+        lowest = bottom > 1 and math.gcd(top, bottom) == 1  # 10/10 is a score, and 2/4 a time
+        return Decimal(whole or 0) + Decimal(top) / Decimal(bottom) if lowest else None
+    if "^" in number:
+        base, _, power = number.partition("^")
+        return Decimal(base) ** int(power) if len(base) <= 6 and int(base) else None
+    if re.fullmatch(r"[\d.]+,\d{1,2}", number):
+        return parse_number(number.replace(".", "").replace(",", "."))
+    return parse_number(number.replace(".", "") if number.count(".") > 1 else number)
+
+
+def _numeral(spelt: list[str], place: int) -> int:
+    """The value of a Roman numeral; one letter is one behind a name alone, as in Charles V."""
+    word, before = spelt[place], spelt[place - 1] if place else ""
+    if len(word) > 1:
+        return roman(word)
+    named = len(before) > 1 and before[0].isupper() and before.isalpha() and before.lower() not in _STOP
+    return (10 if word == "X" else roman(word)) if word in ("I", "V", "X") and named else 0
 
 
 def _spelled(spelt: list[str], place: int) -> tuple[Decimal, int]:
@@ -261,17 +407,25 @@ def _at(spelt: list[str], place: int) -> str:
 
 
 def _with_unit(amount: Amount, spelt: list[str], start: int, end: int) -> Amount:
-    degree = _at(spelt, end) in ("°", "degree", "degrees")
-    for word in (_at(spelt, end), _at(spelt, end + 1) if degree else ""):
-        for name in (word, word.removesuffix("s")):
-            if name in _MEASURES and (len(name) > 1 or name in "%$£€¥mg"):
-                return Amount(amount.value, name, amount.step)
-    before = _at(spelt, start - 1)
-    if before in _MEASURES and before in "$£€¥":
-        return Amount(amount.value, before, amount.step)
-    if spelt[end - 1].endswith("%"):
-        return Amount(amount.value, "%", amount.step)
-    return amount
+    after = [spelt[at] if at < len(spelt) else "" for at in (end, end + 1)]
+    degree, shape = after[0].lower() in ("°", "degree", "degrees"), _SHAPES.get(after[0].lower())
+    unit = unit_named(after[1]) if degree or shape else unit_named(after[0])
+    if shape and unit:
+        unit = f"{shape} {unit}"
+    if not unit and "BC" in spelt[end : end + 4] and _dated_before(spelt[end : spelt.index("BC", end)]):
+        unit = "bc"
+    if not unit and _at(spelt, start - 1) in ("$", "£", "€", "¥"):
+        unit = _at(spelt, start - 1)
+    if not unit and spelt[end - 1].endswith("%"):
+        unit = "%"
+    return replace(amount, unit=unit) if unit else amount
+
+
+def _dated_before(between: list[str]) -> bool:
+    """Whether what stands between a number and BC leaves it a year or a century: "300 to 200 BC"."""
+    return all(
+        word.isdigit() or word.lower() in ("to", "and", "century", "centuries", "or") for word in between
+    )
 
 
 # -- Dates --------------------------------------------------------------------------------------------
@@ -333,6 +487,7 @@ def is_date(reading: Reading) -> bool:
 # -- Amounts
 
 _SIGNED = re.compile(r"[!¬≠✗✘❌~<>=≈±]")  # not, about, or a limit
+_AMOUNT_SIGNS = frozenset(" -'\"()°")  # of an amount, beside what `read` takes for a token
 
 
 def same_amount(question: str, text: str, answers: Iterable[str]) -> str | None:
@@ -341,30 +496,38 @@ def same_amount(question: str, text: str, answers: Iterable[str]) -> str | None:
     "8849 metres" is "8,849 m", and "8849" too where the question asks for metres; "12 goals" is "12" where it
     asks for goals.  A number without a unit that the question does not name either is only equal to itself.
     """
-    if _SIGNED.search(text):
+    query, said = read(question), _only_amount(text, question)
+    if said is None:
         return None
-    query, said = read(question), read(text[:MAX_ANSWER])
     query_unit = unit_asked(query)
-    if not _only_amount(said, query):
-        return None
     for answer in answers:
-        wanted = read(answer[:MAX_ANSWER])
-        if _only_amount(wanted, query) and said.amounts[0].same_in(wanted.amounts[0], query_unit):
+        wanted = _only_amount(answer, question)
+        if wanted is not None and said.same_in(wanted, query_unit):
             return answer
     return None
 
 
 def unit_asked(query: Reading) -> str:
     """The last unit that a question names."""
-    named = (word.lower() for word in reversed(query.spelt) if len(word) > 1)
-    return next((UNITS[word] for word in named if word in UNITS), "")
+    named = (unit_named(word) for word in reversed(query.spelt) if len(word) > 1)
+    return next((unit for unit in named if unit and unit not in _SAID), "")
 
 
-def _only_amount(reading: Reading, query: Reading) -> bool:
-    """Whether a text is one number with its unit, or with what the question asks for."""
+_AROUND_AMOUNT = frozenset(map(stem, "square sq cubic degrees it there has have had is are was were".split()))  # noqa: SIM905
+
+
+def _only_amount(text: str, question: str) -> Amount | None:
+    """The number with its unit, or with what the question asks for, that is all of a text."""
+    text = clean(text[:MAX_ANSWER])
+    if _SIGNED.search(text) or not _AMOUNT_SIGNS.issuperset(_TOKEN.sub("", text)):
+        return None
+    reading, query = read(text), read(question)
     rest = {
         word
         for word, spelt in zip(reading.words, reading.spelt, strict=True)
-        if word[0] != "#" and word not in query.words and spelt.lower() not in UNITS and word != "|"
+        if word[0] != "#" and word not in query.words and not unit_named(spelt) and word != "|"
     }
-    return len(reading.amounts) == 1 and not reading.dates and not rest
+    rest -= _AROUND_AMOUNT
+    coded = re.match(r"\D?0\d", text)  # 007
+    plain = len(reading.amounts) == 1 and not reading.dates and not rest and not coded
+    return reading.amounts[0] if plain else None
