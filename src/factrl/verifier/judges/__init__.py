@@ -15,7 +15,7 @@ from typing import Protocol
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier.judges.llm import LLMJudge
 from factrl.verifier.judges.local import LocalJudge, NLIJudge
-from factrl.verifier.judges.overlap import WeakJudge
+from factrl.verifier.judges.weak import WeakJudge
 
 __all__ = ["Judge", "LLMJudge", "LocalJudge", "NLIJudge", "WeakJudge"]
 

@@ -220,30 +220,6 @@ def _share(wanted: Collection[Any], held: Collection[Any]) -> float:
     return sum(one in held for one in wanted) / max(len(wanted), 1)
 
 
-class WeakJudge:
-    """A `Judge` that counts words: a claim is `refuted` only when a sentence covers it but for another number
-    or a negation, and the evidence has all of its names, so that it is about the same thing; `supported` when
-    the evidence holds `ENOUGH` of its words and lacks none of its names and numbers; else `unknown`."""
-
-    weak = True
-    per_call = 256
-    identity = f"weak word overlap covered>={ENOUGH} names"
-
-    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
-        """A verdict for every pair; without evidence `unknown` with the cause `no_evidence`."""
-        return [self._verdict(claim.text, pieces_of(passages)) for claim, passages in pairs]
-
-    def _verdict(self, claim: str, pieces: Sequence[Piece]) -> Verdict:
-        if not pieces:
-            return Verdict("unknown", self.identity, cause="no_evidence")
-        features, quote = compare(claim, pieces)
-        why = lacks(features)
-        supported = not why and features["covered"] >= ENOUGH
-        refuted = features["conflict"] and not features["missing_names"]
-        label = "refuted" if refuted else "supported" if supported else "unknown"
-        return Verdict(label, self.identity, quote=quote, why=why)
-
-
 def lacks(features: Mapping[str, float]) -> str:
     """What keeps a claim from being supported, however many of its words are there; empty if nothing does."""
     if features["conflict"]:
