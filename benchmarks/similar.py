@@ -2,9 +2,9 @@
 
     python benchmarks/similar.py weak|local|careless|URL... [--set similar|german] [--sure P] [--show]
 
-`benchmarks/similar.jsonl` has 136 claims over 20 families of two to four documents in English and German; the
-false ones take what another document of the family says.  `benchmarks/german.jsonl` has 60 German claims whose
-truth hangs on a comparative, an ordinal, a name within a name, a number, a negation or a direction.  Both were
+`benchmarks/similar.jsonl` has 136 claims over 20 families of two to four documents, English and German; the
+false ones take what another document of the family says.  `benchmarks/german.jsonl` has 60 German claims that
+hang on a comparative, an ordinal, a name within a name, a number, a negation or a direction.  Both were
 written before the code that they measure.  A text is as supported as the gravest of its claims.
 
 `careless` is a model server that reads badly: it calls supported what has all of its words anywhere in the
@@ -88,15 +88,17 @@ def main() -> None:
                 if args.show:
                     told = " ".join(f"{c.verdict.p:.2f}" for c in report.checks if c.verdict and c.verdict.p)
                     quote = " | ".join(check.quote for check in report.checks)
-                    sys.stdout.write(
-                        f"{claim['true']!s:<6}{kind:<10}{told:<10}{claim['text']}  “{quote}”\n"
-                    )
+                    sys.stdout.write(f"{claim['true']!s:<6}{kind:<10}{told:<10}{claim['text']}  “{quote}”\n")
         total = sum(count.total() for count in counts.values())
-        wall, cpu = ((now - then) / total for now, then in ((time.monotonic(), wall), (time.process_time(), cpu)))
+        wall, cpu = (
+            (now - then) / total for now, then in ((time.monotonic(), wall), (time.process_time(), cpu))
+        )
         for truth, count in sorted(counts.items(), reverse=True):
             told = ", ".join(f"{count[kind]} {kind}" for kind in KINDS_SHOWN)
             share = count["supported"] / count.total()
-            sys.stdout.write(f"{judge}: of {count.total()} {truth} claims {told} ({share:.0%} shown as supported)\n")
+            sys.stdout.write(
+                f"{judge}: of {count.total()} {truth} claims {told} ({share:.0%} shown as supported)\n"
+            )
         sys.stdout.write(f"{judge}: {cpu:.2f} CPU s and {wall:.2f} s a claim\n")
 
 

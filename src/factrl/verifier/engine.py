@@ -27,7 +27,7 @@ from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier.blame import LENGTH, REPLY, judged
 from factrl.verifier.claims import normalised
-from factrl.verifier.judges.subjects import about_its_subject, subject_of
+from factrl.verifier.judges.subjects import about_its_subject, names_in, subject_of
 from factrl.verifier.search import Given, Search
 
 if TYPE_CHECKING:
@@ -306,14 +306,15 @@ class _Group:
 
 def _name_subjects(job: Job) -> None:
     """Give every claim that speaks of "she" or "the company" the name that an earlier one opens with; before
-    the first one, what the text is said to be about."""
-    last = job.topic
+    the first one, what the text or its question is about."""
+    last, also = job.topic or names_in(job.question), ""
     for item in job.items:
-        name = subject_of(item.claim.text)
-        if name is None:
-            item.subject = last
-        else:
-            last = name or last
+        name, own = subject_of(item.claim.text)
+        if not own:
+            item.subject = f"{last} {also}".strip()
+            also = name or also
+        elif name:
+            last, also = name, ""
 
 
 def _given(found: Iterable[_Result]) -> Given:

@@ -45,7 +45,7 @@ READS = 1.05
 """Tokens a character up to which the model reads a text; one in a script that its tokenizer has no words of
 takes more, and is not understood (docs/verify.md)."""
 AT_MOST = 0.49
-"""The probability of a claim that the judge supports by a sentence with another name, number, degree or rank."""
+"""The probability of a claim whose best sentence has another name, number, degree or rank, at most."""
 _MAX_CLAIM = 1_000  # characters; more than any sentence
 _TURN_ENDS = "<|im_end|>\n<|im_start|>assistant\n"
 _Pairs = Sequence[tuple[Claim, Sequence[Passage]]]
@@ -136,8 +136,8 @@ class LocalJudge:
     def judge(self, pairs: _Pairs) -> list[Verdict]:
         """A verdict for every pair, in their order: that of the passage that supports the claim most.
 
-        A claim is held against the one or two passages that are about its own subject (`subjects.apart`), each
-        on its own, and against nothing that only two of them say together.
+        A claim is held against one or two passages that are about its own subject (`subjects.apart`), each on
+        its own, and against nothing that only two of them say together.
 
         A claim that does not fit into the model's context is `unjudged` with the cause `too_long`; when the
         model fails, all are.  One whose evidence the model cannot read is `unknown` with the cause
@@ -156,7 +156,9 @@ class LocalJudge:
         verdicts = []
         for own, (_, passages) in zip(held, pairs, strict=True):
             found = [self._verdict(*one, passages, row) for one, row in zip(own, rest)]  # noqa: B905
-            verdicts.append(max(found, key=_rank, default=Verdict("unknown", self.identity, cause="no_evidence")))
+            verdicts.append(
+                max(found, key=_rank, default=Verdict("unknown", self.identity, cause="no_evidence"))
+            )
         return verdicts
 
     def logprobs(self, held: Sequence[tuple[str, Sequence[Piece]]]) -> list[list[float]]:

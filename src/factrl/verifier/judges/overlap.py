@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from factrl.text.sentences import sentences
-from factrl.types import Claim, Passage, Verdict
+from factrl.types import Passage
 from factrl.verifier.claims import NUMBERS
 
 MAX_EVIDENCE = 100_000
@@ -29,6 +29,7 @@ ENOUGH = 0.5
 _TOKEN = re.compile(
     r"(\d[\d,.]*\d|\d)|[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]|[^\W\d_]+(?:['’][^\W\d_]{1,3}\b)?"
 )
+_THOUSANDS = re.compile(r"[.,](?=\d{3}(?:[.,]|$))")
 _CHOSEN = 8  # sentences that are taken for the words of a claim, before the neighbours of the best
 _STEM = 6  # letters that are kept: a stemmer for many languages at once
 _STOP = frozenset(
@@ -43,6 +44,7 @@ _STOP = frozenset(
 _NEGATIONS = frozenset(
     """
     cannot denied denies failed fails hardly neither never no nobody none nor not nothing unable without
+    kein keine keinem keinen keiner keines nicht nie niemals ohne
     """.split()  # noqa: SIM905
 )
 _VALUES = {word: float(value) for word, value in NUMBERS.items() if word not in ("zero", "one")}
@@ -85,9 +87,8 @@ def words_of(text: str) -> Words:
     for found in _TOKEN.finditer(text):
         low = found[0].lower().replace("’", "'")
         value = _VALUES.get(low)
-        if found[1]:  # no number: a version, or 40 digits
-            plain = low.replace(",", "")
-            value = float(plain) if len(plain) <= 18 and plain.count(".") <= 1 else None
+        if found[1]:
+            value = _number(low)
         if last is not None and low in _SCALES:
             numbers.discard(last)
             stems.pop(f"{last:g}", None)
@@ -107,6 +108,18 @@ def words_of(text: str) -> Words:
         last = value
         opens = any(sign in _ENDS for sign in text[found.end() : found.end() + 2])
     return Words(tuple(stems), frozenset(numbers), frozenset(names), negated, max(subject, 0))
+
+
+def _number(digits: str) -> float | None:
+    """The value of 1203, "1,203", "1.203", "1.25" or "1,25"; None for a version, or 40 digits.
+
+    A sign before exactly three digits parts thousands, in whichever language, and else a fraction.
+    """
+    if len(digits) > 18:
+        return None
+    plain = digits if digits.startswith("0") else _THOUSANDS.sub("", digits)
+    plain = plain.replace(",", ".")
+    return float(plain) if plain.count(".") <= 1 else None
 
 
 def pieces_of(passages: Sequence[Passage]) -> list[Piece]:

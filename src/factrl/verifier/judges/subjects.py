@@ -1,4 +1,4 @@
-"""Which passages are about what a claim is about, and whether a sentence says the same of it but for one value.
+"""Which passages are about what a claim is about, and whether a sentence says it but for one value.
 
 A claim is held against one passage at a time: what one document says of its own subject says nothing of the
 subject of another.  A passage's subject is its title, or the name that its first sentence opens with; names
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from factrl.types import Passage
 from factrl.verifier.claims import NUMBERS
-from factrl.verifier.judges.overlap import Piece, pieces_of, words_of
+from factrl.verifier.judges.overlap import MAX_EVIDENCE, Piece, pieces_of, words_of
 
 ASKED = 2
 """Passages that a claim is held against, each on its own."""
@@ -55,8 +55,13 @@ _ORDINALS = re.compile(
     r"|deuxi[eè]m|troisi[eè]m|quatri[eè]m|cinqui[eè]m|segund|tercer|cuart|quint|terceir|second|terz|quart"
     r"|втор|трет|четв[её]рт|пят)\w{0,4}$|\d+(?:st|nd|rd|th|\.|º|ª|e|ème)?$"
 )
-_GRADED = re.compile(r"(?:\w{2,}(?:er|est|ste[nmrs]?|ere[nmrs]?|st)|more|most|less|least|fewer|fewest|mehr|plus|moins|más|menos)$")
+_GRADED = re.compile(
+    r"(?:\w{2,}(?:er|est|ste[nmrs]?|ere[nmrs]?|st)|more|most|less|least|fewer|fewest|mehr|plus|moins|más|menos)$"
+)
 _SCALES = frozenset("hundred thousand million millions billion billions trillion".split())  # noqa: SIM905
+_BEFORE = ".!?:;\"'“”„«»"  # a sentence; there a small word has a capital letter
+_LONGEST = 1_000  # characters of a sentence
+_EARLY = 6  # words in which a sentence's subject stands
 _NEAR = 3  # tokens that stand for one value
 
 
@@ -85,7 +90,9 @@ def _tokens(text: str) -> list[_Token]:
         low = word.casefold().replace("’", "'")
         digits = any(one.isdigit() for one in word)
         letters = any(one.isalpha() for one in word)
-        small = low in _SMALL
+        before = text[max(0, match.start() - 3) : match.start()].rstrip()[-1:]
+        opens = not before or before in _BEFORE
+        small = low in _SMALL and (word.islower() or opens) and not (word.isupper() and len(word) > 1)
         named = not small and letters and (digits or word.lower() == word.upper() or not word.islower())
         value = named or digits or low in NUMBERS or low in _SCALES
         found.append(_Token(low, _key(low), small, named, value))
@@ -115,8 +122,9 @@ def _opening(tokens: Sequence[_Token], text: str) -> tuple[str, ...]:
     return tuple(run)
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=512)
 def _known(title: str, text: str) -> _Known:
+    text = text[:MAX_EVIDENCE]
     tokens = _tokens(text)
     first = re.split(r"(?<=[.!?])\s", text[:300], maxsplit=1)[0]
     heading = [one.key for one in _tokens(re.sub(r"\([^()]*\)", " ", title)) if not one.small]
@@ -141,6 +149,7 @@ def about(claim: str, passages: Sequence[Passage]) -> list[int]:
     known = [_known(passage.title.strip(), passage.text) for passage in passages]
     if len(known) < 2:
         return [*range(len(known))]
+    claim = claim[:_LONGEST]
     tokens = _tokens(claim)
     keys = {token.key for token in tokens if not token.small}
     names = {token.key for token in tokens if token.named}
@@ -151,8 +160,9 @@ def about(claim: str, passages: Sequence[Passage]) -> list[int]:
 
     titles = [within(one.title) for one in known]
     subjects = [title or within(one.opening) for title, one in zip(titles, known, strict=True)]
-    longer = {one for one in subjects for other in subjects if one != other and other[: len(one)] == one}
-    longer |= {one for one in titles for other in titles if {*one} < {*other}}
+    whole, named = ({phrase for phrase in phrases if phrase} for phrases in (titles, subjects))
+    longer = {one for one in named for other in named if one != other and other[: len(one)] == one}
+    longer |= {one for one in whole for other in whole if {*one} < {*other}}
     kept = [number for number, subject in enumerate(subjects) if subject and subject not in longer]
     if not kept:
         held = [{name for name in names if name in one.keys} for one in known]
@@ -169,8 +179,10 @@ def about(claim: str, passages: Sequence[Passage]) -> list[int]:
 
 
 def about_its_subject(claim: str, passages: Sequence[Passage]) -> tuple[Passage, ...]:
-    """The passages about a claim's own subject and those whose title one of them names, in their order: what
-    is said of "Edwin Carrow" bears on "the author of The Salt Road" where the page of that novel names him."""
+    """The passages about a claim's own subject, and those whose title one of these names, in their order.
+
+    What is said of Edwin Carrow bears on "the author of The Salt Road" where that novel's page names him.
+    """
     own = about(claim, passages)
     held = frozenset[str]().union(*(_known(passages[n].title.strip(), passages[n].text).keys for n in own))
     titles = [_known(passage.title.strip(), passage.text).title for passage in passages]
@@ -200,20 +212,35 @@ def apart(claim: str, passages: Sequence[Passage]) -> list[list[Piece]]:
     return own[:ASKED]
 
 
-def subject_of(text: str) -> str | None:
-    """The name that a sentence opens with, as it is written; "" where it opens with another word, and None
-    where it speaks of what was named before: it opens with a pronoun, or with an article and no name."""
-    words = [match[0] for match in _WORD.finditer(text)]
-    tokens = _tokens(text)
-    for token, word in zip(tokens, words, strict=True):
-        if word.casefold() in _PRONOUNS:
-            return None
-        if not token.small:
+def subject_of(text: str) -> tuple[str, bool]:
+    """The name that a sentence opens with, as it is written, and whether it stands for itself.
+
+    It does not where the sentence speaks of what was named before: it has a pronoun before any name ("In 1911
+    she"), or opens with an article and no name ("The company") or one German noun, which may be one or the
+    other ("Die Firma", "Die Elbe").
+    """
+    words = [match[0] for match in _WORD.finditer(text[:_LONGEST])]
+    tokens = _tokens(text[:_LONGEST])
+    if not tokens:
+        return "", True
+    for token in tokens[:_EARLY]:
+        if token.low in _PRONOUNS:
+            return "", False
+        if token.named and tokens[0].low not in _SMALL - _ARTICLES:
             break
+    if tokens[0].small and tokens[0].low not in _ARTICLES:
+        return "", True  # "In Bergen": what it opens with is not its subject
     name = _opening(tokens, text)
-    if not name:
-        return None if words and words[0].casefold() in _ARTICLES else ""
-    return " ".join(word for token, word in zip(tokens, words, strict=True) if token.key in name)
+    spelt = " ".join(word for token, word in zip(tokens, words, strict=True) if token.key in name)
+    german = tokens[0].low in ("der", "die", "das", "den", "dem", "des") and len(name) == 1
+    return spelt, not german and not (tokens[0].low in _ARTICLES and not name)
+
+
+def names_in(text: str) -> str:
+    """The names in a question, as they are written; its first word is none."""
+    words = [match[0] for match in _WORD.finditer(text[:_LONGEST])]
+    found = zip(words[1:], _tokens(text[:_LONGEST])[1:], strict=True)
+    return " ".join(word for word, token in found if token.named)
 
 
 def differs(claim: str, sentence: str, passage: Passage) -> str:
@@ -222,9 +249,12 @@ def differs(claim: str, sentence: str, passage: Passage) -> str:
     It has another name or number in its place ("in Bayern" and "in Baden-Württemberg"), or another degree or
     rank ("the largest" and "the second-largest", "more than" and "fewer than").
     """
+    if len(claim) > _LONGEST or len(sentence) > _LONGEST:  # the comparison takes their product
+        return ""
     known = _known(passage.title.strip(), passage.text)
     ours, theirs = ([token for token in _tokens(text) if not token.small] for text in (claim, sentence))
     mine, other = [token.key for token in ours], [token.key for token in theirs]
+    here = {*other, *known.title, *known.opening}
     steps = SequenceMatcher(None, mine, other, autojunk=False).get_opcodes()
     shared = sum(end - start for kind, start, end, *_ in steps if kind == "equal")
     if 2 * shared < len(mine):
@@ -235,7 +265,7 @@ def differs(claim: str, sentence: str, passage: Passage) -> str:
             if _ORDINALS.match(read[-1].low) and _GRADED.match(ours[end].low):
                 return "the evidence has another rank"
         elif kind == "replace" and len(said) <= _NEAR and len(read) <= _NEAR:
-            gone = [one for one in said if one.key not in (known.keys if one.named else other)]
+            gone = [one for one in said if one.key not in (known.keys if one.named else here)]
             new = [one for one in read if one.key not in mine]
             if any(_other_degree(one.low, another.low) for one in gone for another in new):
                 return "the evidence has another degree or rank"
