@@ -48,6 +48,11 @@ TRAINS = [
     Passage("Der Zug nach Kassel fährt um 9.14 Uhr von Gleis 4."),
     Passage("Der Zug nach Fulda fährt um 9.38 Uhr von Gleis 7."),
 ]
+PARIS = [
+    Passage("Paris is the capital of France.", "Paris"),
+    Passage("The games were held in Paris in 1924.", "1924 Summer Olympics"),
+    Passage("The games of 1928 were held in Amsterdam.", "1928 Summer Olympics"),
+]
 TOWNS = [
     Passage("The town of Norholm was first mentioned in 1683."),
     Passage("The town of Brunlund was first mentioned in 1713."),
@@ -78,6 +83,7 @@ SAID = [
     (SCHOOLS, "Das Goethe-Gymnasium hat 820 Schüler."),
     (TRAINS, "Der Zug nach Kassel fährt von Gleis 4."),
     (TOWNS, "Norholm was first mentioned in 1683."),
+    (PARIS, "The games of 1924 were held in Paris. It is the capital of France."),
 ]
 
 
@@ -190,6 +196,7 @@ def test_what_is_shown_is_of_one_document_and_at_most_two_are_asked() -> None:
             [1],
         ),
         ("It is old.", [Passage("x")], [0]),
+        ("Paris held the games in 1924.", PARIS, [0, 1]),  # a page of another subject that names it
     ],
 )
 def test_passages_about_a_claims_own_subject(

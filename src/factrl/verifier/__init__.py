@@ -236,7 +236,7 @@ def open_verifier(
     if controls and (preset != "local" or llm is None or judge is not None):
         raise ConfigError("controls are for a server that the preset local asks: give llm and no judge")
     search = open_search(docs, index, web, embedder)
-    settings = dict(_STYLES[preset][1]) if preset in _STYLES else dict(_AS_PUBLISHED)
+    settings: dict[str, Any] = {**(_STYLES[preset][1] if preset in _STYLES else _AS_PUBLISHED)}
     if preset == "fspo" or (preset == "local" and llm is None):
         extract = SentenceClaims()
     elif llm is not None:

@@ -305,16 +305,14 @@ class _Group:
 
 
 def _name_subjects(job: Job) -> None:
-    """Give every claim that speaks of "she" or "the company" the name that an earlier one opens with; before
-    the first one, what the text or its question is about."""
-    last, also = job.topic or names_in(job.question), ""
+    """Give every claim that speaks of "she", "it" or "the company" the names of the last claim that opens
+    with one, and of those since; before the first such claim, those that the text or its question is about."""
+    last = job.topic or names_in(job.question)
     for item in job.items:
         name, own = subject_of(item.claim.text)
-        if not own:
-            item.subject = f"{last} {also}".strip()
-            also = name or also
-        elif name:
-            last, also = name, ""
+        item.subject = "" if own else last
+        names = f"{name} {names_in(item.claim.text)}".strip()
+        last = names if own and name else f"{last} {names}".strip()
 
 
 def _given(found: Iterable[_Result]) -> Given:

@@ -143,8 +143,8 @@ def about(claim: str, passages: Sequence[Passage]) -> list[int]:
     """The numbers of the passages about the claim's own subject, those first that hold most of its words.
 
     Where the claim names the subject of a passage, by its title or by the name that it opens with, only such
-    passages are about it.  Else they are those that hold most of its names, each weighing more the fewer
-    passages have it; and where it has no name, all.
+    passages are about it, and those of another subject that name it.  Else they are those that hold most of
+    its names, each weighing more the fewer passages have it; and where it has no name, all.
     """
     known = [_known(passage.title.strip(), passage.text) for passage in passages]
     if len(known) < 2:
@@ -155,8 +155,7 @@ def about(claim: str, passages: Sequence[Passage]) -> list[int]:
     names = {token.key for token in tokens if token.named}
 
     def within(phrase: tuple[str, ...]) -> tuple[str, ...]:
-        told = keys.issuperset(phrase) and (len(phrase) > 1 or not names.isdisjoint(phrase))
-        return phrase if told else ()
+        return phrase if keys.issuperset(phrase) and (phrase[1:] or not names.isdisjoint(phrase)) else ()
 
     titles = [within(one.title) for one in known]
     subjects = [title or within(one.opening) for title, one in zip(titles, known, strict=True)]
@@ -164,6 +163,13 @@ def about(claim: str, passages: Sequence[Passage]) -> list[int]:
     longer = {one for one in named for other in named if one != other and other[: len(one)] == one}
     longer |= {one for one in whole for other in whole if {*one} < {*other}}
     kept = [number for number, subject in enumerate(subjects) if subject and subject not in longer]
+    told = {subjects[number] for number in kept}
+    kept += [  # pages of others that name it
+        number
+        for number, one in enumerate(known)
+        if not subjects[number]
+        and any(one.keys.issuperset(name) and one.title[: len(name)] != name for name in told)
+    ]
     if not kept:
         held = [{name for name in names if name in one.keys} for one in known]
         weight = {name: _weight(sum(name in own for own in held), len(known)) for name in names}
@@ -237,7 +243,7 @@ def subject_of(text: str) -> tuple[str, bool]:
 
 
 def names_in(text: str) -> str:
-    """The names in a question, as they are written; its first word is none."""
+    """The names in a sentence, as they are written, but for its first word."""
     words = [match[0] for match in _WORD.finditer(text[:_LONGEST])]
     found = zip(words[1:], _tokens(text[:_LONGEST])[1:], strict=True)
     return " ".join(word for word, token in found if token.named)
