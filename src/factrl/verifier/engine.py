@@ -306,7 +306,7 @@ class _Group:
 
 def _name_subjects(job: Job) -> None:
     """Give every claim that speaks of "she", "it" or "the company" the names of the last claim that opens
-    with one, and of those since; before the first such claim, those that the text or its question is about."""
+    with one, and of those since; before the first such claim, those of the text's title or its question."""
     last = job.topic or names_in(job.question)
     for item in job.items:
         name, own = subject_of(item.claim.text)

@@ -25,7 +25,7 @@ _WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]|\d[\d.,]*\d(?![^\W_])"
     r"|[^\W_]+(?:[-‐‑.'’][^\W_]+)*"
 )
-_ENDING = re.compile(r"(?<=...)(?:['’]s?|s['’]|e[nmrs]?|s)$")
+_ENDING = re.compile(r"(?<=...)(?:['’]s?|(?:e[nmr]?)?s?['’]?)$")
 _PRONOUNS = frozenset(
     """
     he her hers him his it its she their theirs them they this these that those
@@ -78,7 +78,7 @@ class _Known(NamedTuple):
 
     title: tuple[str, ...]
     opening: tuple[str, ...]
-    head: frozenset[str]  # the words of the title and of the first sentence
+    unnamed: bool  # it has no title, and its first sentence no name: it speaks of somebody named before
     keys: frozenset[str]
     stems: frozenset[str]
 
@@ -129,12 +129,11 @@ def _known(title: str, text: str) -> _Known:
     first = re.split(r"(?<=[.!?])\s", text[:300], maxsplit=1)[0]
     heading = [one.key for one in _tokens(re.sub(r"\([^()]*\)", " ", title)) if not one.small]
     of_title = [one.key for one in _tokens(title) if not one.small]
-    head = {one.key for one in _tokens(first) if not one.small} | {*of_title}
     return _Known(
         tuple(heading),
         _opening(_tokens(first), first),
-        frozenset(head),
-        frozenset({one.key for one in tokens if not one.small} | head),
+        not heading and not any(one.named for one in _tokens(first)[1:]) and subject_of(first) == ("", False),
+        frozenset({one.key for one in tokens if not one.small}.union(of_title)),
         frozenset({*words_of(text).stems, *words_of(title).stems}),
     )
 
@@ -174,11 +173,9 @@ def about(claim: str, passages: Sequence[Passage]) -> list[int]:
         held = [{name for name in names if name in one.keys} for one in known]
         weight = {name: _weight(sum(name in own for own in held), len(known)) for name in names}
         first = {*_opening(tokens, claim)}
-        scores = [
-            sum(weight[name] * (1 + (name in one.head)) * (1 + (name in first)) for name in own)
-            for own, one in zip(held, known, strict=True)
-        ]
+        scores = [sum(weight[name] * (1 + (name in first)) for name in own) for own in held]
         kept = [number for number, score in enumerate(scores) if 2 * score > max(scores) or not any(scores)]
+    kept += [number for number, one in enumerate(known) if one.unnamed and number not in kept]
     said = {*words_of(claim).stems}
     weight = {stem: _weight(sum(stem in one.stems for one in known), len(known)) for stem in said}
     return sorted(kept, key=lambda number: -sum(weight[stem] for stem in said & known[number].stems))
@@ -205,17 +202,11 @@ def _weight(count: int, size: int) -> float:
 
 
 def apart(claim: str, passages: Sequence[Passage]) -> list[list[Piece]]:
-    """The sentences of each of the passages that a claim is held against, at most `ASKED`; the second only
-    where it has a word of the claim that the first lacks."""
+    """The sentences of each of the passages that a claim is held against, at most `ASKED`, those first that
+    hold most of its words."""
     pieces = pieces_of(passages)
     own = [[piece for piece in pieces if piece.passage == number] for number in about(claim, passages)]
-    own = [one for one in own if one]
-    if len(own) > 1:
-        said = {*words_of(claim).stems}
-        held = [said & {stem for piece in one for stem in piece.words.stems} for one in own]
-        first = held[0] | {*words_of(own[0][0].title).stems}
-        own = [one for one, stems in zip(own, held, strict=True) if one is own[0] or stems - first]
-    return own[:ASKED]
+    return [one for one in own if one][:ASKED]
 
 
 def subject_of(text: str) -> tuple[str, bool]:
