@@ -26,6 +26,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,7 +37,8 @@ from factrl.runs.rows import json_lines, read_rows
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage
 from factrl.verifier.judges.local import Calibration, LocalJudge, features_of, prompt_digest
-from factrl.verifier.judges.overlap import ENOUGH, compare, lacks, pieces_of
+from factrl.verifier.judges.overlap import ENOUGH, compare, lacks
+from factrl.verifier.judges.subjects import apart
 
 FILES = {
     "wice": ("oracle_chunks_dev.jsonl", "oracle_chunks_test.jsonl"),
@@ -146,7 +148,7 @@ def score(items: Sequence[Item], path: Path, only: Sequence[str]) -> None:
         for row in json_lines(path.read_bytes()):
             known[row["judge"], row["id"]] = row["parts"]
     judges: dict[str, Callable[[], Any]] = {
-        "weak": lambda: lambda pairs: [compare(one.text, pieces_of(held))[0] for one, held in pairs],
+        "weak": lambda: lambda pairs: [words_in_common(one.text, held) for one, held in pairs],
         "local": lambda: partial(local_features, LocalJudge()),
         "llama": lambda: partial(local_features, LocalJudge(LlamaModel(JUDGE))),
     }
@@ -173,11 +175,23 @@ def score(items: Sequence[Item], path: Path, only: Sequence[str]) -> None:
 
 def local_features(judge: LocalJudge, pairs: Sequence[Any]) -> list[dict[str, float] | None]:
     """What the calibration sees of pairs with evidence; None for one that is too long."""
-    held = [(claim.text, pieces_of(passages)) for claim, passages in pairs]
-    return [
-        None if np.isnan(row).any() else features_of(compare(*one), row)
-        for one, row in zip(held, judge.logprobs(held), strict=True)
-    ]
+    held = [[(claim.text, one) for one in apart(claim.text, passages)] for claim, passages in pairs]
+    rows = iter(judge.logprobs([*chain(*held)]))
+    found = []
+    for own in held:
+        each = [
+            None if np.isnan(row).any() else features_of(compare(*one), row)
+            for one, row in zip(own, rows)  # noqa: B905 (the rows go on)
+        ]
+        read = [features for features in each if features is not None]
+        found.append(max(read, key=lambda one: judge.calibration.decide(one)[1], default=None))
+    return found
+
+
+def words_in_common(claim: str, passages: Sequence[Passage]) -> dict[str, float]:
+    """The comparison with the passage that holds most of the claim's words."""
+    each = [compare(claim, one)[0] for one in apart(claim, passages)] or [compare(claim, [])[0]]
+    return max(each, key=lambda features: features["covered"])
 
 
 def weakest(rows: Sequence[dict[str, float]]) -> dict[str, float]:

@@ -166,7 +166,7 @@ READERS: dict[str, Reader] = {
     "rewards.guards.repeats": lambda raw: guards.repeats(_claims(raw), QUESTION),
     "verifier.judges.llm.LLMJudge.judge (reply)": _judged,
     "verifier.judges.llm.LLMJudge.judge": _judging,
-    "verifier.judges.overlap.WeakJudge.judge": lambda raw: WeakJudge().judge(
+    "verifier.judges.weak.WeakJudge.judge": lambda raw: WeakJudge().judge(
         [(Claim(raw, 0, 1), [Passage(raw)])] * 2
     ),
     "verifier.judges.replies.read_verdicts": lambda raw: verdicts.read_verdicts(raw, ["a", "b"]),
@@ -263,7 +263,7 @@ ELSEWHERE = {
     "text.few_marks text.encodable text.bytes_of text.first_bytes verifier.claims.unwrapped "
     "verifier.claims.normalised verifier.claims.content_words "
     "verifier.claims.speaks_of_itself verifier.claims.statements verifier.claims.stating "
-    "verifier.judges.overlap "
+    "verifier.judges.overlap verifier.judges.subjects "
     "verifier.judges.replies verifier.search.sources verifier.search.Given.scores "
     "evals.shortqa.GradeAnswer evals.shortqa.short_answer evals.samples "
     "verifier.verify rewards.citations.supporting train.search.last_said "

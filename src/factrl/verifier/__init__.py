@@ -58,6 +58,8 @@ class Verifier:
         deadline: seconds for a batch; what has no verdict then is unjudged.
         store: keeps verdicts.
         topic_in_query: search for the topic and the claim instead of the claim alone.
+        own_subject: of what is found for a claim, the judge sees the passages that are about the claim's own
+            subject, or are named by one that is (`judges.subjects`).
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Verifier:
         deadline: float = 240.0,
         store: Store | None = None,
         topic_in_query: bool = False,
+        own_subject: bool = True,
     ) -> None:
         for name, value in (("k", k), ("max_claims", max_claims), ("max_chars", max_chars)):
             if value < 1:
@@ -82,7 +85,7 @@ class Verifier:
         self.extract, self.search, self.judge = extract, search, judge
         self.k, self.share, self.topic_in_query = k, share, topic_in_query
         self.max_claims, self.max_chars, self.deadline = max_claims, max_chars, deadline
-        self.store = store
+        self.store, self.own_subject = store, own_subject
 
     def __call__(
         self,
@@ -179,11 +182,12 @@ _THRESHOLDS: Mapping[str, dict[str, Any]] = {
         "otherwise": "refuted",
     },
 }
+_AS_PUBLISHED = {"own_subject": False}
 _STYLES: Mapping[str, tuple[Style, dict[str, Any]]] = {
     "local": ("factscore", {}),
-    "factscore": ("factscore", {"k": 5}),  # section 4.1: five passages of the title
-    "veriscore": ("veriscore", {"k": 10}),  # ten search results, the command line's default
-    "knowrl": ("knowrl", {"k": 5, "topic_in_query": True}),
+    "factscore": ("factscore", {"k": 5, **_AS_PUBLISHED}),  # section 4.1: five passages of the title
+    "veriscore": ("veriscore", {"k": 10, **_AS_PUBLISHED}),  # ten search results, the command line's default
+    "knowrl": ("knowrl", {"k": 5, "topic_in_query": True, **_AS_PUBLISHED}),
 }
 """Whose claims a preset asks a model for, and its settings; `fspo` asks none."""
 _SERVER = "http://localhost:8000/v1#model"
@@ -234,7 +238,7 @@ def open_verifier(
     if controls and (preset != "local" or llm is None or judge is not None):
         raise ConfigError("controls are for a server that the preset local asks: give llm and no judge")
     search = open_search(docs, index, web, embedder)
-    settings = dict(_STYLES[preset][1]) if preset in _STYLES else {}
+    settings: dict[str, Any] = {**(_STYLES[preset][1] if preset in _STYLES else _AS_PUBLISHED)}
     if preset == "fspo" or (preset == "local" and llm is None):
         extract = SentenceClaims()
     elif llm is not None:

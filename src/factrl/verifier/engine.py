@@ -27,6 +27,7 @@ from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier.blame import LENGTH, judged, may_be_own
 from factrl.verifier.claims import normalised
+from factrl.verifier.judges.subjects import about_its_subject, names_in, subject_of
 from factrl.verifier.search import Given, Search
 
 if TYPE_CHECKING:
@@ -59,6 +60,12 @@ class Item:
     claim: Claim
     passages: tuple[Passage, ...] = ()
     verdict: Verdict | None = None
+    subject: str = ""  # whom "she" means: the name that an earlier claim of the text opens with
+
+    @property
+    def query(self) -> str:
+        """What evidence is looked for."""
+        return f"{self.subject} {self.claim.text}".lstrip()
 
     @property
     def is_open(self) -> bool:
@@ -153,6 +160,8 @@ class _Group:
             job.failure = error
         else:
             job.extracted, job.items = True, [Item(job, claim) for claim in claims]
+            if verifier.own_subject:
+                _name_subjects(job)
             for item in [item for item in job.items if item.is_open][verifier.max_claims :]:
                 # The policy's own doing, so it is not masked: an unsupported claim.
                 item.verdict = Verdict("unknown", by=self.identity, cause="over_limit")
@@ -181,7 +190,7 @@ class _Group:
         queries: dict[str, Job] = {}
         for item in items:
             claim, job = item.claim, item.job
-            if not pool.covers(claim.text):
+            if not pool.covers(item.query):
                 number = bisect_right(parts[id(job)], claim.start, key=lambda part: part.start) - 1
                 part = parts[id(job)][number] if number >= 0 else claim
                 queries.setdefault(job.text[part.start : part.end] or claim.text, job)
@@ -202,10 +211,12 @@ class _Group:
             if isinstance(pool, Unscored):
                 raise pool
             if pool is None:
-                item.passages = await self._found(item.job, item.claim.text)
+                item.passages = await self._found(item.job, item.query)
             else:  # none of those that share no word with the claim
-                best = pool.search(item.claim.text, self.verifier.k)
+                best = pool.search(item.query, self.verifier.k)
                 item.passages = tuple(passage for passage in best if passage.score)
+            if self.verifier.own_subject:
+                item.passages = about_its_subject(item.query, item.passages)
         except Unscored as error:  # what is not masked is an unsupported claim
             facts = {**error.facts, "detail": error.detail}
             label = "unknown" if isinstance(error, OwnDoing) else "unjudged"
@@ -306,6 +317,17 @@ class _Group:
         counter.done += len(found)
         if found and counter.watch is not None:
             counter.watch(counter.done, counter.total)
+
+
+def _name_subjects(job: Job) -> None:
+    """Give every claim that speaks of "she", "it" or "the company" the names of the last claim that opens
+    with one, and of those since; before the first such claim, those of the text's title or its question."""
+    last = job.topic or names_in(job.question)
+    for item in job.items:
+        name, own = subject_of(item.claim.text)
+        item.subject = "" if own else last
+        names = f"{name} {names_in(item.claim.text)}".strip()
+        last = names if own and name else f"{last} {names}".strip()
 
 
 def _given(found: Iterable[_Result]) -> Given:

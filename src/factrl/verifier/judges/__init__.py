@@ -16,8 +16,8 @@ from typing import Protocol
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier.judges.llm import LLMJudge
 from factrl.verifier.judges.local import LocalJudge, NLIJudge
-from factrl.verifier.judges.overlap import WeakJudge
 from factrl.verifier.judges.table import Table, TableJudge
+from factrl.verifier.judges.weak import WeakJudge
 
 __all__ = ["Judge", "LLMJudge", "LocalJudge", "NLIJudge", "Table", "TableJudge", "WeakJudge"]
 

@@ -28,7 +28,8 @@ from factrl.errors import LLMError
 from factrl.llm.quoting import broken
 from factrl.runs.rows import read_rows
 from factrl.types import Claim, Finding, Passage, Verdict
-from factrl.verifier.judges.overlap import Overlap, Piece, best_pieces, compare, pieces_of, quote_of
+from factrl.verifier.judges.overlap import Overlap, Piece, best_pieces, compare, quote_of
+from factrl.verifier.judges.subjects import ASKED, apart, differs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,6 +44,8 @@ ABOUT = 0.2
 READS = 1.05
 """Tokens a character up to which the model reads a text; one in a script that its tokenizer has no words of
 takes more, and is not understood (docs/verify.md)."""
+AT_MOST = 0.49
+"""The probability of a claim whose best sentence has another name, number, degree or rank, at most."""
 _MAX_CLAIM = 1_000  # characters; more than any sentence
 _TURN_ENDS = "<|im_end|>\n<|im_start|>assistant\n"
 _Pairs = Sequence[tuple[Claim, Sequence[Passage]]]
@@ -127,28 +130,35 @@ class LocalJudge:
         self.calibration = Calibration.shipped()
         self.identity = (
             f"local {self.model.identity} prompt={prompt_digest()} calibration={self.calibration.identity} "
-            f"evidence={EVIDENCE} about={ABOUT} reads={READS}"
+            f"evidence={EVIDENCE} about={ABOUT} reads={READS} apart={ASKED}"
         )
 
     def judge(self, pairs: _Pairs) -> list[Verdict]:
-        """A verdict for every pair, in their order.
+        """A verdict for every pair, in their order: that of the passage that supports the claim most.
+
+        A claim is held against one or two passages that are about its own subject (`subjects.apart`), each on
+        its own, and against nothing that only two of them say together.
 
         A claim that does not fit into the model's context is `unjudged` with the cause `too_long`; when the
         model fails, all are.  One whose evidence the model cannot read is `unknown` with the cause
         `unread_language`, and one that it cannot read itself with `unread_claim`, which is the text's own
         doing: neither is masked.
         """
-        held = [(claim.text, pieces_of(passages)) for claim, passages in pairs]
-        verdicts = [Verdict("unknown", self.identity, cause="no_evidence")] * len(held)
-        asked = [index for index, (_, pieces) in enumerate(held) if pieces]
+        held = [[(claim.text, one) for one in apart(claim.text, passages)] for claim, passages in pairs]
+        asked = [*chain(*held)]
         try:
-            rows = self._rows([_evidence(*held[index]) for index in asked])
+            rows = self._rows([_evidence(*one) for one in asked])
         except LLMError as error:
             facts = dict(error.facts)
             failed = Verdict("unjudged", self.identity, why=error.detail, cause=error.cause, facts=facts)
             rows = [failed] * len(asked)
-        for index, row in zip(asked, rows, strict=True):
-            verdicts[index] = row if isinstance(row, Verdict) else self._verdict(compare(*held[index]), row)
+        rest = iter(rows)
+        verdicts = []
+        for own, (_, passages) in zip(held, pairs, strict=True):
+            found = [self._verdict(*one, passages, row) for one, row in zip(own, rest)]  # noqa: B905
+            verdicts.append(
+                max(found, key=_rank, default=Verdict("unknown", self.identity, cause="no_evidence"))
+            )
         return verdicts
 
     def logprobs(self, held: Sequence[tuple[str, Sequence[Piece]]]) -> list[list[float]]:
@@ -178,14 +188,33 @@ class LocalJudge:
         prompts = [_turn(*texts) for texts in asked]
         return self.model.letter_logprobs(self._prefix, prompts, ANSWERS, suffix=_TURN_ENDS).tolist()
 
-    def _verdict(self, overlap: Overlap, row: Sequence[float]) -> Verdict:
+    def _verdict(
+        self, claim: str, pieces: Sequence[Piece], passages: Sequence[Passage], row: Verdict | Sequence[float]
+    ) -> Verdict:
+        """What one passage says of a claim."""
+        if isinstance(row, Verdict):
+            return row
         if any(map(math.isnan, row)):
             return Verdict("unjudged", self.identity, cause="too_long")
+        overlap = compare(claim, pieces)
         label, p = self.calibration.decide(features_of(overlap, row))
         if label == "refuted" and overlap[0]["covered_best"] < ABOUT:
             label = "unknown"  # silence refutes nothing
+        why = ""
+        if label == "supported" and overlap[1]:
+            number, start, end = overlap[1]
+            why = differs(claim, passages[number].text[start:end], passages[number])
+            label, p = ("unknown", AT_MOST) if why else (label, p)
         facts = {answer.lower(): round(value, 3) for answer, value in zip(ANSWERS, row, strict=True)}
-        return Verdict(label, self.identity, p=p, quote=overlap[1], facts=facts)
+        return Verdict(label, self.identity, p=p, quote=overlap[1], why=why, facts=facts)
+
+
+def _rank(verdict: Verdict) -> tuple[int, float]:
+    """Of the verdicts of a claim's passages the highest counts: supported, then without verdict, refuted, and
+    unknown; of two with one label the surer."""
+    order = ("unknown", "refuted", "unjudged", "supported")
+    p = verdict.p if verdict.p is not None else -1.0
+    return order.index(verdict.label), -p if verdict.label == "refuted" else p
 
 
 def _fastest(prefix: str) -> LetterModel:

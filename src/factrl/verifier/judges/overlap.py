@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from factrl.text.sentences import sentences
-from factrl.types import Claim, Passage, Verdict
+from factrl.types import Passage
 from factrl.verifier.claims import NUMBERS
 
 MAX_EVIDENCE = 100_000
@@ -29,6 +29,7 @@ ENOUGH = 0.5
 _TOKEN = re.compile(
     r"(\d[\d,.]*\d|\d)|[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]|[^\W\d_]+(?:['’][^\W\d_]{1,3}\b)?"
 )
+_THOUSANDS = re.compile(r"[.,](?=\d{3}(?:[.,]|$))")
 _CHOSEN = 8  # sentences that are taken for the words of a claim, before the neighbours of the best
 _STEM = 6  # letters that are kept: a stemmer for many languages at once
 _STOP = frozenset(
@@ -43,6 +44,7 @@ _STOP = frozenset(
 _NEGATIONS = frozenset(
     """
     cannot denied denies failed fails hardly neither never no nobody none nor not nothing unable without
+    kein keine keinem keinen keiner keines nicht nie niemals ohne
     """.split()  # noqa: SIM905
 )
 _VALUES = {word: float(value) for word, value in NUMBERS.items() if word not in ("zero", "one")}
@@ -85,9 +87,8 @@ def words_of(text: str) -> Words:
     for found in _TOKEN.finditer(text):
         low = found[0].lower().replace("’", "'")
         value = _VALUES.get(low)
-        if found[1]:  # no number: a version, or 40 digits
-            plain = low.replace(",", "")
-            value = float(plain) if len(plain) <= 18 and plain.count(".") <= 1 else None
+        if found[1]:
+            value = _number(low)
         if last is not None and low in _SCALES:
             numbers.discard(last)
             stems.pop(f"{last:g}", None)
@@ -107,6 +108,18 @@ def words_of(text: str) -> Words:
         last = value
         opens = any(sign in _ENDS for sign in text[found.end() : found.end() + 2])
     return Words(tuple(stems), frozenset(numbers), frozenset(names), negated, max(subject, 0))
+
+
+def _number(digits: str) -> float | None:
+    """The value of 1203, "1,203", "1.203", "1.25" or "1,25"; None for a version, or 40 digits.
+
+    A sign before exactly three digits parts thousands, in whichever language, and else a fraction.
+    """
+    if len(digits) > 18:
+        return None
+    plain = digits if digits.startswith("0") else _THOUSANDS.sub("", digits)
+    plain = plain.replace(",", ".")
+    return float(plain) if plain.count(".") <= 1 else None
 
 
 def pieces_of(passages: Sequence[Passage]) -> list[Piece]:
@@ -218,30 +231,6 @@ def _quote(said: Words, best: Piece) -> tuple[int, int, int] | None:
 
 def _share(wanted: Collection[Any], held: Collection[Any]) -> float:
     return sum(one in held for one in wanted) / max(len(wanted), 1)
-
-
-class WeakJudge:
-    """A `Judge` that counts words: a claim is `refuted` only when a sentence covers it but for another number
-    or a negation, and the evidence has all of its names, so that it is about the same thing; `supported` when
-    the evidence holds `ENOUGH` of its words and lacks none of its names and numbers; else `unknown`."""
-
-    weak = True
-    per_call = 256
-    identity = f"weak word overlap covered>={ENOUGH} names"
-
-    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
-        """A verdict for every pair; without evidence `unknown` with the cause `no_evidence`."""
-        return [self._verdict(claim.text, pieces_of(passages)) for claim, passages in pairs]
-
-    def _verdict(self, claim: str, pieces: Sequence[Piece]) -> Verdict:
-        if not pieces:
-            return Verdict("unknown", self.identity, cause="no_evidence")
-        features, quote = compare(claim, pieces)
-        why = lacks(features)
-        supported = not why and features["covered"] >= ENOUGH
-        refuted = features["conflict"] and not features["missing_names"]
-        label = "refuted" if refuted else "supported" if supported else "unknown"
-        return Verdict(label, self.identity, quote=quote, why=why)
 
 
 def lacks(features: Mapping[str, float]) -> str:
