@@ -103,7 +103,8 @@ class FakeLLM:
 
     Args:
         replies: either the replies in the order in which they are given out, or a function from the
-            messages to a reply.  A reply that is an exception is raised.
+            messages to a reply.  A reply that is an exception is raised; the last one again and again, as a
+            judge that failed is asked once more.
 
     Attributes:
         calls: the messages of every call so far, in order of arrival.
@@ -134,8 +135,8 @@ class FakeLLM:
             self.calls.append(list(messages))
         if self._answer is not None:
             reply = self._answer(messages)
-        elif turn < len(self._script):
-            reply = self._script[turn]
+        elif turn < len(self._script) or (self._script and isinstance(self._script[-1], Exception)):
+            reply = self._script[min(turn, len(self._script) - 1)]
         else:
             raise RuntimeError(f"FakeLLM has {len(self._script)} replies and was called {turn + 1} times")
         if isinstance(reply, Exception):

@@ -661,7 +661,7 @@ def is_contentless(text: str) -> bool:
     Deterministic, so it cannot be argued with; ask it before any judge, and after `matches`, because a word
     such as "Solution" can be the right answer.  Short answers (`0`, `K`, `C++`, `π`, `中`, `No`, `A`) pass.
     """
-    text = clean(_UNSEEN.sub(" ", html.unescape(text))).casefold()
+    text = clean(_UNSEEN.sub(" ", html.unescape(text[:MAX_PAYLOAD]))).casefold()
     signs = (char for char in text if not char.isascii() and char != "\ufffd")
     if not any(map(str.isalnum, text)) and all(unicodedata.category(char)[0] != "S" for char in signs):
         return True

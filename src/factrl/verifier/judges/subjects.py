@@ -203,10 +203,13 @@ def _weight(count: int, size: int) -> float:
 
 def apart(claim: str, passages: Sequence[Passage]) -> list[list[Piece]]:
     """The sentences of each of the passages that a claim is held against, at most `ASKED`, those first that
-    hold most of its words."""
+    hold most of its words, and none but the first that holds none."""
+    said = {*words_of(claim).stems}
     pieces = pieces_of(passages)
     own = [[piece for piece in pieces if piece.passage == number] for number in about(claim, passages)]
-    return [one for one in own if one][:ASKED]
+    own = [one for one in own if one]
+    bear = [one for one in own if any(not said.isdisjoint(piece.words.stems) for piece in one)]
+    return (bear or own[:1])[:ASKED]
 
 
 def subject_of(text: str) -> tuple[str, bool]:
