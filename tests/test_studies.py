@@ -75,7 +75,7 @@ def test_what_the_warm_start_teaches_is_true_and_in_form() -> None:
 
     world, draw = split(TABLE, 0), random.Random(0)
     judge = TableJudge(TABLE)
-    verifier = Verifier(judge.extract, judge, judge)
+    verifier = Verifier(judge.extract, judge, judge, own_subject=False)
     for task in ("profile", "reasoned", "short"):
         asked = world.examples(task, "warm")[:12]
         texts = [target(task, one, TABLE, draw, 0.0) for one in asked]
@@ -95,7 +95,9 @@ def measured(*texts: str, task: Any = "profile") -> list[dict[str, Any]]:
         text.replace("LAND", TABLE.facts[one.topic]["country"][0][0])
         for text, one in zip(texts, asked, strict=True)
     ]
-    rows = measure(task, asked, full, Verifier(judge.extract, judge, judge), Grader(), "<think>")
+    rows = measure(
+        task, asked, full, Verifier(judge.extract, judge, judge, own_subject=False), Grader(), "<think>"
+    )
     return [row.to_json() for row in rows]
 
 

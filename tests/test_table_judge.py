@@ -25,7 +25,8 @@ S, R, U, REPEAT = "supported", "refuted", "unknown", "repeat"
 
 @pytest.fixture
 def facts(tmp_path: Path) -> str:
-    Table(ROWS, several={"neighbour"}).write(tmp_path / "facts.csv")
+    lines = [f"{e},{r},{'|'.join(v)},{'yes' * (r == 'neighbour')}" for e, r, v in ROWS]
+    (tmp_path / "facts.csv").write_text("\n".join(["entity,relation,value,several", *lines]))
     return f"table:{tmp_path / 'facts.csv'}"
 
 
@@ -60,10 +61,8 @@ def test_evidence_that_is_cut_leaves_the_rest_unknown(facts: str) -> None:
     assert report.checks[0].quote == "Its capital is Tokyo."
 
 
-def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
-    table = Table(ROWS, several={"neighbour"})
-    table.write(tmp_path / "facts.csv")
-    read = Table.read(tmp_path / "facts.csv")
+def test_a_table_is_read(facts: str) -> None:
+    read, table = Table.read(facts.partition(":")[2]), Table(ROWS, several={"neighbour"})
     assert (read.facts, read.several) == (table.facts, table.several)
 
 

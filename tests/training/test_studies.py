@@ -10,7 +10,6 @@ import pytest
 from tiny import byte_tokenizer, llama
 
 from factrl.cli import main
-from factrl.verifier.judges import Table
 
 pytestmark = pytest.mark.torch
 SETTINGS = [
@@ -34,8 +33,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = byte_tokenizer(["<pad>", "<eos>"], pad_token="<pad>", eos_token="<eos>")
     llama(len(tokenizer)).save_pretrained(folder / "model")
     tokenizer.save_pretrained(folder / "model")
-    rows = [(f"Town {n}", r, (v,)) for n in range(30) for r, v in (("country", "Peru"), ("river", f"R{n}"))]
-    Table(rows).write(folder / "facts.csv")
+    rows = [f"Town {n},{r},{v}" for n in range(30) for r, v in (("country", "Peru"), ("river", f"R{n}"))]
+    (folder / "facts.csv").write_text("\n".join(["entity,relation,value", *rows]))
     (folder / "my.py").write_text(
         "import factrl as fx\n\n\n@fx.reward\ndef sure(example, completion):\n"
         "    return {'long': float(len(completion))}\n\n\n@fx.reward\n"

@@ -166,6 +166,7 @@ def within(least: int, most: int) -> Callable[[str], int]:
 
 whole_number = within(-(10**_DIGITS), 10**_DIGITS)
 at_least_one = within(1, 10**_DIGITS)
+a_seed = within(0, 2**32 - 1)
 
 
 def between(low: float, high: float) -> Callable[[str], float]:

@@ -10,7 +10,7 @@ from typing import Any
 from factrl.runs.disk import write_whole
 from factrl.studies import ALL, StudySettings, add_row, load_study, study_names
 
-from .options import Verbs, add_settings, add_verb, at_least_one, needs_extra
+from .options import Verbs, a_seed, add_settings, add_verb, at_least_one, needs_extra
 from .terminal import say, tell
 
 _HOW = {"greedy": "greedy answers", "sampled": "one sample at the training temperature"}
@@ -41,7 +41,7 @@ def add_verbs(verbs: Verbs) -> None:
         "--seeds", metavar="N", type=at_least_one, default=1, help="seeds 0 to N-1 (default: 1)"
     )
     parser.add_argument(
-        "--first-seed", metavar="N", type=int, default=0, help="begin with this seed instead of 0"
+        "--first-seed", metavar="N", type=a_seed, default=0, help="begin with this seed instead of 0"
     )
     parser.add_argument(
         "--only", metavar="STEP", action="append", default=[], help="`start`, or a row as STUDY/ROW"

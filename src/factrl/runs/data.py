@@ -445,7 +445,7 @@ _PRINTED = re.compile(
     rf"({_STRING})|\b(?:array|np\.\w+)(?=\()|(,\s*dtype=[^\s()]+)(?=\))|\b(nan|NaN|null)\b", re.DOTALL
 )
 _DEEP = re.compile(r"(?:[\[{(]\s*){50}")
-_LOOKS_LISTED = re.compile(r"\[[^\\^_{}()\[\]]*,[^\\^_{}()\[\]]*\]|\[[-+\d.]+(?:\s+[-+\d.]+)+\s*\]")
+_LOOKS_LISTED = re.compile(r"\[[^\\^_{}()\[\],]*,[^\\^_{}()\[\]]*\]|\[[-+\d.]+(?:\s+[-+\d.]+)+\s*\]")
 
 
 def _written(text: str, where: str) -> Any:

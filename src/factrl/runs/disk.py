@@ -110,7 +110,7 @@ def whole_file(path: Path, mine: Mine = anything) -> Iterator[Path]:
             os.replace(unfinished, place)
     except BaseException as error:
         unfinished.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename in (None, str(unfinished)):
+        if isinstance(error, OSError) and error.errno and error.filename in (None, str(unfinished)):
             error.filename = str(path)  # what the user named
         raise
 

@@ -78,7 +78,7 @@ class Seed:
 
     def __post_init__(self) -> None:
         self.judge = TableJudge(self.world.table)
-        self.verifier = Verifier(self.judge.extract, self.judge, self.judge)
+        self.verifier = Verifier(self.judge.extract, self.judge, self.judge, own_subject=False)
         self.grader = Grader()
         told = ModelSettings(
             name=self.model_name, freeze_embeddings=True, freeze_layers=self.start.freeze_layers
@@ -252,20 +252,20 @@ class Seed:
             return random_reward
         bare = load_reward(row.reward).with_(**row.knobs)
         check_resources(bare)
-        judge = self.judge
+        judge, extract = self.judge, self.judge.extract
 
         def truthfulness(claims: Sequence[str]) -> list[float]:
             return [float(self._is_true(claim)) for claim in claims]
 
         def compare(question: str, text: str, **_: Any) -> float:
-            stated = judge.extract(text)
+            stated = extract(text)
             told = [one for one in stated if self.world.table.parse(one.text) is not None]
             return float(len(told) == len(stated) >= _LEAST)
 
         here = {
             "verify": self.verifier,
             "grade": self.grader,
-            "extract": judge.extract,
+            "extract": extract,
             "checklist": JudgedChecklist(judge),
             "truthfulness": truthfulness,
             "compare": compare,

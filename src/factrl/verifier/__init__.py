@@ -253,7 +253,7 @@ def open_verifier(
     settings.update({name: value for name, value in limits.items() if value is not None})
     chosen = _judge(preset, judge, llm, controls, trust_remote_code)
     if isinstance(chosen, TableJudge):  # it reads its own sentences, and has its own documents
-        extract, search = chosen.extract, search or chosen
+        extract, search, settings["own_subject"] = chosen.extract, search or chosen, False
     return Verifier(extract, search, chosen, store=store, **settings)
 
 

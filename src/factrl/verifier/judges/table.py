@@ -92,16 +92,6 @@ class Table:
             several,
         )
 
-    def write(self, path: str | Path) -> None:
-        """Write what `read` reads."""
-        with Path(path).open("w", encoding="utf-8", newline="") as file:
-            out = csv.writer(file)
-            out.writerow(("entity", "relation", "value", "several"))
-            for entity, facts in self.facts.items():
-                for relation, values in facts.items():
-                    marks = "yes" if relation in self.several else ""
-                    out.writerows((entity, relation, ALIASES.join(value), marks) for value in values)
-
     @property
     def relations(self) -> list[str]:
         """Every relation, in the order of the rows."""
