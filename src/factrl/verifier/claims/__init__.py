@@ -436,6 +436,10 @@ _TALK = re.compile(
     r"|we (?:think|believe|know))\b",
     re.IGNORECASE,
 )
+_HEDGES = re.compile(
+    r"\b(?:maybe|perhaps|possibly|presumably|possible|(?:may|might|could) (?:\w+ )?(?:be|have)|or)\b",
+    re.IGNORECASE,
+)
 _CONDITION = re.compile(r"\b(?:if|whether|when|whenever|that) (?:you|there|i)\b[^,.;:]{0,200}", re.IGNORECASE)
 # A question that asserts: "Did you know that …?", "…, right?"
 _ASSERTS = re.compile(
@@ -455,6 +459,8 @@ def _is_unverifiable(seen: str) -> bool:
     talk = _TALK.match(seen)
     if bare.endswith((":", "：")) and not quoted:
         return talk is not None or _LEADS_IN.search(bare) is not None or not _states(bare[:-1])
+    if talk is not None and talk["value"] and len(_HEDGES.findall(seen)) > 1:
+        return True  # one candidate after another commits to none
     if talk is not None and not _states(_CONDITION.sub("", seen[talk.end() :]), talk):
         return True
     if is_contentless(seen):
