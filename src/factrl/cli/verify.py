@@ -21,6 +21,7 @@ from factrl.llm import connect, preflight
 from factrl.runs.progress import Progress
 from factrl.text.escape import one_line
 from factrl.text.html import is_page
+from factrl.verifier.claims import hedges
 from factrl.verifier.report import SURE
 
 from .options import Verbs, add_options, add_verb, at_least_one, between, check_place
@@ -50,8 +51,9 @@ def add_verbs(verbs: Verbs) -> None:
             '  factrl verify "Marie Curie was born in Warsaw in 1868." --docs curie.txt\n'
             "  factrl verify answer.txt --index kb --html answer.html\n"
             "  cat answer.txt | factrl verify --docs notes/*.md --llm http://localhost:8000/v1#Qwen/Qwen3-8B\n"
-            "exit code: 0 it was checked, whatever the verdicts; with --strict 1 unless there is a claim\n"
-            "and every one is supported for sure; 2 something must be changed; 3 it could not be checked"
+            "exit code: 0 it was checked, whatever the verdicts; with --strict 1 unless there is a claim,\n"
+            "every one is supported for sure and nothing is a mere hedge; 2 something must be changed;\n"
+            "3 it could not be checked"
         ),
     )
     parser.add_argument("text", nargs="?", metavar="TEXT | FILE | -", help="what to check; - reads stdin")
@@ -97,7 +99,8 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="exit code 1 unless there is a claim and every one is supported for sure",
+        help="exit code 1 unless there is a claim, every one is supported for sure, and no sentence is "
+        "a mere hedge",
     )
     parser.add_argument("--no-cache", action="store_true", help="neither read nor keep verdicts")
     _add_index(verbs)
@@ -167,7 +170,8 @@ def _verify(args: argparse.Namespace) -> int:
         report.to_html(args.html)
         tell(f"report: {args.html}")
     _check_ending(report, verifier.max_chars)
-    return int(args.strict and not 0 < report.claims == report.counts["supported"])
+    hedged = any(check.claim.skip == "unverifiable" and hedges(check.claim.text) for check in report.checks)
+    return int(args.strict and (hedged or not 0 < report.claims == report.counts["supported"]))
 
 
 def _check_ending(report: Report, max_chars: int) -> None:

@@ -39,7 +39,7 @@ from .stating import (
     names_source,
 )
 
-__all__ = ["Extractor", "SentenceClaims", "content_words", "mark", "normalised", "statements"]
+__all__ = ["Extractor", "SentenceClaims", "content_words", "hedges", "mark", "normalised", "statements"]
 
 
 Extractor: TypeAlias = "Callable[..., list[Claim] | Awaitable[list[Claim]]]"
@@ -429,17 +429,27 @@ _TALK = re.compile(
     r"|we (?:hope|will|should|must|need|want|discuss|recommend|suggest)\b"
     r"|(?:if )?you (?:may|might|should|could|can|will) (?:also )?"
     r"(?:want|wish|like|prefer|check|consult|contact|visit|see|try|consider|refer|read|ask|look|search|find)\b)"
-    r"|(?P<value>(?:maybe|perhaps|possibly|presumably)(?: it(?: is| was|'s))?\b|it(?:'s| is) possible"
-    r"|it (?:may|might|could) (?:well )?be"
-    r"|(?:this|that|he|she|they) (?:may|might|could) (?:well |also )?(?:be|have been)"
-    r"|(?:if )?you(?:'ll|'re|'d)? ?(?:can|could|should|may|might|must|need|will|want|would|have|are)\b"
-    r"|we (?:think|believe|know))\b",
+    r"|(?P<value>(?:if )?you(?:'ll|'re|'d)? ?"
+    r"(?:can|could|should|may|might|must|need|will|want|would|have|are)\b|we (?:think|believe|know))\b",
     re.IGNORECASE,
 )
+# What opens a sentence that commits to nothing: paid as a claim, it would be one for free.
 _HEDGES = re.compile(
-    r"\b(?:maybe|perhaps|possibly|presumably|possible|(?:may|might|could) (?:\w+ )?(?:be|have)|or)\b",
+    r"(?:(?:maybe|perhaps|possibly|presumably)\b|it(?:'s| is) possible\b"
+    r"|it (?:may|might|could) (?:well )?be\b|(?:this|that|he|she|they) (?:may|might|could) (?:well |also )?(?:be|have been)\b)",
     re.IGNORECASE,
 )
+
+
+def hedges(sentence: str) -> bool:
+    """Whether a sentence begins by committing to nothing; it is no claim, and `verify --strict` fails on it.
+
+    >>> hedges("Perhaps she was born in 1868."), hedges("She was born in 1868, perhaps.")
+    (True, False)
+    """
+    return _HEDGES.match(sentence) is not None
+
+
 _CONDITION = re.compile(r"\b(?:if|whether|when|whenever|that) (?:you|there|i)\b[^,.;:]{0,200}", re.IGNORECASE)
 # A question that asserts: "Did you know that …?", "…, right?"
 _ASSERTS = re.compile(
@@ -459,8 +469,8 @@ def _is_unverifiable(seen: str) -> bool:
     talk = _TALK.match(seen)
     if bare.endswith((":", "：")) and not quoted:
         return talk is not None or _LEADS_IN.search(bare) is not None or not _states(bare[:-1])
-    if talk is not None and talk["value"] and len(_HEDGES.findall(seen)) > 1:
-        return True  # one candidate after another commits to none
+    if hedges(seen):
+        return True
     if talk is not None and not _states(_CONDITION.sub("", seen[talk.end() :]), talk):
         return True
     if is_contentless(seen):
