@@ -1,83 +1,385 @@
-"""Telling "I don't know" from an answer; the two classes exclude each other.
+"""Telling "I don't know" from an answer, by a small learnt detector and one rule.
 
-A text is cut into clauses; each one declines, is filler (an apology, a request for details, advice where
-to look) or asserts.  A clause declines only if it *begins* by declining, after openers such as "I'm sorry,
-but": that is what keeps quotations, titles and negations ("It is not that I don't know") from counting.
-It is filler if it begins like one, or if it is made of nothing but grammar, talk of what is not known and
-what the question says.  What is not recognised asserts, and a judge can still call it an abstention.
+**The rule: whoever names something has answered.**  A name, a number, a date, a quotation, a sign or, in a
+short text, any word that is neither the question's nor one that abstentions are made of: a text with one of
+these never abstains.  So no form of words is right with one name and an abstention with another.
 
-A text whose clauses all decline or fill *declines by its form*, which does not depend on what it names.
-It abstains if it also names nothing: a name, a date or a number that the question did not give ("I don't
-know; you should check Lyon") makes it an answer, and one that cannot be right.  So whoever can be right
-can be wrong: no text is right when it names one thing and an abstention when it names another.
-
-What counts as a name, and texts that decline in words of their own, are in `factrl.text.ignorance`.
-
-The phrases are in `refusals.toml`; no pattern here repeats anything without bound.
+The detector is two logistic regressions on hashed n-grams of characters and of words, in which the question's
+words, unknown words and names are masked; it sees that something is named, never what.  One says whether a
+text declines, the other whether a clause answers.  `abstention.npy` holds their weights in 8 bits and the
+words that abstentions are made of; `benchmarks/abstention_train.py` makes it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import unicodedata
+import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Literal
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import NamedTuple
 
-from factrl.text import MAX_PAYLOAD, clean
-from factrl.text.answers import final_answer, normalize_answer, normalize_released, unaccented
-from factrl.text.ignorance import (
-    BARE,
-    DASH,
-    LINE,
-    SCRIPT,
-    SPELLINGS,
-    declines_in_own_words,
-    first_name,
-    guessed,
-    is_asked,
-    is_known,
-    refusals,
-    says_nothing,
-    visible,
-    words_in,
-    words_of,
+import numpy as np
+
+from factrl.text import MAX_PAYLOAD, clean, unwrap_latex
+from factrl.text.answers import (
+    MONTHS,
+    equals,
+    final_answer,
+    fold,
+    is_contentless,
+    normalize_answer,
+    normalize_released,
 )
 
-_MAX_CLAUSES = 256
-"""Clauses that are read; the rest of the text counts as asserted."""
-_MAX_CLAUSE = 400
-"""Characters of the longest clause that can decline."""
+BUCKETS = 1 << 16
+"""Weights of each of the two regressions."""
+BARE = 200
+"""Characters of the longest text in which any new word is a name."""
+_SIZES = (2, 3, 4, 5)  # characters of an n-gram
+LINE, DASH = "¶", "‖"  # a line end and a dash, which survive cleaning
+ASKED, NEW, TITLE = "\x01", "\x02", "\x03"
+"""What stands for a word of the question, for a name, a number or a word that no abstention has, and before a
+word with a capital that grammar does not ask for."""
 
-_Kind = Literal["declines", "filler", "asserts"]
+
+# -- Words
 
 
 @cache
-def _turn() -> re.Pattern[str]:
-    """The space before what a clause that declined goes on to assert."""
-    turns = "|".join(map(re.escape, refusals().phrases["turns"]))
-    return re.compile(rf" (?=(?:{turns})|(?-i:It is |It was |It's |The answer ))", re.IGNORECASE)
+def _marks() -> str:
+    """Combining marks, which are parts of words, as a class of a regular expression."""
+    return "".join(chr(c) for c in range(0x300, 0x11000) if unicodedata.category(chr(c))[0] == "M")
 
 
-# A sign ends a clause before a space, another sign or a letter of a script without spaces, so "3.5" stays
-# whole, and so do initials and titles before a name.
-_SEPARATOR = re.compile(
-    r"""[.!?;:,](?=[\s"')\].!?;:,]|$|[^\x00-\x7f])(?<!\b[A-Z].)(?<!\bMr.)(?<!\bMs.)(?<!\bDr.)(?<!\bSt.)(?<!\bMrs.)"""
-    r"""|[。、।()\[\]¶‖]| --? |ですが|せんが|けど|だが|ないが"""
+# Scripts without spaces, whose words are pairs of characters.
+_RUN = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
+_IS_RUN = re.compile(f"[{_RUN}]")
+
+
+@cache
+def _tokens() -> re.Pattern[str]:
+    letters = f"[^\\W\\d_{_RUN}]+[{_marks()}]*"
+    return re.compile(
+        rf"(?P<quote>\"[^\"]{{1,200}}\"|[「『《][^」』》]{{1,80}}[」』》])|(?P<number>\d[\d.,/:]*\d|\d)"
+        rf"|(?P<run>[{_RUN}]+)|(?P<word>(?:{letters})+)|(?P<sign>\S)"
+    )
+
+
+class _Tables(NamedTuple):
+    weights: (
+        np.ndarray
+    )  # (3, BUCKETS): whether a sentence declines, whether it answers, whether a text declines
+    bias: np.ndarray  # (3,)
+    mix: np.ndarray  # (8,): of the seven numbers of `_mixed`, and the bias
+    words: frozenset[int]  # hashes of words, of beginnings and of pairs of characters
+
+
+@cache
+def _tables() -> _Tables:
+    return unpacked(np.load(Path(__file__).with_suffix(".npy")))
+
+
+def unpacked(raw: np.ndarray) -> _Tables:
+    """The tables of the bytes in `abstention.npy`: scales, biases, mix, weights, then hashes."""
+    head, size = raw[:56].view(np.float32), 56 + 3 * BUCKETS
+    weights = raw[56:size].view(np.int8).reshape(3, BUCKETS) * head[:3, None]
+    return _Tables(weights, head[3:6], head[6:], frozenset(raw[size:].view(np.uint32).tolist()))
+
+
+@lru_cache(maxsize=16_384)
+def hashed(word: str) -> int:
+    """A word's hash, the same on every machine."""
+    return zlib.crc32(word.encode("utf-8", "surrogatepass"))
+
+
+_LEAST = 5  # letters of a beginning that has endings of more than two letters
+_ENDING = 6
+
+
+def beginning(word: str) -> str:
+    """The part of a longer word that its endings share."""
+    return f"{word[: max(_LEAST, (2 * len(word) + 2) // 3)]}-" if len(word) > _LEAST else ""
+
+
+@lru_cache(maxsize=16_384)
+def is_known(word: str, exact: bool = False) -> bool:
+    """Whether a casefolded word is one that abstentions are made of; `exact` takes no other ending."""
+    known = _tables().words
+    if hashed(word) in known:
+        return True
+    if exact:
+        return False
+    sizes = range(max(2, len(word) - _ENDING), len(word) + 1)
+    return any(hashed(f"{word[:size]}-") in known for size in sizes if size >= _LEAST or len(word) - size < 3)
+
+
+@lru_cache(maxsize=256)
+def words_of(question: str) -> frozenset[str]:
+    """The beginnings of a question's words, and its pairs of characters without case."""
+    found = set[str]()
+    for token in _tokens().finditer(fold(clean(question))):
+        run = token[0]
+        if token.lastgroup == "run":
+            found |= {run[i : i + 2] for i in range(len(run) - 1)}
+        elif token.lastgroup == "quote":
+            found |= {word[:5] for word in words_in(run)}
+        else:
+            found |= {part[:5] for part in (run, *run.split("'"))}
+    return frozenset(found)
+
+
+_QUOTES = re.compile('["「」『』《》]')
+
+
+def words_in(text: str) -> list[str]:
+    """The words, numbers, signs and runs without spaces of a text, fold."""
+    return [token[0] for token in _tokens().finditer(_QUOTES.sub(" ", fold(text))) if _counts(token)]
+
+
+def _counts(token: re.Match[str]) -> bool:
+    return token.lastgroup != "sign" or _is_sign(token[0])
+
+
+def _is_sign(char: str) -> bool:
+    """Whether a character is no punctuation: an emoji, Braille, a sign of mathematics or money."""
+    return unicodedata.category(char)[0] in "SN" and char not in "`´¨^~|\ufffd"
+
+
+_TAG = re.compile(r"</?(?=[A-Za-z])|(?<=[A-Za-z])>")  # of markup, and "<unknown>"
+
+
+def is_asked(word: str, asked: frozenset[str]) -> bool:
+    """Whether the question has a word with the same first five letters, or all pairs of a run."""
+    word = fold(word)
+    return word[:5] in asked or (
+        len(word) > 1 and all(word[i : i + 2] in asked for i in range(len(word) - 1))
+    )
+
+
+_MASKS = frozenset({ASKED, NEW})
+
+
+class Part(NamedTuple):
+    """A clause as the detector sees it."""
+
+    text: str  # with the sign that ends it
+    words: tuple[str, ...]  # masked, a run of one mask once
+    named: str  # the first thing that it names
+    new: str  # the first word of it that no abstention has
+    ends: bool  # a sentence ends with it
+
+
+def visible(text: str) -> str:
+    """A text without markup and quotation marks around the whole; line ends and dashes are single signs."""
+    text = unwrap_latex(clean(text.replace("\n", LINE).replace("—", DASH)))
+    text = text.replace("*", "").replace("`", "").strip(f" {LINE}{DASH}")
+    whole = len(text) > 1 and text[0] == text[-1] == '"' and '"' not in text[1:-1]
+    return text[1:-1] if whole else text
+
+
+_CITED = re.compile(r"\[\d{1,2}(?:, ?\d{1,2}){0,5}\]|(?:^|(?<=[¶ ]))\d{1,2}[.)](?= )")
+_ENDS = frozenset(f".!?。！？।؟۔…{LINE}")
+_BREAKS = frozenset(f",;:()[]，；：、،{DASH}")
+_ABBREVIATED = re.compile(r"(?:\b[A-Z]|\b(?:Mr|Ms|Dr|St|Mrs|Prof|ca|bzw))$")
+_FEW = 4  # words of a sentence whose first word is taken for a name
+# A date beside one of these is the model's and no answer.
+_DATED = re.compile(
+    r"cut-?off|knowledge|train|updat|inform|wissen|stand|aktualis|connaiss|entra|donnees|mise a jour|conoc|datos"
+    r"|actualiz|addestr|aggiorn|conhec|trein|atualiz|dados|截止|截至|训练|知识|学習|データ|更新"
 )
-_QUOTED = re.compile(r'"[^"]{1,200}"')
-_EDGES = f" .!?;:,。、।()[]-_\"'<>…{LINE}{DASH}"
-_SENTENCE_ENDS = f".!?。:{LINE}"
+_DAY = re.compile(r"(?:19|20)\d\d|[123]?\d")
+_GERMAN = re.compile(r"\b(?:ich|nicht|der|die|das|keine?n?|ist|und|leider|mir)\b")
+_NOUN_COMES = re.compile(
+    r"(?:.*(?:e|en|er|es|em)|.?.?ein|ihr|und|oder|als|ohne|per|zum|zur|im|am|vom|beim|das|ans|ins)"
+)
+
+
+def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
+    """The clauses of a visible text, masked, with what they name.
+
+    Args:
+        asked: the question's words, by `words_of`.
+    """
+    cited = _TAG.sub(lambda found: " " * len(found[0]), _CITED.sub(lambda found: " " * len(found[0]), text))
+    head = fold(cited[:BARE])
+    dated, german = _DATED.search(head) is not None, len(_GERMAN.findall(head)) > 1
+    found: list[Part] = []
+    words: list[str] = []
+    named = new = before = lead = ""
+    start = count = 0  # of the clause; of the sentence's words
+    leading = 0  # the part that begins the sentence
+
+    def close(end: int, ends: bool) -> None:
+        nonlocal words, named, new, start, count, lead, leading, before
+        if end > start:
+            once = [w for w, last in zip(words, ["", *words], strict=False) if w != last or w not in _MASKS]
+            found.append(Part(text[start:end], tuple(once), named, new, ends))
+        if ends:
+            if lead and count <= _FEW and not found[leading].named:
+                found[leading] = found[leading]._replace(named=lead)
+            leading, count, lead, before = len(found), 0, "", ""
+        words, named, new, start = [], "", "", end
+
+    for token in _tokens().finditer(cited):
+        said, kind = token[0], token.lastgroup
+        word = fold(said)
+        if kind == "sign" and not _is_sign(said):
+            if said in "?!…":
+                words.append(said)
+            if said in _ENDS and not (said == "." and _goes_on(cited, token.start())):
+                close(token.end(), True)
+            elif said in _BREAKS or (said == "-" and cited[token.start() - 1 : token.end() + 1] == " - "):
+                close(token.end(), False)
+            continue
+        if kind == "run":
+            pieces = _pieces(said, asked)
+            words += pieces
+            new = new or (said if NEW in pieces else "")
+        elif kind == "word":
+            titled = said[0].isupper() and count > 0
+            if is_known(word, exact=titled):
+                words += [TITLE, word] if titled and not german and len(word) > 2 else [word]
+            elif is_asked(word, asked):
+                words.append(ASKED)
+            else:
+                words.append(NEW)
+                new = new or said
+                by_grammar = (german and _NOUN_COMES.fullmatch(before)) or (dated and word in MONTHS)
+                if titled and not by_grammar:
+                    named = named or said
+                elif said[0].isupper() and not count:
+                    lead = said
+        elif all(is_asked(one, asked) for one in words_in(said)):
+            words.append(ASKED)
+        elif not (dated and _DAY.fullmatch(word)):
+            words.append(NEW)
+            named = named or said
+        before, count = word, count + 1
+    close(len(text), True)
+    return found
+
+
+def _goes_on(text: str, at: int) -> bool:
+    """Whether a full stop ends no sentence: in "3.5", or behind an initial or a title."""
+    return text[at + 1 : at + 2].isalnum() or _ABBREVIATED.search(text, max(0, at - 5), at) is not None
+
+
+def _pieces(run: str, asked: frozenset[str]) -> list[str]:
+    """The characters of a run without spaces, masked where they are the question's or in no known pair."""
+    low = fold(run)
+    low = low if len(low) == len(run) else run
+    pieces = [NEW] * len(run)
+    for at in range(len(run) - 1):
+        pair = low[at : at + 2]
+        if is_known(pair, exact=True):
+            pieces[at : at + 2] = run[at : at + 2]
+        elif pair in asked:
+            pieces[at : at + 2] = [ASKED if one == NEW else one for one in pieces[at : at + 2]]
+    return [
+        run[at] if piece == NEW and is_known(low[at], exact=True) else piece
+        for at, piece in enumerate(pieces)
+    ]
+
+
+# -- Scores
+
+_P = np.uint32(0x01000193)
+
+
+def grams(units: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
+    """The buckets of all n-grams, of characters and of words, in several masked texts, and whose each one is."""
+    texts = [" " + " ".join(words) + " " for words in units]
+    codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
+    owner = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
+    hashes, owners = [], []
+    rolled = np.zeros(len(codes), np.uint32)
+    for size in range(1, max(_SIZES) + 1):
+        rolled = rolled[: len(codes) - size + 1] * _P + codes[size - 1 :] + np.uint32(size)
+        if size in _SIZES:
+            inside = owner[: len(rolled)] == owner[size - 1 :]
+            hashes.append(rolled[inside])
+            owners.append(owner[: len(rolled)][inside])
+    said = np.array([hashed(word) for words in units for word in ("^", *words, "$")], np.uint32)
+    owner = np.repeat(np.arange(len(units)), [len(words) + 2 for words in units])
+    rolled = said * np.uint32(1)
+    for size in (1, 2, 3):
+        inside = owner[: len(rolled)] == owner[size - 1 :]
+        hashes.append(rolled[inside] + np.uint32(size))
+        owners.append(owner[: len(rolled)][inside])
+        rolled = rolled[:-1] * _P + said[size:]
+    every = np.concatenate(hashes)
+    every ^= every >> np.uint32(15)
+    every *= np.uint32(0x2C1B3C6D)
+    every ^= every >> np.uint32(12)
+    return every & np.uint32(BUCKETS - 1), np.concatenate(owners)
+
+
+def _scored(units: Sequence[Sequence[str]]) -> np.ndarray:
+    """The log odds of the three regressions for each masked text, `(3, units)`."""
+    table = _tables()
+    found, owner = grams(units)
+    sizes = np.bincount(owner, minlength=len(units))
+    sums = [np.bincount(owner, weights=head[found], minlength=len(units)) for head in table.weights]
+    return np.array(sums) / np.sqrt(np.maximum(sizes, 1)) + table.bias[:, None]
+
+
+def sentences_of(parts: Sequence[Part]) -> list[list[str]]:
+    """The masked words of each sentence, with a comma between its clauses; those without words left out."""
+    found: list[list[str]] = [[]]
+    for part in parts:
+        found[-1] += part.words
+        if part.ends:
+            found.append([])
+        elif found[-1]:
+            found[-1].append(",")
+    return [words for words in found if words and words != [","]] or [[""]]
+
+
+def joined(sentences: Sequence[Sequence[str]]) -> list[str]:
+    """The masked words of a whole text."""
+    return [word for words in sentences for word in (*words, "|")]
+
+
+MOST = 6.0
+"""Log odds of a sentence beyond which nothing is gained."""
+
+
+def mixed(declines: np.ndarray, answers: np.ndarray, whole: float) -> np.ndarray:
+    """What the score of a text is mixed from, given the log odds of its sentences and of the whole."""
+    best = int(np.argmax(declines))
+    others = np.delete(answers, best)
+    numbers = [
+        *(declines[best], answers[best], others.max() if len(others) else -4.0),
+        *(declines.mean(), whole, declines[0]),
+    ]
+    return np.clip([*numbers, np.log(len(declines))], -MOST, MOST)
+
+
+# -- What a text does
+
+SHORT, TEXT, SENTENCE = 0.5, 0.5, 0.9
+"""Scores from which on a text declines: an answer under a reward, an answer that is measured, and a sentence of a
+long answer (docs/evaluation.md says how they were chosen)."""
+_SURE = 0.6  # score of a short text with a word that no abstention has
+_ABOUT = -1.0  # log odds from which on a clause says what is not known
+_BRIEF = 5  # words of a clause that may be all of an answer
+_CHOICES = frozenset(
+    "yes no true false both neither none nobody nothing everything one two first second third left right".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Stance:
     """What a text does with the question it replies to."""
 
-    declines: bool  # by its form: a clause declines, and none asserts.  Such a text is never a right answer
+    declines: bool  # by its form, whatever it names.  Such a text is never a right answer
     names: str  # the first thing that it names although it declines and the question did not
     asserted: str  # what is left once the declining clauses are taken out; the cleaned text if none declines
-    brief: bool = False  # a clause of a few words asserts, as an answer does
+    brief: bool = False  # a clause of a few words answers
+    score: float = 0.0  # how much it declines, 0 to 1
 
     @property
     def abstains(self) -> bool:
@@ -85,91 +387,98 @@ class Stance:
         return self.declines and not self.names
 
 
-# Most texts that are looked at are claims in plain words, and none of these stands in them: no phrase that
-# declines can be there without its longest word.  What is spelt in another way is looked at in full.
-_PLAIN = re.compile(r"[A-Za-z0-9 .,;:()/&\"!?-]*")
+class _Read(NamedTuple):
+    parts: list[Part]
+    odds: np.ndarray  # (2, parts): log odds that each declines, and that it answers
+    score: float
 
 
-_DECLINING = ("declines", "have", "cannot", "silent", "asks_back", "do_you_mean", "unknown")
+def _sigmoid(odds: float) -> float:
+    return float(1 / (1 + np.exp(-np.clip(odds, -30, 30))))
 
 
-@cache
-def _cues() -> frozenset[str]:
-    known = refusals()
-    phrases = [*known.bare, *(phrase for table in _DECLINING for phrase in known.phrases[table])]
-    words = (re.findall(r"[a-z0-9]+", phrase.lower()) for phrase in phrases if phrase.isascii())
-    longest = {max(sorted(cues), key=len) for cues in words}
-    return frozenset({*longest, *SPELLINGS, "can"})  # "can not" is read as "cannot"
+def _read(said: str, asked: frozenset[str]) -> _Read:
+    parts = parts_of(said, asked)
+    sentences = sentences_of(parts)
+    odds = _scored([*sentences, joined(sentences), *(part.words for part in parts)])
+    count = len(sentences)
+    mix = _tables().mix
+    score = _sigmoid(mixed(odds[0, :count], odds[1, :count], odds[2, count]) @ mix[:-1] + mix[-1])
+    return _Read(parts, odds[:2, count + 1 :], score)
 
 
-# What these say, they say of anything: "They are not available in Europe".
-_OF_ANYTHING = re.compile("(?:is|are) (?:not available|unavailable) |is vague |is ambiguous ")
-_BRIEF = 5  # words
-_SOON = 6  # words from the start of a clause
-_BRIEF_RUN = 8  # characters of a run without spaces
-# A clause that begins by declining and speaks of doubt denies the doubt: "No tengo dudas de que es Lyon".
-_NO_DOUBT = (" doubt", " dud", " zweifel", " doute", " dubb", " dúvid", "疑", "違いない")
-# It asks for a text about somebody and not for a name, a date or a number.
-_OPEN = re.compile(
-    r"\b(?:bio|bios|biograph\w+|tell me about|who is|who was|describe|introduc\w+|summar\w+|overview)\b"
-)
-# What follows is about somebody else, whom a search has found in place of the one who is asked for.
-_OTHERS = re.compile(
-    r"\b(?:instead|(?:other|another|different|several) (?:\w+ ){0,3}(?:named|called|with|by)"
-    r"|(?:similar|same) (?:\w+ )?names?|different (?:person|individual)"
-    r"|the only (?:\w+ )?(?:mention|reference|result|information|person|one)"
-    r"|(?:search )?results? (?:\w+ ){0,2}"
-    r"(?:is|are|mentions?|provides?|refers?|shows?|includes?|relates?|contains?|about))\b"
-)
-
-
-def stance(text: str, question: str | None = None, *, strict: bool = False) -> Stance:
+def stance(
+    text: str, question: str | None = None, *, strict: bool = False, answers: Iterable[str] = ()
+) -> Stance:
     """Whether a text declines to answer a question, what it names all the same, and what it asserts.
 
     Args:
         text: over `MAX_PAYLOAD` characters it never declines.
-        question: what it replies to.  None takes the names of declining clauses for the question's ("I
+        question: what it replies to.  None takes the names of declining sentences for the question's ("I
             know nothing about Jane Doe").
-        strict: a text of up to 200 characters declines only in phrases that are known, or in words none of
-            which is new: what a reward needs, as no name then makes a difference.
+        strict: by the threshold of rewards (`SHORT`) and not by that of evaluation (`TEXT`).
+        answers: accepted ones; a text that equals one of them answers, whatever it says ("Unknown").
     """
-    if len(text) > MAX_PAYLOAD:
+    if len(text) > MAX_PAYLOAD or is_contentless(text) or equals(text, answers) is not None:
         return Stance(False, "", clean(text))
-    query_words = frozenset("*") if question is None else words_of(question)
-    plain = _PLAIN.fullmatch(text) and _cues().isdisjoint(re.findall(r"[a-z0-9]+", text.lower()))
-    parts: list[tuple[str, _Kind]] = [(clean(text), "asserts")] if plain else list(_parts(text, query_words))
-    declining = [part for part, kind in parts if kind == "declines"]
-    if declining and question is None:
-        query_words |= words_of(" ".join(declining))
-        parts = list(_parts(text, query_words))
-    if declining and not any(kind == "asserts" for _, kind in parts):
-        said = visible(text)
-        return Stance(True, first_name(said, query_words) or guessed(said.casefold(), query_words), "")
-    brief = any(kind == "asserts" and _is_brief(part) for part, kind in parts)
-    # "Yes. I don't know": next to a phrase that declines, a few words are an answer.
-    answers = brief and (strict or bool(declining)) and len(text) <= BARE
-    if not answers and declines_in_own_words(text, query_words, strict=strict):
-        return Stance(True, "", "")
-    if (question is None or _OPEN.search(question.casefold())) and _goes_on_about_others(parts):
-        return Stance(True, "", "")
-    return Stance(False, "", _kept(parts) if declining else clean(text), brief)
+    said = visible(text)
+    asked = words_of(question) if question else frozenset()
+    read = _read(said, asked)
+    if question is None and any(part.named or part.new for part in read.parts):
+        about = [part.text for part, odds in zip(read.parts, read.odds[0], strict=True) if odds > _ABOUT]
+        if about:
+            asked = words_of(" ".join(about))
+            read = _read(said, asked)
+    kept = [
+        part
+        for part, declines, answers in zip(read.parts, *read.odds, strict=True)
+        if (declines < -1 and answers > 1 if _is_brief(part) else declines < 0)
+    ]
+    brief = len(said) <= BARE and any(map(_is_brief, kept))
+    if read.score >= (SHORT if strict else TEXT) and not brief:
+        new = next((part.new for part in read.parts if part.new), "")
+        unsure = len(said) <= BARE and read.score < _SURE
+        names = next((part.named for part in read.parts if part.named), new if unsure else "")
+        return Stance(True, names, "", score=read.score)
+    asserted = _kept(kept) if 0 < len(kept) < len(read.parts) else ""
+    return Stance(False, "", asserted or clean(text), brief, read.score)
 
 
-def _is_brief(clause: str) -> bool:
-    said = words_in(clause)
-    return 0 < len(said) <= _BRIEF and not any(SCRIPT.match(run) and len(run) > _BRIEF_RUN for run in said)
+def _is_brief(part: Part) -> bool:
+    return 0 < sum(word[0].isalpha() or word in _MASKS for word in part.words) <= _BRIEF
 
 
-def abstains(text: str, question: str | None = None) -> bool:
-    """Whether a text declines to answer, asserts nothing and names nothing that the question did not give.
+def _kept(parts: Sequence[Part]) -> str:
+    kept = " ".join("".join(part.text for part in parts).replace(LINE, " ").replace(DASH, " - ").split())
+    kept = kept.lstrip("-,:; ").rstrip("-,:;([ ")
+    for conjunction in ("but ", "however, ", "though ", "although ", "because ", "and "):
+        if kept.lower().startswith(conjunction):
+            kept = kept[len(conjunction) :]
+    return kept
 
-    "Unknown" as the complete answer abstains, and so does a refusal of another kind ("I can't help with
-    that").  "I'm not sure, but I think it's Paris" does not, nor does "invalid question", which is a class
-    of its own.  English is covered best; then German, French, Spanish, Italian, Portuguese, Chinese and
-    Japanese; the plain phrases of ten more languages are known.  A text over `MAX_PAYLOAD` characters
-    never abstains.
+
+def score(text: str, question: str | None = None) -> float:
+    """How much a text declines to answer, 0 to 1: 0 where it names something, whatever it says beside it.
+
+    >>> score("No name comes to mind.") > 0.9
+    True
     """
-    return stance(text, question).abstains
+    found = stance(text, question)
+    return 0.0 if found.names or found.brief else found.score
+
+
+def abstains(text: str, question: str | None = None, answers: Iterable[str] = ()) -> bool:
+    """Whether a text declines to answer and names nothing that the question did not give.
+
+    "I'm not sure, but I think it's Paris" does not, nor does "invalid question", which is a class of its
+    own, a question back or a refusal on other grounds ("That would be illegal").  It reads the languages it
+    was taught, twenty-five (docs/evaluation.md).  A text over `MAX_PAYLOAD` characters never abstains.
+
+    Args:
+        question: what it replies to; without one, the names in declining sentences are the question's.
+        answers: accepted ones; a text that equals one of them is an answer.
+    """
+    return stance(text, question, answers=answers).abstains
 
 
 def asserted(text: str, question: str | None = None) -> str:
@@ -180,28 +489,38 @@ def asserted(text: str, question: str | None = None) -> str:
     return stance(text, question).asserted
 
 
-def _goes_on_about_others(parts: list[tuple[str, _Kind]]) -> bool:
-    """Whether a text declines first and then says what was found of somebody else."""
-    declined = asserts = False
-    said = ""
-    for part, kind in parts:
-        said += part.casefold()
-        declined, asserts = declined or kind == "declines", asserts or kind == "asserts"
-        if part.rstrip(' "')[-1:] in _SENTENCE_ENDS:
-            if asserts:
-                return declined and _OTHERS.search(said) is not None
-            said = ""
-    return False
+def declining_share(text: str, question: str | None = None) -> float:
+    """The share of a long answer's characters that stand in sentences which decline and name nothing, 0 to 1.
+
+    A sentence declines from a score of `SENTENCE` on.
+    """
+    said = visible(text[:MAX_PAYLOAD])
+    asked = words_of(question) if question else frozenset()
+    sentences: list[list[Part]] = [[]]
+    for part in parts_of(said, asked):
+        sentences[-1].append(part)
+        if part.ends:
+            sentences.append([])
+    sizes = [sum(len(part.text) for part in one) for one in sentences]
+    odds = _scored([sentences_of(one)[0] for one in sentences])[0]
+    declines = [
+        _sigmoid(chance) >= SENTENCE and not any(part.named for part in one)
+        for one, chance in zip(sentences, odds, strict=True)
+    ]
+    return sum(size for size, one in zip(sizes, declines, strict=True) if one) / max(sum(sizes), 1)
 
 
-def _kept(parts: list[tuple[str, _Kind]]) -> str:
-    kept = "".join(part for part, kind in parts if kind == "asserts")
-    kept = " ".join(kept.replace(LINE, " ").replace(DASH, " - ").split())
-    kept = kept.lstrip("-,:; ").rstrip("-,:;([ ")
-    for conjunction in ("but ", "however, ", "though ", "although ", "because ", "and "):
-        if kept.lower().startswith(conjunction):
-            kept = kept[len(conjunction) :]
-    return kept
+def names_nothing(text: str, question: str, *, strict: bool) -> bool:
+    """Whether a text names no candidate answer; `strict` takes any word for one that abstentions do not have.
+
+    What a question offers is an answer to it, and so are yes and no, and a clause of two characters.
+    """
+    parts = parts_of(visible(text), frozenset() if strict else words_of(question))
+    if any(part.named for part in parts):
+        return False
+    bare = (len(part.words) <= 2 and _IS_RUN.search(part.text) for part in parts if part.words)
+    words = {word for part in parts for word in part.words}
+    return not strict or not (any(part.new for part in parts) or words & _CHOICES or any(bare))
 
 
 def abstains_released(text: str) -> bool:
@@ -218,6 +537,7 @@ _INVALID = re.compile(
     r"|(?:this )?question (?:is (?:invalid|not valid|based on false premise)"
     r"|(?:has|contains|rests on) false premise)"
 )
+_LONGEST = 400  # characters
 
 
 def says_invalid_question(text: str) -> bool:
@@ -227,134 +547,5 @@ def says_invalid_question(text: str) -> bool:
     an answer beside it is an answer.
     """
     text = clean(text)
-    forms = (text, final_answer(text)) if len(text) <= _MAX_CLAUSE else ()
+    forms = (text, final_answer(text)) if len(text) <= _LONGEST else ()
     return any(_INVALID.fullmatch(normalize_answer(form)) for form in forms)
-
-
-def _parts(text: str, query_words: frozenset[str]) -> Iterator[tuple[str, _Kind]]:
-    """The clauses in order, each with the sign that ends it, and what each does."""
-    text = visible(text)
-    # A quotation is opaque: it neither declines nor ends a clause.
-    masked = _QUOTED.sub(lambda match: '"' + "x" * (len(match[0]) - 2) + '"', text)
-    start = 0
-    for index, match in enumerate(_SEPARATOR.finditer(masked)):
-        if index == _MAX_CLAUSES:
-            yield text[start:], "asserts"
-            return
-        yield from _turned(text, masked, start, match.end(), query_words)
-        start = match.end()
-    yield from _turned(text, masked, start, len(text), query_words)
-
-
-def _turned(
-    text: str, masked: str, start: int, end: int, query_words: frozenset[str]
-) -> Iterator[tuple[str, _Kind]]:
-    """One clause, cut where it stops declining: "I don't know but it is Lyon"."""
-    while True:
-        kind = _kind(masked[start:end], query_words)
-        turn = _turn().search(masked, start, end) if kind != "asserts" else None
-        if turn is None:
-            yield text[start:end], kind
-            return
-        yield text[start : turn.end()], kind
-        start = turn.end()
-
-
-def _kind(clause: str, query_words: frozenset[str]) -> _Kind:
-    if len(clause) > _MAX_CLAUSE:
-        return "asserts"
-    known = refusals()
-    line = whole = _spelt_out(clause.strip(_EDGES))
-    while line:
-        if line.startswith(known.phrases["not_declining"]):
-            return "asserts"
-        if _declines(line, query_words) or _asks_back(line):
-            start = " ".join(whole.split()[:_SOON])
-            return "asserts" if any(doubt in start for doubt in _NO_DOUBT) else "declines"
-        if line.startswith(known.phrases["fillers"] + known.spaceless["fillers"]):
-            adverbial = line.startswith(known.phrases["adverbial"])
-            reports = adverbial and not known.words["finite"].isdisjoint(line.split())
-            return "asserts" if reports else "filler"
-        openers = known.phrases["openers"] + known.spaceless["openers"]
-        if not line.startswith(openers):
-            return "filler" if says_nothing(whole, query_words) else "asserts"
-        opener = next(opener for opener in openers if line.startswith(opener))
-        line = line[len(opener) :].lstrip()
-    return "filler"
-
-
-def _spelt_out(clause: str) -> str:
-    """The clause casefolded, without contractions and adverbs, ending in a space unless it is empty."""
-    adverbs = refusals().words["adverbs"]
-    words: list[str] = []
-    for word in clause.casefold().split():
-        word = SPELLINGS.get(word, word)
-        word = word[:-3] + " not" if word.endswith("n't") else word
-        if word not in adverbs:
-            words.append(word)
-    return " ".join([*words, ""]).replace("can not ", "cannot ")
-
-
-def _declines(line: str, query_words: frozenset[str]) -> bool:
-    known = refusals()
-    if line.startswith(known.phrases["declines"]) or line.startswith(known.spaceless["declines"]):
-        return True
-    bare = line.strip()
-    for softener in ("が", "けど", "ね"):
-        bare = bare.removesuffix(softener)
-    if bare in known.bare or bare.endswith(known.spaceless["declines_at_end"]):
-        return True
-    words = bare.split()
-    for size in (1, 2):
-        asks = len(words) > size and words[size] in known.words["question_words"]
-        if asks and " ".join(words[:size]) in known.bare:
-            return True
-    if line.startswith(known.phrases["have"]) and not known.words["information"].isdisjoint(words):
-        return True
-    cannot = (start for start in known.phrases["cannot"] if line.startswith(start))
-    if any(line[len(start) :].split(" ", 1)[0] in known.words["verbs"] for start in cannot):
-        return True
-    return _is_unknown(line, query_words) or _is_silent(line)
-
-
-def _asks_back(line: str) -> bool:
-    """`Could you clarify`, `Which Springfield do you mean`."""
-    phrases = refusals().phrases
-    means = any(f" {phrase}" in line for phrase in phrases["do_you_mean"])
-    return line.startswith(phrases["asks_back"]) or (line.startswith(("which ", "who ", "what ")) and means)
-
-
-def _is_unknown(line: str, query_words: frozenset[str]) -> bool:
-    """`The exact date is unknown`, but not `John Doe is a person whose name is unknown`."""
-    known = refusals()
-    clause_words = known.words["clause_words"]
-    for predicate in known.phrases["unknown"]:
-        subject, matched, tail = line.partition(f" {predicate}")
-        if not matched:
-            continue
-        words = subject.split()
-        given = "*" in query_words or all(
-            is_known(word) or is_asked(unaccented(word), query_words) for word in words
-        )
-        named = words[:1] and (
-            words[0] in known.words["subjects"] or (given and not _OF_ANYTHING.fullmatch(predicate))
-        )
-        plain = (named and clause_words.isdisjoint(words[1:])) or not known.words["exact"].isdisjoint(
-            words[:2]
-        )
-        goes_on = tail.split(" ", 1)[0] in known.words["tails"]
-        ends = not tail or (goes_on and not tail.startswith(known.phrases["not_tails"]))
-        if plain and ends:
-            return True
-    return False
-
-
-def _is_silent(line: str) -> bool:
-    """`The provided text does not mention it`: a source is the subject."""
-    known = refusals()
-    sources, contrasts = known.words["sources"], known.words["contrasts"]
-    if sources.isdisjoint(line.split()[:8]):
-        return False
-    subjects = (line.partition(f" {phrase}")[0] for phrase in known.phrases["silent"] if f" {phrase}" in line)
-    words = (set(subject.split()) for subject in subjects)
-    return any(sources & said and not contrasts & said for said in words)
