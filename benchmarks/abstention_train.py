@@ -65,6 +65,31 @@ def sections(lang: str) -> dict[str, list[str]]:
     return found
 
 
+def fold_of(text: str) -> str:
+    """A text for comparison: small letters, no signs at its edges."""
+    return abstention.fold(text).strip(" .!?。！？")
+
+
+def expanded(lines: Sequence[str]) -> Iterator[str]:
+    """All that lines can say, the holes left in them."""
+    for line in lines:
+        found = _CHOICE.search(line)
+        if found is None:
+            yield line
+        else:
+            ways = (line[: found.start()] + way + line[found.end() :] for way in found[1].split("|"))
+            for way in ways:
+                yield from expanded([way])
+
+
+def bare_words(lines: Sequence[str]) -> Iterator[str]:
+    """The words of lines of a script with spaces."""
+    for line in lines:
+        for token in abstention._tokens().finditer(abstention.fold(re.sub(r"[(|)]", " ", _HOLE.sub(" ", line)))):
+            if token.lastgroup == "word" and len(token[0]) > 2:
+                yield token[0]
+
+
 @dataclass
 class Draw:
     """Texts of one language, from its own random numbers."""
@@ -147,6 +172,12 @@ def of_templates() -> Iterator[Row]:
                 yield Row(asked, space.join([core, filler[0], hedge]), False, "said", lang, mine, False)
             if number % 5 == 0:
                 yield Row(asked, space.join([*neutral, answer]), False, "answer", lang, mine, False)
+        # A word alone is an answer, although abstentions have it, unless it is one of theirs.
+        short = {fold_of(text) for name in ("+short", "+refusing", "+colloquial") for text in expanded(told[name])}
+        single = sorted({word for name in told if name[0] == "+" for word in bare_words(told[name])} - short)
+        for word in rng.sample(single, min(len(single), 60 if lang == "en" else 20)):
+            text = (word.capitalize() if rng.random() < 0.4 else word) + rng.choice(["", "", "."])
+            yield Row("" if rng.random() < 0.3 else draw.asked()[0], text, False, "bare", lang, f"{lang} word {word}")
         for name in ("filler", "neutral"):
             for line in told[name]:
                 question, held = draw.asked()
@@ -225,6 +256,7 @@ class Prepared:
         self.rows = rows
         parts = [parts_of(visible(r.text), words_of(r.question) if r.question else frozenset()) for r in rows]
         self.sentences = [abstention.sentences_of(one) for one in parts]
+        self._forget()
         self.declines = np.array([row.declines for row in rows])
         self.weights = share([row.template for row in rows], rows)
         every = [words for one in self.sentences for words in one]
@@ -241,6 +273,22 @@ class Prepared:
         self.folds = np.array(
             [int(hashlib.sha256(row.template.encode()).hexdigest(), 16) % FOLDS for row in rows]
         )
+
+    def _forget(self) -> None:
+        """Masks the words that no other template has, as those of a new text are, and some at random."""
+        of: dict[str, set[str]] = {}
+        for row, sentences in zip(self.rows, self.sentences, strict=True):
+            for word in {word for words in sentences for word in words}:
+                of.setdefault(word, set()).add(row.template)
+        rng = random.Random("factrl forgets")
+        for row, sentences in zip(self.rows, self.sentences, strict=True):
+            rate = 0.0 if rng.random() < 0.5 else FORGOTTEN
+            for words in sentences:
+                for at, word in enumerate(words):
+                    rare = len(word) > 1 and word[:1].isalpha() and len(of[word]) < 3
+                    if rare and (len(of[word]) < 2 or rng.random() < 0.5) or (word[:1].isalpha() and rng.random() < rate):
+                        words[at] = abstention.NEW
+                words[:] = [w for w, last in zip(words, ["", *words], strict=False) if w != last or w != abstention.NEW]
 
     def heads(self, kept: np.ndarray) -> np.ndarray:
         """The three regressions, fitted on some rows, `(3, BUCKETS + 1)`."""
@@ -269,6 +317,7 @@ class Prepared:
 
 
 FOLDS = 3
+FORGOTTEN = 0.06  # share of the words of half the texts
 MIXED = {"long", "beside"}
 SILENT = {"filler", "neutral", "back", "grounds"}  # what neither declines nor answers
 PLAIN = {

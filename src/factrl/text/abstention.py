@@ -119,28 +119,20 @@ def is_known(word: str, exact: bool = False) -> bool:
 @lru_cache(maxsize=256)
 def words_of(question: str) -> frozenset[str]:
     """The beginnings of a question's words, and its pairs of characters without case."""
-    found = set[str]()
-    for token in _tokens().finditer(fold(clean(question))):
-        run = token[0]
-        if token.lastgroup == "run":
-            found |= {run[i : i + 2] for i in range(len(run) - 1)}
-        elif token.lastgroup == "quote":
-            found |= {word[:5] for word in words_in(run)}
-        else:
-            found |= {part[:5] for part in (run, *run.split("'"))}
-    return frozenset(found)
+    said = words_in(clean(question))
+    runs = (run for run in said if _IS_RUN.match(run))
+    return frozenset(
+        {word[:5] for word in said} | {run[i : i + 2] for run in runs for i in range(len(run) - 1)}
+    )
 
 
 _QUOTES = re.compile('["「」『』《》]')
 
 
 def words_in(text: str) -> list[str]:
-    """The words, numbers, signs and runs without spaces of a text, fold."""
-    return [token[0] for token in _tokens().finditer(_QUOTES.sub(" ", fold(text))) if _counts(token)]
-
-
-def _counts(token: re.Match[str]) -> bool:
-    return token.lastgroup != "sign" or _is_sign(token[0])
+    """The words, numbers, signs and runs without spaces of a text, folded."""
+    tokens = _tokens().finditer(_QUOTES.sub(" ", fold(text)))
+    return [token[0] for token in tokens if token.lastgroup != "sign" or _is_sign(token[0])]
 
 
 def _is_sign(char: str) -> bool:
@@ -152,8 +144,7 @@ _TAG = re.compile(r"</?(?=[A-Za-z])|(?<=[A-Za-z])>")  # of markup, and "<unknown
 
 
 def is_asked(word: str, asked: frozenset[str]) -> bool:
-    """Whether the question has a word with the same first five letters, or all pairs of a run."""
-    word = fold(word)
+    """Whether the question has a folded word with the same first five letters, or all pairs of a run."""
     return word[:5] in asked or (
         len(word) > 1 and all(word[i : i + 2] in asked for i in range(len(word) - 1))
     )
@@ -187,8 +178,8 @@ _ABBREVIATED = re.compile(r"(?:\b[A-Z]|\b(?:Mr|Ms|Dr|St|Mrs|Prof|ca|bzw))$")
 _FEW = 4  # words of a sentence whose first word is taken for a name
 # A date beside one of these is the model's and no answer.
 _DATED = re.compile(
-    r"cut-?off|knowledge|train|updat|inform|wissen|stand|aktualis|connaiss|entra|donnees|mise a jour|conoc|datos"
-    r"|actualiz|addestr|aggiorn|conhec|trein|atualiz|dados|截止|截至|训练|知识|学習|データ|更新"
+    r"cut-?off|knowledge|train|updat|wissen|\bstand\b|aktualis|connaiss|entra|donnees|mise a jour|conoc|datos"
+    r"|cion llega|actualiz|addestr|aggiorn|conhec|trein|atualiz|dados|截止|截至|训练|知识|学習|データ|更新"
 )
 _DAY = re.compile(r"(?:19|20)\d\d|[123]?\d")
 _GERMAN = re.compile(r"\b(?:ich|nicht|der|die|das|keine?n?|ist|und|leider|mir)\b")
@@ -254,9 +245,9 @@ def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
                     lead = said
         elif all(is_asked(one, asked) for one in words_in(said)):
             words.append(ASKED)
-        elif not (dated and _DAY.fullmatch(word)):
+        else:
             words.append(NEW)
-            named = named or said
+            named = named or ("" if dated and _DAY.fullmatch(word) else said)
         before, count = word, count + 1
     close(len(text), True)
     return found
