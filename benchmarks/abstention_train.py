@@ -36,6 +36,10 @@ TARGET = Path(abstention.__file__).with_suffix(".npy")
 _CHOICE = re.compile(r"\(([^()]*\|[^()]*)\)")
 _HOLE = re.compile(r"\{([TNXYFDA])\}")
 DRAWN = 6  # texts of a template
+BARE_FORMS = (
+    *("{X} {Y}", "{X}, {Y}", "{X}: {Y}", "{X}. {Y}.", "{X} ({Y})", "{X} {Y} {X}", "{X}\n{Y}", "{X} [{Y}]"),
+    *("{N} {X} {Y} {X}.", "{T} {Y} {X}.", "{X} {Y} 1 {X}.", "{N}: {X}", "{T} {X}"),
+)
 SPACED = {"zh": "", "ja": ""}  # what stands between sentences, where it is no space
 
 
@@ -175,9 +179,12 @@ def of_templates() -> Iterator[Row]:
         # A word alone is an answer, although abstentions have it, unless it is one of theirs.
         short = {fold_of(text) for name in ("+short", "+refusing", "+colloquial") for text in expanded(told[name])}
         single = sorted({word for name in told if name[0] == "+" for word in bare_words(told[name])} - short)
-        for word in rng.sample(single, min(len(single), 60 if lang == "en" else 20)):
+        for word in rng.sample(single, min(len(single), 150 if lang == "en" else 40)):
             text = (word.capitalize() if rng.random() < 0.4 else word) + rng.choice(["", "", "."])
             yield Row("" if rng.random() < 0.3 else draw.asked()[0], text, False, "bare", lang, f"{lang} word {word}")
+        for line in BARE_FORMS * 2:
+            question, held = draw.asked()
+            yield Row(question, draw.said(line, held), False, "bare", lang, f"{lang} {line}")
         for name in ("filler", "neutral"):
             for line in told[name]:
                 question, held = draw.asked()

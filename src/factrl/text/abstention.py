@@ -351,10 +351,10 @@ def mixed(declines: np.ndarray, answers: np.ndarray, whole: float) -> np.ndarray
 
 # -- What a text does
 
-SHORT, TEXT, SENTENCE = 0.5, 0.5, 0.9
+SHORT, TEXT, SENTENCE = 0.55, 0.6, 0.9
 """Scores from which on a text declines: an answer under a reward, an answer that is measured, and a sentence of a
 long answer (docs/evaluation.md says how they were chosen)."""
-_SURE = 0.6  # score of a short text with a word that no abstention has
+_SURE = 0.75  # score of a short text with a word that no abstention has
 _ABOUT = -1.0  # log odds from which on a clause says what is not known
 _BRIEF = 5  # words of a clause that may be all of an answer
 _CHOICES = frozenset(
@@ -410,7 +410,8 @@ def stance(
         strict: by the threshold of rewards (`SHORT`) and not by that of evaluation (`TEXT`).
         answers: accepted ones; a text that equals one of them answers, whatever it says ("Unknown").
     """
-    if len(text) > MAX_PAYLOAD or is_contentless(text) or equals(text, answers) is not None:
+    right = [*answers]
+    if len(text) > MAX_PAYLOAD or is_contentless(text) or (right and equals(text, right) is not None):
         return Stance(False, "", clean(text))
     said = visible(text)
     asked = words_of(question) if question else frozenset()
@@ -420,18 +421,15 @@ def stance(
         if about:
             asked = words_of(" ".join(about))
             read = _read(said, asked)
-    kept = [
-        part
-        for part, declines, answers in zip(read.parts, *read.odds, strict=True)
-        if (declines < -1 and answers > 1 if _is_brief(part) else declines < 0)
-    ]
-    brief = len(said) <= BARE and any(map(_is_brief, kept))
+    each = [*zip(read.parts, *read.odds, strict=True)]
+    brief = len(said) <= BARE and any(_is_brief(part) and no < -1 and yes > 1 for part, no, yes in each)
     if read.score >= (SHORT if strict else TEXT) and not brief:
         new = next((part.new for part in read.parts if part.new), "")
         unsure = len(said) <= BARE and read.score < _SURE
         names = next((part.named for part in read.parts if part.named), new if unsure else "")
         return Stance(True, names, "", score=read.score)
-    asserted = _kept(kept) if 0 < len(kept) < len(read.parts) else ""
+    kept = [part for part, declines, _ in each if declines <= 0]
+    asserted = _kept(kept) if 0 < len(kept) < len(each) else ""
     return Stance(False, "", asserted or clean(text), brief, read.score)
 
 
