@@ -2,11 +2,14 @@
 
     python benchmarks/abstention_train.py [--check] [--cross]
 
-One file a language holds templates by kind: `[+plain]` and so on decline, `[-hedge]` and so on do not; `(a|b)`
-is a choice, `{T}` the question's topic, `{N}` what it asks for, `{X}` and `{Y}` answers, `{F}` a sentence of
-`[filler]`.  `rows.jsonl.gz` holds rows of public sets and of ours with their licences.  Everything is drawn
-with fixed seeds and fitted by liblinear, so the weights come out byte for byte the same; --check compares
-them with those in the package instead of writing them, and --cross prints cross-validation by template.
+One file a language holds templates by kind: `[+plain]` and so on decline, `[-hedge]` and so on do not;
+`(a|b)` is a choice, `{T}` the question's topic, `{N}` what it asks for, `{X}` and `{Y}` answers, `{F}` a
+sentence of `[filler]`.  `words.txt` has words of such talk, and `rows.jsonl.gz` rows of our fixtures and of
+public sets (each with its set and licence: EVOUNA, HalluQA and TruthfulQA, Apache-2.0; Czech SimpleQA,
+FActScore and SimpleQA, MIT; of each the half whose group's SHA-256 begins with an even byte).  No other data
+are read.  Everything is drawn with fixed seeds and fitted by liblinear on one thread, so the weights come out
+byte for byte the same: --check compares them with those in the package instead of writing them, and --cross
+prints cross-validation by template.
 """
 
 from __future__ import annotations
@@ -28,8 +31,23 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
-from factrl.text import abstention
-from factrl.text.abstention import BUCKETS, beginning, grams, hashed, parts_of, visible, words_of
+from factrl.text import abstention, masking
+from factrl.text.abstention import grams, joined, mixed, sentences_of
+from factrl.text.answers import fold
+from factrl.text.masking import (
+    BUCKETS,
+    IS_RUN,
+    NEW,
+    Tables,
+    beginning,
+    hashed,
+    is_asked,
+    is_known,
+    parts_of,
+    tokens,
+    visible,
+    words_of,
+)
 
 DATA = Path(__file__).parent / "abstention"
 TARGET = Path(abstention.__file__).with_suffix(".npy")
@@ -71,7 +89,7 @@ def sections(lang: str) -> dict[str, list[str]]:
 
 def fold_of(text: str) -> str:
     """A text for comparison: small letters, no signs at its edges."""
-    return abstention.fold(text).strip(" .!?。！？")
+    return fold(text).strip(" .!?。！？")
 
 
 def expanded(lines: Sequence[str]) -> Iterator[str]:
@@ -89,7 +107,7 @@ def expanded(lines: Sequence[str]) -> Iterator[str]:
 def bare_words(lines: Sequence[str]) -> Iterator[str]:
     """The words of lines of a script with spaces."""
     for line in lines:
-        for token in abstention._tokens().finditer(abstention.fold(re.sub(r"[(|)]", " ", _HOLE.sub(" ", line)))):
+        for token in tokens().finditer(fold(re.sub(r"[(|)]", " ", _HOLE.sub(" ", line)))):
             if token.lastgroup == "word" and len(token[0]) > 2:
                 yield token[0]
 
@@ -177,11 +195,13 @@ def of_templates() -> Iterator[Row]:
             if number % 5 == 0:
                 yield Row(asked, space.join([*neutral, answer]), False, "answer", lang, mine, False)
         # A word alone is an answer, although abstentions have it, unless it is one of theirs.
-        short = {fold_of(text) for name in ("+short", "+refusing", "+colloquial") for text in expanded(told[name])}
+        brief = [line for name in ("+short", "+refusing", "+colloquial") for line in told[name]]
+        short = set(map(fold_of, expanded(brief)))
         single = sorted({word for name in told if name[0] == "+" for word in bare_words(told[name])} - short)
         for word in rng.sample(single, min(len(single), 150 if lang == "en" else 40)):
             text = (word.capitalize() if rng.random() < 0.4 else word) + rng.choice(["", "", "."])
-            yield Row("" if rng.random() < 0.3 else draw.asked()[0], text, False, "bare", lang, f"{lang} word {word}")
+            asked = "" if rng.random() < 0.3 else draw.asked()[0]
+            yield Row(asked, text, False, "bare", lang, f"{lang} word {word}")
         for line in BARE_FORMS * 2:
             question, held = draw.asked()
             yield Row(question, draw.said(line, held), False, "bare", lang, f"{lang} {line}")
@@ -212,16 +232,14 @@ def vocabulary() -> set[str]:
                 for line in lines:
                     text = _HOLE.sub(" ", line)
                     parts = re.split(r"[(|)]", text)
-                    for token in abstention._tokens().finditer(
-                        abstention.fold(" ".join(parts)).replace('"', " ")
-                    ):
+                    for token in tokens().finditer(fold(" ".join(parts)).replace('"', " ")):
                         if token.lastgroup == "word":
                             words[token[0]] += 1
                     for option in (
                         text,
                         *(_CHOICE.sub(lambda f, n=n: (f[1].split("|") * 9)[n], text) for n in range(8)),
                     ):
-                        for token in abstention._tokens().finditer(abstention.fold(option)):
+                        for token in tokens().finditer(fold(option)):
                             if token.lastgroup == "run":
                                 run = token[0]
                                 words.update(run)
@@ -229,14 +247,14 @@ def vocabulary() -> set[str]:
     rows: Counter[str] = Counter()
     for row in of_file():
         if row.declines:
-            tokens = abstention._tokens().finditer(abstention.visible(row.text))
-            said = {abstention.fold(t[0]) for t in tokens if t.lastgroup == "word" and t[0].islower()}
-            rows.update(word for word in said if not abstention.is_asked(word, words_of(row.question)))
+            found = tokens().finditer(visible(row.text))
+            said = {fold(t[0]) for t in found if t.lastgroup == "word" and t[0].islower()}
+            rows.update(word for word in said if not is_asked(word, words_of(row.question)))
     words.update(word for word, count in rows.items() if count > 1)
     found = {*words, *map(beginning, words)} - {""}
-    for word in map(abstention.fold, (DATA / "words.txt").read_text(encoding="utf-8").split()):
+    for word in map(fold, (DATA / "words.txt").read_text(encoding="utf-8").split()):
         pairs = {word[i : i + 2] for i in range(len(word) - 1)}
-        found |= pairs if abstention._IS_RUN.match(word) else {word, word.rstrip("-")}
+        found |= pairs if IS_RUN.match(word) else {word, word.rstrip("-")}
     return found
 
 
@@ -262,14 +280,14 @@ class Prepared:
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
         parts = [parts_of(visible(r.text), words_of(r.question) if r.question else frozenset()) for r in rows]
-        self.sentences = [abstention.sentences_of(one) for one in parts]
+        self.sentences = [sentences_of(one) for one in parts]
         self._forget()
         self.declines = np.array([row.declines for row in rows])
         self.weights = share([row.template for row in rows], rows)
         every = [words for one in self.sentences for words in one]
         self.row_of = np.array([n for n, one in enumerate(self.sentences) for _ in one])
         self.of_sentences = matrix(every)
-        self.of_wholes = matrix([abstention.joined(one) for one in self.sentences])
+        self.of_wholes = matrix([joined(one) for one in self.sentences])
         # What a sentence does is known where it stands alone, and where nothing around it declines.
         alone = np.array(
             [len(one) == 1 and row.kind not in MIXED for one, row in zip(self.sentences, rows, strict=True)]
@@ -288,14 +306,15 @@ class Prepared:
             for word in {word for words in sentences for word in words}:
                 of.setdefault(word, set()).add(row.template)
         rng = random.Random("factrl forgets")
-        for row, sentences in zip(self.rows, self.sentences, strict=True):
+        for sentences in self.sentences:
             rate = 0.0 if rng.random() < 0.5 else FORGOTTEN
             for words in sentences:
                 for at, word in enumerate(words):
-                    rare = len(word) > 1 and word[:1].isalpha() and len(of[word]) < 3
-                    if rare and (len(of[word]) < 2 or rng.random() < 0.5) or (word[:1].isalpha() and rng.random() < rate):
-                        words[at] = abstention.NEW
-                words[:] = [w for w, last in zip(words, ["", *words], strict=False) if w != last or w != abstention.NEW]
+                    known, letters = len(of[word]), word[:1].isalpha()
+                    rare = letters and len(word) > 1 and known < 3
+                    if (rare and (known < 2 or rng.random() < 0.5)) or (letters and rng.random() < rate):
+                        words[at] = NEW
+                words[:] = [w for w, last in zip(words, ["", *words], strict=False) if w != last or w != NEW]
 
     def heads(self, kept: np.ndarray) -> np.ndarray:
         """The three regressions, fitted on some rows, `(3, BUCKETS + 1)`."""
@@ -317,7 +336,7 @@ class Prepared:
         ends = np.cumsum([len(one) for one in self.sentences])
         return np.array(
             [
-                abstention.mixed(*said[ends[n] - len(self.sentences[n]) : ends[n]].T, whole[n])
+                mixed(*said[ends[n] - len(self.sentences[n]) : ends[n]].T, whole[n])
                 for n in np.flatnonzero(kept)
             ]
         )
@@ -348,8 +367,8 @@ def share(templates: Sequence[str], rows: Sequence[Row]) -> np.ndarray:
 def crossed(made: Prepared) -> np.ndarray:
     """What `mixed` gives of each row with heads that have not seen its template."""
     numbers = np.zeros((len(made.rows), 7))
-    for fold in range(FOLDS):
-        out = made.folds == fold
+    for number in range(FOLDS):
+        out = made.folds == number
         numbers[out] = made.numbers(made.heads(~out), out)
     return numbers
 
@@ -398,11 +417,14 @@ def main() -> None:
     chosen = parser.parse_args()
     words = vocabulary()
     known = frozenset(map(hashed, words))
-    abstention._tables = lambda: abstention._Tables(np.zeros((3, BUCKETS)), np.zeros(3), np.zeros(8), known)
-    abstention.is_known.cache_clear()
+    masking.tables = abstention.tables = lambda: Tables(
+        np.zeros((3, BUCKETS)), np.zeros(3), np.zeros(8), known
+    )
+    is_known.cache_clear()
     made = Prepared([*of_templates(), *of_file()])
     say(
-        f"{len(made.rows)} texts of {len({row.template for row in made.rows})} templates, {made.declines.sum()} decline"
+        f"{len(made.rows)} texts of {len({row.template for row in made.rows})} templates, "
+        f"{made.declines.sum()} decline"
     )
     numbers = crossed(made)
     mixing = mix(made, numbers)

@@ -209,7 +209,10 @@ def abstention(name: str, rows: Sequence[tuple[str, str, bool]], accepted: Seque
     started = time.process_time()
     golds = accepted or [()] * len(rows)
     found = np.array(
-        [abstains(text, question or None, gold) for (question, text, _), gold in zip(rows, golds, strict=True)]
+        [
+            abstains(text, question or None, gold)
+            for (question, text, _), gold in zip(rows, golds, strict=True)
+        ]
     )
     taken = 1000 * (time.process_time() - started) / max(len(rows), 1)
     rng = np.random.default_rng(0)

@@ -19,8 +19,9 @@ from factrl.lab.hacks.texts import prompts
 from factrl.llm import Message, Reply
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
-from factrl.text.abstention import abstains, parts_of, visible, words_of
+from factrl.text.abstention import abstains
 from factrl.text.answers import normalize_answer
+from factrl.text.masking import parts_of, visible, words_of
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,9 @@ from factrl.llm import LLM, Reply
 from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.store import readable
 from factrl.text import bytes_of, first_bytes
-from factrl.text.abstention import BARE, names_nothing, says_invalid_question, stance
+from factrl.text.abstention import names_nothing, says_invalid_question, stance
 from factrl.text.answers import equals, final_answer, is_contentless, matches
+from factrl.text.masking import BARE
 from factrl.text.mentions import MAX_MENTIONS, mentions
 from factrl.text.words import same_amount
 from factrl.types import Grade, Label

@@ -4,276 +4,46 @@
 short text, any word that is neither the question's nor one that abstentions are made of: a text with one of
 these never abstains.  So no form of words is right with one name and an abstention with another.
 
-The detector is two logistic regressions on hashed n-grams of characters and of words, in which the question's
-words, unknown words and names are masked; it sees that something is named, never what.  One says whether a
-text declines, the other whether a clause answers.  `abstention.npy` holds their weights in 8 bits and the
-words that abstentions are made of; `benchmarks/abstention_train.py` makes it.
+The detector is three logistic regressions on hashed n-grams of characters and of words, in which the words of
+the question, unknown words and names are masked (`factrl.text.masking`): it sees that something is named, and
+never what.  They say whether a sentence declines, whether it answers and whether the whole declines.
+`abstention.npy` holds their weights in 8 bits and the words that abstentions are made of, and
+`benchmarks/abstention_train.py` makes it.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from factrl.text import MAX_PAYLOAD, clean, unwrap_latex
+from factrl.text import MAX_PAYLOAD, clean
 from factrl.text.answers import (
-    MONTHS,
     equals,
     final_answer,
-    fold,
     is_contentless,
     normalize_answer,
     normalize_released,
 )
+from factrl.text.masking import (
+    BARE,
+    BUCKETS,
+    DASH,
+    IS_RUN,
+    LINE,
+    MASKS,
+    Part,
+    hashed,
+    parts_of,
+    tables,
+    visible,
+    words_of,
+)
 
-BUCKETS = 1 << 16
-"""Weights of each of the two regressions."""
-BARE = 200
-"""Characters of the longest text in which any new word is a name."""
 _SIZES = (2, 3, 4, 5)  # characters of an n-gram
-LINE, DASH = "¶", "‖"  # a line end and a dash, which survive cleaning
-ASKED, NEW, TITLE = "\x01", "\x02", "\x03"
-"""What stands for a word of the question, for a name, a number or a word that no abstention has, and before a
-word with a capital that grammar does not ask for."""
-
-
-# -- Words
-
-
-@cache
-def _marks() -> str:
-    """Combining marks, which are parts of words, as a class of a regular expression."""
-    return "".join(chr(c) for c in range(0x300, 0x11000) if unicodedata.category(chr(c))[0] == "M")
-
-
-# Scripts without spaces, whose words are pairs of characters.
-_RUN = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
-_IS_RUN = re.compile(f"[{_RUN}]")
-
-
-@cache
-def _tokens() -> re.Pattern[str]:
-    letters = f"[^\\W\\d_{_RUN}]+[{_marks()}]*"
-    return re.compile(
-        rf"(?P<quote>\"[^\"]{{1,200}}\"|[「『《][^」』》]{{1,80}}[」』》])|(?P<number>\d[\d.,/:]*\d|\d)"
-        rf"|(?P<run>[{_RUN}]+)|(?P<word>(?:{letters})+)|(?P<sign>\S)"
-    )
-
-
-class _Tables(NamedTuple):
-    weights: (
-        np.ndarray
-    )  # (3, BUCKETS): whether a sentence declines, whether it answers, whether a text declines
-    bias: np.ndarray  # (3,)
-    mix: np.ndarray  # (8,): of the seven numbers of `_mixed`, and the bias
-    words: frozenset[int]  # hashes of words, of beginnings and of pairs of characters
-
-
-@cache
-def _tables() -> _Tables:
-    return unpacked(np.load(Path(__file__).with_suffix(".npy")))
-
-
-def unpacked(raw: np.ndarray) -> _Tables:
-    """The tables of the bytes in `abstention.npy`: scales, biases, mix, weights, then hashes."""
-    head, size = raw[:56].view(np.float32), 56 + 3 * BUCKETS
-    weights = raw[56:size].view(np.int8).reshape(3, BUCKETS) * head[:3, None]
-    return _Tables(weights, head[3:6], head[6:], frozenset(raw[size:].view(np.uint32).tolist()))
-
-
-@lru_cache(maxsize=16_384)
-def hashed(word: str) -> int:
-    """A word's hash, the same on every machine."""
-    return zlib.crc32(word.encode("utf-8", "surrogatepass"))
-
-
-_LEAST = 5  # letters of a beginning that has endings of more than two letters
-_ENDING = 6
-
-
-def beginning(word: str) -> str:
-    """The part of a longer word that its endings share."""
-    return f"{word[: max(_LEAST, (2 * len(word) + 2) // 3)]}-" if len(word) > _LEAST else ""
-
-
-@lru_cache(maxsize=16_384)
-def is_known(word: str, exact: bool = False) -> bool:
-    """Whether a casefolded word is one that abstentions are made of; `exact` takes no other ending."""
-    known = _tables().words
-    if hashed(word) in known:
-        return True
-    if exact:
-        return False
-    sizes = range(max(2, len(word) - _ENDING), len(word) + 1)
-    return any(hashed(f"{word[:size]}-") in known for size in sizes if size >= _LEAST or len(word) - size < 3)
-
-
-@lru_cache(maxsize=256)
-def words_of(question: str) -> frozenset[str]:
-    """The beginnings of a question's words, and its pairs of characters without case."""
-    said = words_in(clean(question))
-    runs = (run for run in said if _IS_RUN.match(run))
-    return frozenset(
-        {word[:5] for word in said} | {run[i : i + 2] for run in runs for i in range(len(run) - 1)}
-    )
-
-
-_QUOTES = re.compile('["「」『』《》]')
-
-
-def words_in(text: str) -> list[str]:
-    """The words, numbers, signs and runs without spaces of a text, folded."""
-    tokens = _tokens().finditer(_QUOTES.sub(" ", fold(text)))
-    return [token[0] for token in tokens if token.lastgroup != "sign" or _is_sign(token[0])]
-
-
-def _is_sign(char: str) -> bool:
-    """Whether a character is no punctuation: an emoji, Braille, a sign of mathematics or money."""
-    return unicodedata.category(char)[0] in "SN" and char not in "`´¨^~|\ufffd"
-
-
-_TAG = re.compile(r"</?(?=[A-Za-z])|(?<=[A-Za-z])>")  # of markup, and "<unknown>"
-
-
-def is_asked(word: str, asked: frozenset[str]) -> bool:
-    """Whether the question has a folded word with the same first five letters, or all pairs of a run."""
-    return word[:5] in asked or (
-        len(word) > 1 and all(word[i : i + 2] in asked for i in range(len(word) - 1))
-    )
-
-
-_MASKS = frozenset({ASKED, NEW})
-
-
-class Part(NamedTuple):
-    """A clause as the detector sees it."""
-
-    text: str  # with the sign that ends it
-    words: tuple[str, ...]  # masked, a run of one mask once
-    named: str  # the first thing that it names
-    new: str  # the first word of it that no abstention has
-    ends: bool  # a sentence ends with it
-
-
-def visible(text: str) -> str:
-    """A text without markup and quotation marks around the whole; line ends and dashes are single signs."""
-    text = unwrap_latex(clean(text.replace("\n", LINE).replace("—", DASH)))
-    text = text.replace("*", "").replace("`", "").strip(f" {LINE}{DASH}")
-    whole = len(text) > 1 and text[0] == text[-1] == '"' and '"' not in text[1:-1]
-    return text[1:-1] if whole else text
-
-
-_CITED = re.compile(r"\[\d{1,2}(?:, ?\d{1,2}){0,5}\]|(?:^|(?<=[¶ ]))\d{1,2}[.)](?= )")
-_ENDS = frozenset(f".!?。！？।؟۔…{LINE}")
-_BREAKS = frozenset(f",;:()[]，；：、،{DASH}")
-_ABBREVIATED = re.compile(r"(?:\b[A-Z]|\b(?:Mr|Ms|Dr|St|Mrs|Prof|ca|bzw))$")
-_FEW = 4  # words of a sentence whose first word is taken for a name
-# A date beside one of these is the model's and no answer.
-_DATED = re.compile(
-    r"cut-?off|knowledge|train|updat|wissen|\bstand\b|aktualis|connaiss|entra|donnees|mise a jour|conoc|datos"
-    r"|cion llega|actualiz|addestr|aggiorn|conhec|trein|atualiz|dados|截止|截至|训练|知识|学習|データ|更新"
-)
-_DAY = re.compile(r"(?:19|20)\d\d|[123]?\d")
-_GERMAN = re.compile(r"\b(?:ich|nicht|der|die|das|keine?n?|ist|und|leider|mir)\b")
-_NOUN_COMES = re.compile(
-    r"(?:.*(?:e|en|er|es|em)|.?.?ein|ihr|und|oder|als|ohne|per|zum|zur|im|am|vom|beim|das|ans|ins)"
-)
-
-
-def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
-    """The clauses of a visible text, masked, with what they name.
-
-    Args:
-        asked: the question's words, by `words_of`.
-    """
-    cited = _TAG.sub(lambda found: " " * len(found[0]), _CITED.sub(lambda found: " " * len(found[0]), text))
-    head = fold(cited[:BARE])
-    dated, german = _DATED.search(head) is not None, len(_GERMAN.findall(head)) > 1
-    found: list[Part] = []
-    words: list[str] = []
-    named = new = before = lead = ""
-    start = count = 0  # of the clause; of the sentence's words
-    leading = 0  # the part that begins the sentence
-
-    def close(end: int, ends: bool) -> None:
-        nonlocal words, named, new, start, count, lead, leading, before
-        if end > start:
-            once = [w for w, last in zip(words, ["", *words], strict=False) if w != last or w not in _MASKS]
-            found.append(Part(text[start:end], tuple(once), named, new, ends))
-        if ends:
-            if lead and count <= _FEW and not found[leading].named:
-                found[leading] = found[leading]._replace(named=lead)
-            leading, count, lead, before = len(found), 0, "", ""
-        words, named, new, start = [], "", "", end
-
-    for token in _tokens().finditer(cited):
-        said, kind = token[0], token.lastgroup
-        word = fold(said)
-        if kind == "sign" and not _is_sign(said):
-            if said in "?!…":
-                words.append(said)
-            if said in _ENDS and not (said == "." and _goes_on(cited, token.start())):
-                close(token.end(), True)
-            elif said in _BREAKS or (said == "-" and cited[token.start() - 1 : token.end() + 1] == " - "):
-                close(token.end(), False)
-            continue
-        if kind == "run":
-            pieces = _pieces(said, asked)
-            words += pieces
-            new = new or (said if NEW in pieces else "")
-        elif kind == "word":
-            titled = said[0].isupper() and count > 0
-            if is_known(word, exact=titled):
-                words += [TITLE, word] if titled and not german and len(word) > 2 else [word]
-            elif is_asked(word, asked):
-                words.append(ASKED)
-            else:
-                words.append(NEW)
-                new = new or said
-                by_grammar = (german and _NOUN_COMES.fullmatch(before)) or (dated and word in MONTHS)
-                if titled and not by_grammar:
-                    named = named or said
-                elif said[0].isupper() and not count:
-                    lead = said
-        elif all(is_asked(one, asked) for one in words_in(said)):
-            words.append(ASKED)
-        else:
-            words.append(NEW)
-            named = named or ("" if dated and _DAY.fullmatch(word) else said)
-        before, count = word, count + 1
-    close(len(text), True)
-    return found
-
-
-def _goes_on(text: str, at: int) -> bool:
-    """Whether a full stop ends no sentence: in "3.5", or behind an initial or a title."""
-    return text[at + 1 : at + 2].isalnum() or _ABBREVIATED.search(text, max(0, at - 5), at) is not None
-
-
-def _pieces(run: str, asked: frozenset[str]) -> list[str]:
-    """The characters of a run without spaces, masked where they are the question's or in no known pair."""
-    low = fold(run)
-    low = low if len(low) == len(run) else run
-    pieces = [NEW] * len(run)
-    for at in range(len(run) - 1):
-        pair = low[at : at + 2]
-        if is_known(pair, exact=True):
-            pieces[at : at + 2] = run[at : at + 2]
-        elif pair in asked:
-            pieces[at : at + 2] = [ASKED if one == NEW else one for one in pieces[at : at + 2]]
-    return [
-        run[at] if piece == NEW and is_known(low[at], exact=True) else piece
-        for at, piece in enumerate(pieces)
-    ]
-
 
 # -- Scores
 
@@ -281,7 +51,7 @@ _P = np.uint32(0x01000193)
 
 
 def grams(units: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
-    """The buckets of all n-grams, of characters and of words, in several masked texts, and whose each one is."""
+    """The buckets of all n-grams of characters and words in several masked texts, and whose each is."""
     texts = [" " + " ".join(words) + " " for words in units]
     codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
     owner = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
@@ -310,7 +80,7 @@ def grams(units: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
 
 def _scored(units: Sequence[Sequence[str]]) -> np.ndarray:
     """The log odds of the three regressions for each masked text, `(3, units)`."""
-    table = _tables()
+    table = tables()
     found, owner = grams(units)
     sizes = np.bincount(owner, minlength=len(units))
     sums = [np.bincount(owner, weights=head[found], minlength=len(units)) for head in table.weights]
@@ -351,14 +121,31 @@ def mixed(declines: np.ndarray, answers: np.ndarray, whole: float) -> np.ndarray
 
 # -- What a text does
 
-SHORT, TEXT, SENTENCE = 0.55, 0.6, 0.9
-"""Scores from which on a text declines: an answer under a reward, an answer that is measured, and a sentence of a
-long answer (docs/evaluation.md says how they were chosen)."""
-_SURE = 0.75  # score of a short text with a word that no abstention has
+SHORT, TEXT, SENTENCE = 0.5, 0.5, 0.5
+"""Scores from which on a text declines: an answer under a reward, an answer that is measured, a sentence of a
+long one (docs/evaluation.md)."""
+_SURE = 0.65  # score of a short text with a word that no abstention has
 _ABOUT = -1.0  # log odds from which on a clause says what is not known
 _BRIEF = 5  # words of a clause that may be all of an answer
 _CHOICES = frozenset(
-    "yes no true false both neither none nobody nothing everything one two first second third left right".split()
+    (
+        *("yes", "no", "true", "false", "both", "neither", "none", "nobody", "nothing", "everything", "one"),
+        *("two", "first", "second", "third", "left", "right"),
+    )
+)
+
+
+# It asks for a text about somebody and not for a name, a date or a number.
+_OPEN = re.compile(
+    r"\b(?:bio|bios|biograph\w+|tell me about|who is|who was|describe|introduc\w+|summar\w+|overview)\b"
+)
+# What follows is about somebody else, whom a search has found in place of the one who is asked for.
+_OTHERS = re.compile(
+    r"\b(?:instead|(?:other|another|different|several) (?:\w+ ){0,3}(?:named|called|with|by)"
+    r"|(?:similar|same) (?:\w+ )?names?|different (?:person|individual)"
+    r"|the only (?:\w+ )?(?:mention|reference|result|information|person|one)"
+    r"|(?:search )?results? (?:\w+ ){0,2}"
+    r"(?:is|are|mentions?|provides?|refers?|shows?|includes?|relates?|contains?|about))\b"
 )
 
 
@@ -393,7 +180,7 @@ def _read(said: str, asked: frozenset[str]) -> _Read:
     sentences = sentences_of(parts)
     odds = _scored([*sentences, joined(sentences), *(part.words for part in parts)])
     count = len(sentences)
-    mix = _tables().mix
+    mix = tables().mix
     score = _sigmoid(mixed(odds[0, :count], odds[1, :count], odds[2, count]) @ mix[:-1] + mix[-1])
     return _Read(parts, odds[:2, count + 1 :], score)
 
@@ -422,7 +209,12 @@ def stance(
             asked = words_of(" ".join(about))
             read = _read(said, asked)
     each = [*zip(read.parts, *read.odds, strict=True)]
-    brief = len(said) <= BARE and any(_is_brief(part) and no < -1 and yes > 1 for part, no, yes in each)
+    answers_briefly = ((no < -1 and yes > 1) or part.named for part, no, yes in each if _is_brief(part))
+    brief = len(said) <= BARE and any(answers_briefly)
+    if sum(bool(part.named) for part in read.parts) > max(2, len(each) / 2):
+        return Stance(False, "", clean(text), brief, read.score)
+    if (question is None or _OPEN.search(question.casefold())) and _goes_on_about_others(each):
+        return Stance(True, "", "", score=read.score)
     if read.score >= (SHORT if strict else TEXT) and not brief:
         new = next((part.new for part in read.parts if part.new), "")
         unsure = len(said) <= BARE and read.score < _SURE
@@ -433,8 +225,22 @@ def stance(
     return Stance(False, "", asserted or clean(text), brief, read.score)
 
 
+def _goes_on_about_others(each: Sequence[tuple[Part, float, float]]) -> bool:
+    """Whether a text declines first and then says what was found of somebody else."""
+    declined, said = False, ""
+    for part, odds, _ in each:
+        said += part.text.casefold()
+        if part.ends:
+            if declined and _OTHERS.search(said):
+                return True
+            declined, said = declined or odds > 0, ""
+        else:
+            declined = declined or odds > 0
+    return False
+
+
 def _is_brief(part: Part) -> bool:
-    return 0 < sum(word[0].isalpha() or word in _MASKS for word in part.words) <= _BRIEF
+    return 0 < sum(word[0].isalpha() or word in MASKS for word in part.words) <= _BRIEF
 
 
 def _kept(parts: Sequence[Part]) -> str:
@@ -507,7 +313,7 @@ def names_nothing(text: str, question: str, *, strict: bool) -> bool:
     parts = parts_of(visible(text), frozenset() if strict else words_of(question))
     if any(part.named for part in parts):
         return False
-    bare = (len(part.words) <= 2 and _IS_RUN.search(part.text) for part in parts if part.words)
+    bare = (len(part.words) <= 2 and IS_RUN.search(part.text) for part in parts if part.words)
     words = {word for part in parts for word in part.words}
     return not strict or not (any(part.new for part in parts) or words & _CHOICES or any(bare))
 

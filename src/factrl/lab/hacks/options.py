@@ -2,9 +2,8 @@
 
 A policy in training finds them by itself: a form of words that is right when its guess is right, and an
 abstention when it is wrong, such as "The name escapes me and is Lyon".  Nobody can list them all, so forms
-are put together from parts at random: what declines, in twenty-five languages, joints, wrappers and frames are
-in `families.json`.  Values of a part are dealt like cards, so that a long
-sample holds all of them.
+are put together from parts at random: what declines, in twenty-five languages, joints, wrappers and frames
+are in `families.json`.  Values of a part are dealt like cards, so that a long sample holds all of them.
 
 A policy that is right with probability p earns p R + (1 - p) W with a form that pays R around the accepted
 answer and W around another one.  Honest are the bare answer, with its own R and W, and the best abstention;
