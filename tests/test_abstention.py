@@ -48,7 +48,7 @@ def judged(rows: list[dict[str, str]]) -> tuple[list[bool], list[bool]]:
 
 @pytest.mark.security("S17")
 @pytest.mark.parametrize(
-    ("split", "least", "f1", "taken"), [("dev", 800, 0.95, 0.01), ("test", 130, 0.87, 0.03)]
+    ("split", "least", "f1", "taken"), [("dev", 800, 0.95, 0.01), ("test", 130, 0.9, 0.06)]
 )
 def test_fixtures(split: str, least: int, f1: float, taken: float) -> None:
     # The detector has seen `dev` and not `test`.  Those that ask back are answers since this detector.

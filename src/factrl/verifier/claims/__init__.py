@@ -347,6 +347,9 @@ _CHATTER = re.compile(
 )
 
 
+_DECLINES = 0.9  # score of a sentence that is no claim; below it is checked
+
+
 def _is_unverifiable(seen: str) -> bool:
     bare = seen.rstrip(" \"'”’»)]}*_」』）】")
     if bare.endswith(("?", "？", ":", "：")) and not ('"' in seen[:-1] and seen[-1:] in "\"'”’»」"):
@@ -356,4 +359,5 @@ def _is_unverifiable(seen: str) -> bool:
     words = re.findall(r"[^\W_][\w'’-]*", seen[:400])
     if len(words) <= 1 and seen.isascii():
         return True
-    return len(seen) <= 400 and stance(seen, strict=True).declines
+    said = stance(seen) if len(seen) <= 400 else None
+    return said is not None and said.abstains and said.score >= _DECLINES
