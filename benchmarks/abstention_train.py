@@ -79,7 +79,7 @@ def sections(lang: str) -> dict[str, list[str]]:
     """The lines of a language's file by section."""
     found: dict[str, list[str]] = {}
     lines: list[str] = []
-    for line in (DATA / f"{lang}.txt").read_text(encoding="utf-8").splitlines():
+    for line in (DATA / f"{lang}.txt").read_text(encoding="utf-8").split("\n"):
         if heading := re.fullmatch(r"\[([+-]?\w+)\]", line):
             lines = found.setdefault(heading[1], [])
         elif line.strip():
@@ -216,7 +216,9 @@ def of_file() -> Iterator[Row]:
     path = DATA / "rows.jsonl.gz"
     if not path.exists():
         return
-    for number, line in enumerate(gzip.decompress(path.read_bytes()).decode().splitlines()):
+    for number, line in enumerate(gzip.decompress(path.read_bytes()).decode().split("\n")):
+        if not line:
+            continue
         row = json.loads(line)
         yield Row(
             row["question"], row["text"], row["declines"], row["set"], row["lang"], f"file {number}", False

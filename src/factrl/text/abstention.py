@@ -209,7 +209,13 @@ def stance(
             asked = words_of(" ".join(about))
             read = _read(said, asked)
     each = [*zip(read.parts, *read.odds, strict=True)]
-    answers_briefly = ((no < -1 and yes > 1) or part.named for part, no, yes in each if _is_brief(part))
+    answers_briefly = (
+        (no < -1 and yes > 1)
+        or part.named
+        or _CHOICES.issuperset(word for word in part.words if word.isalpha())
+        for part, no, yes in each
+        if _is_brief(part)
+    )
     brief = len(said) <= BARE and any(answers_briefly)
     if sum(bool(part.named) for part in read.parts) > max(2, len(each) / 2):
         return Stance(False, "", clean(text), brief, read.score)
