@@ -212,7 +212,7 @@ def stance(
     answers_briefly = (
         (no < -1 and yes > 1)
         or part.named
-        or _CHOICES.issuperset(word for word in part.words if word.isalpha())
+        or _CHOICES.issuperset(w for w in part.words if w.isalpha() or w in MASKS)
         for part, no, yes in each
         if _is_brief(part)
     )

@@ -118,7 +118,7 @@ def families() -> Mapping[str, Family]:
 @cache
 def parts() -> Mapping[str, Sequence[str]]:
     """What the holes of a frame are filled from, by name."""
-    told = _data()["parts"]
+    told: dict[str, list[str]] = dict(_data()["parts"])
     spoken = {
         "decline": _spoken(told["decline"], ""),
         "opener": [*[""] * 40, *_spoken(told["opener"], ", ")],
