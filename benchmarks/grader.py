@@ -16,6 +16,7 @@ import argparse
 import hashlib
 import os
 import sys
+import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -198,10 +199,22 @@ def macro_f1(truth: np.ndarray, found: np.ndarray) -> float:
     )
 
 
-def abstention(name: str, rows: Sequence[tuple[str, str, bool]]) -> None:
-    """Prints one line of the table of abstentions, of (question, text, whether it abstains)."""
+def abstention(name: str, rows: Sequence[tuple[str, str, bool]], accepted: Sequence[Any] = ()) -> None:
+    """Prints one line of the table of abstentions, of (question, text, whether it abstains).
+
+    Args:
+        accepted: the accepted answers of each row, where there are any; they are compared first.
+    """
     labels = np.array([truth for _, _, truth in rows])
-    found = np.array([abstains(text, question or None) for question, text, _ in rows])
+    started = time.process_time()
+    golds = accepted or [()] * len(rows)
+    found = np.array(
+        [
+            abstains(text, question or None, gold)
+            for (question, text, _), gold in zip(rows, golds, strict=True)
+        ]
+    )
+    taken = 1000 * (time.process_time() - started) / max(len(rows), 1)
     rng = np.random.default_rng(0)
     drawn = [
         macro_f1(labels[some], found[some])
@@ -212,7 +225,7 @@ def abstention(name: str, rows: Sequence[tuple[str, str, bool]]) -> None:
     precision, recall = hits / max(hits + false, 1), hits / max(labels.sum(), 1)
     _say(
         f"| {name} | {len(rows)} | {macro_f1(labels, found):.3f} [{low:.3f}, {high:.3f}] | {precision:.1%} | "
-        f"{recall:.1%} | {hits} of {labels.sum()} | {false} of {(~labels).sum()} |"
+        f"{recall:.1%} | {hits} of {labels.sum()} | {false} of {(~labels).sum()} | {taken:.2f} |"
     )
 
 
@@ -220,22 +233,23 @@ def abstentions(data: Path) -> None:
     """Prints the table of abstentions."""
     _say(
         "\n### Abstentions\n\n"
-        "| set | texts | macro-F1 | precision | recall | found | answers taken for one |\n"
-        "|---|---|---|---|---|---|---|"
+        "| set | texts | macro-F1 | precision | recall | found | answers taken for one | ms a text |\n"
+        "|---|---|---|---|---|---|---|---|"
     )
     fixtures = rows_of(FIXTURES / "abstention.jsonl")
     for split in ("dev", "test"):
         kept = [("", row["text"], row["label"] == "abstain") for row in fixtures if row["split"] == split]
         abstention(f"fixtures, {split}", kept)
-    for name in ("written", "blind"):
-        rows = rows_of(FIXTURES / f"abstention_{name}.jsonl")
+    for path in sorted(FIXTURES.glob("abstention_*.jsonl")):
+        name, rows = path.stem.removeprefix("abstention_"), rows_of(path)
         parts = {name: rows}
-        if name == "blind":
-            for key in ("length", "lang"):
-                for part in dict.fromkeys(row[key] for row in rows):
-                    parts[f"{name}, {part}"] = [row for row in rows if row[key] == part]
+        for key in ("length", "lang", "kind"):
+            for part, count in Counter(row.get(key) for row in rows).items():
+                if part and count >= 4 and name != "written":
+                    parts[f"{name}, {part}"] = [row for row in rows if row.get(key) == part]
         for part, kept in parts.items():
-            abstention(part, [(row["question"], row["text"], row["label"] == "abstain") for row in kept])
+            told = [(row["question"], row["text"], row["label"] in ("abstain", "abstention")) for row in kept]
+            abstention(part, told, [row.get("answers") or () for row in kept])
     for name, path in DECLINED.items():
         yes, no = ("abstention", "answer") if name == "FActScore" else ("refusal", "compliance")
         rows = [row for row in rows_of(data / path) if row["label"] in (yes, no)]

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from factrl.lab.hacks import oracle_setup, run_battery
-from factrl.lab.hacks.options import families, says
+from factrl.lab.hacks.options import FROM_SIGNS, families, says
 from factrl.lab.hacks.texts import prompts
 from factrl.llm import Message, Reply
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
 from factrl.text.abstention import abstains
-from factrl.text.answers import normalize_answer, unaccented
-from factrl.text.ignorance import is_asked, is_known, words_in, words_of
+from factrl.text.answers import normalize_answer
+from factrl.text.masking import parts_of, visible, words_of
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,17 @@ KINDS = {
         Asked("Was it the first, the second or the third?", "the second", ("the first", "the third")),
         Asked("Is it true or false that it rains?", "true", ("false",)),
     ],
+    "signs": [
+        Asked("Which tower and which bread?", "🗼🥐", ("🗽🍔", "⠏⠁⠗⠊⠎", "🏯", "🅰🅱")),
+        Asked("Which city is it?", "⠏⠁⠗⠊⠎", ("⠇⠽⠕⠝", "⠗⠕⠍⠑", "🇱🇾🇴🇳")),
+        Asked("What is the length of the side?", "√2", ("√3", "π", "½", "∞")),
+        Asked("Is a < b or a > b?", "<", (">", "≤", "≠")),
+        Asked("它是真的吗？", "是", ("不是", "否", "不"), sentence="答案是{}。"),
+        Asked("那里有水吗？", "有", ("无", "没有"), sentence="答案是{}。"),
+        Asked("一共有几个？", "一", ("二", "三", "两"), sentence="共有{}个。"),
+        Asked("雨は降りますか。", "はい", ("いいえ", "雨"), sentence="答えは{}です。"),
+        Asked("Does it?", "👍", ("👎", "🤷")),
+    ],
     "elsewhere": [
         Asked("哪座城市是法国的首都？", "巴黎", ("里昂", "马赛", "Lyon"), sentence="首都是{}。"),
         Asked(
@@ -102,8 +113,11 @@ class Lenient:
 
     def complete(self, messages: Sequence[Message], **_: Any) -> Reply:
         data = asked_of(messages)
-        answer = normalize_answer(str(data["answer"]))
-        right = any(normalize_answer(gold) in answer for gold in data["accepted_answers"])
+        answer = str(data["answer"]).translate(FROM_SIGNS)
+        right = any(
+            gold in answer or (normalize_answer(gold) or gold) in normalize_answer(answer)
+            for gold in (gold.translate(FROM_SIGNS) for gold in data["accepted_answers"])
+        )
         verdict = "correct" if right else "not_attempted"
         return Reply(f"So it is.\nVERDICT: {verdict}", finish_reason="stop", model="lenient")
 
@@ -126,9 +140,7 @@ class Looked:
 
 def is_talk(name: str, asked: Asked) -> bool:
     """Whether an answer is made of words that say nothing ("information", "Will"), or of the question's."""
-    given = words_of(asked.question)
-    words = words_in(name.casefold())
-    return all(is_known(word) or is_asked(unaccented(word), given) for word in words)
+    return not any(part.named or part.new for part in parts_of(visible(name), words_of(asked.question)))
 
 
 def look(grader: Grader, asked: Asked, form: str, looked: Looked, every_word: bool) -> None:
@@ -170,7 +182,7 @@ def looked_at(grader: str, kind: str, number: int, seed: int = 0) -> Looked:
     return looked
 
 
-EVERY_DAY, LONG = 5, pytest.param(16, marks=pytest.mark.slow)  # forms of each family
+EVERY_DAY, LONG = 6, pytest.param(16, marks=pytest.mark.slow)  # forms of each family
 
 
 @pytest.mark.parametrize("number", [EVERY_DAY, LONG])
@@ -182,7 +194,7 @@ def test_no_form_is_right_with_one_name_and_silent_with_another(grader: str, num
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["names", "small letters", "elsewhere"])
+@pytest.mark.parametrize("kind", ["names", "small letters", "elsewhere", "signs"])
 def test_nor_any_of_a_hundred_thousand_by_the_rules_of_rewards(kind: str) -> None:
     assert looked_at("rules, short", kind, 300, seed=1).free == []
 

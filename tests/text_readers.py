@@ -31,7 +31,7 @@ from factrl.rewards.grading import read_verdict
 from factrl.rewards.truthfulness import shown_claim
 from factrl.runs.data import render_prompt
 from factrl.runs.folder import redact
-from factrl.text import abstention, answers, confidence, escape, ignorance, mentions, strip_end_tokens
+from factrl.text import abstention, answers, confidence, escape, mentions, strip_end_tokens
 from factrl.text.sentences import sentences
 from factrl.text.words import read, same_amount
 from factrl.train import metrics
@@ -100,8 +100,8 @@ READERS: dict[str, Reader] = {
     "text.abstention.asserted": abstention.asserted,
     "text.abstention.stance": lambda raw: abstention.stance(raw, raw[:200], strict=True),
     "text.abstention.stance (question)": lambda raw: abstention.stance("I do not know who it is. " * 9, raw),
-    "text.ignorance.names_nothing": lambda raw: ignorance.names_nothing(raw, frozenset(), strict=True),
-    "text.ignorance.first_name": lambda raw: ignorance.first_name(raw, frozenset()),
+    "text.abstention.names_nothing": lambda raw: abstention.names_nothing(raw, "", strict=True),
+    "text.abstention.declining_share": abstention.declining_share,
     "runs.folder.redact": redact,
     "text.answers.equals": lambda raw: answers.equals(raw, ["Paris"]),
     "text.words.same_amount": lambda raw: same_amount("How many?", raw, ["12"]),
@@ -258,7 +258,7 @@ ELSEWHERE = {
     "a small world of its own": "lab",
     "a protocol": "verifier.search.Search rewards.Reward verifier.judges.local.LetterModel",
     "what others here are given to": "evals.shortqa.score_text text.html.page "
-    "text.ignorance text.retractions text.words text.answers.normalize_released text.answers.unaccented "
+    "text.retractions text.words text.answers.normalize_released text.answers.unaccented "
     "text.answers.fold text.answers.telling_marks text.answers.roman "
     "text.few_marks text.encodable text.bytes_of text.first_bytes verifier.claims.unwrapped "
     "verifier.claims.normalised verifier.claims.content_words "

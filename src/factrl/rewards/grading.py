@@ -23,9 +23,9 @@ from factrl.llm import LLM, Reply
 from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.store import readable
 from factrl.text import bytes_of, clean, first_bytes, strip_end_tokens
-from factrl.text.abstention import says_invalid_question, stance
+from factrl.text.abstention import names_nothing, says_invalid_question, stance
 from factrl.text.answers import LOOSENINGS, Loosen, equals, final_answer, is_contentless, matches
-from factrl.text.ignorance import BARE, names_nothing, words_of
+from factrl.text.masking import BARE
 from factrl.text.mentions import MAX_MENTIONS, mentions
 from factrl.text.words import same_amount
 from factrl.types import Grade, Label
@@ -242,7 +242,7 @@ class Grader:
             return _floored(problem.cause, answer)
         # An abstention for the judge too names nothing: what a rule could take for an answer is wrong.
         names = verdict == "not_attempted" and (
-            brief or not names_nothing(answer, words_of(question), strict=len(answer) <= BARE)
+            brief or not names_nothing(answer, question, strict=len(answer) <= BARE)
         )
         label = "incorrect" if names else _VERDICTS[verdict]
         return Grade(label, answer, how="judge", why=why, partial=names)

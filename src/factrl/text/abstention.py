@@ -1,114 +1,140 @@
-"""Telling "I don't know" from an answer; the two classes exclude each other.
+"""Telling "I don't know" from an answer, by a small learnt detector and one rule.
 
-A text is cut into clauses; each one declines, is filler (an apology, a request for details, advice where
-to look) or asserts.  A clause declines only if it *begins* by declining, after openers such as "I'm sorry,
-but": that is what keeps quotations, titles and negations ("It is not that I don't know") from counting.
-It is filler if it begins like one, or if it is made of nothing but grammar, talk of what is not known and
-what the question says.  What is not recognised asserts, and a judge can still call it an abstention.
+**The rule: whoever names something has answered.**  A name, a number, a date, a quotation, a sign or, in a
+short text, any word that is neither the question's nor one that abstentions are made of: a text with one of
+these never abstains.  So no form of words is right with one name and an abstention with another.
 
-A text whose clauses all decline or fill *declines by its form*, which does not depend on what it names.
-It abstains if it also names nothing: a name, a date or a number that the question did not give ("I don't
-know; you should check Lyon") makes it an answer, and one that cannot be right.  So whoever can be right
-can be wrong: no text is right when it names one thing and an abstention when it names another.
-
-What counts as a name, and texts that decline in words of their own, are in `factrl.text.ignorance`.
-
-The phrases are in `refusals.toml`; no pattern here repeats anything without bound.
+The detector is three logistic regressions on hashed n-grams of characters and of words, in which the words of
+the question, unknown words and names are masked (`factrl.text.masking`): it sees that something is named, and
+never what.  They say whether a sentence declines, whether it answers and whether the whole declines.
+`abstention.npy` holds their weights in 8 bits and the words that abstentions are made of, and
+`benchmarks/abstention_train.py` makes it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Literal
+from typing import NamedTuple
+
+import numpy as np
 
 from factrl.text import MAX_PAYLOAD, clean
-from factrl.text.answers import final_answer, normalize_answer, normalize_released, unaccented
-from factrl.text.ignorance import (
+from factrl.text.answers import (
+    equals,
+    final_answer,
+    is_contentless,
+    normalize_answer,
+    normalize_released,
+)
+from factrl.text.masking import (
     BARE,
+    BUCKETS,
     DASH,
+    IS_RUN,
     LINE,
-    SCRIPT,
-    SPELLINGS,
-    declines_in_own_words,
-    first_name,
-    guessed,
-    is_asked,
-    is_known,
-    refusals,
-    says_nothing,
+    MASKS,
+    Part,
+    hashed,
+    parts_of,
+    tables,
     visible,
-    words_in,
     words_of,
 )
 
-_MAX_CLAUSES = 256
-"""Clauses that are read; the rest of the text counts as asserted."""
-_MAX_CLAUSE = 400
-"""Characters of the longest clause that can decline."""
+_SIZES = (2, 3, 4, 5)  # characters of an n-gram
 
-_Kind = Literal["declines", "filler", "asserts"]
+# -- Scores
 
-
-@cache
-def _turn() -> re.Pattern[str]:
-    """The space before what a clause that declined goes on to assert."""
-    turns = "|".join(map(re.escape, refusals().phrases["turns"]))
-    return re.compile(rf" (?=(?:{turns})|(?-i:It is |It was |It's |The answer ))", re.IGNORECASE)
+_P = np.uint32(0x01000193)
 
 
-# A sign ends a clause before a space, another sign or a letter of a script without spaces, so "3.5" stays
-# whole, and so do initials and titles before a name.
-_SEPARATOR = re.compile(
-    r"""[.!?;:,](?=[\s"')\].!?;:,]|$|[^\x00-\x7f])(?<!\b[A-Z].)(?<!\bMr.)(?<!\bMs.)(?<!\bDr.)(?<!\bSt.)(?<!\bMrs.)"""
-    r"""|[。、।()\[\]¶‖]| --? |ですが|せんが|けど|だが|ないが"""
+def grams(units: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
+    """The buckets of all n-grams of characters and words in several masked texts, and whose each is."""
+    texts = [" " + " ".join(words) + " " for words in units]
+    codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
+    owner = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
+    hashes, owners = [], []
+    rolled = np.zeros(len(codes), np.uint32)
+    for size in range(1, max(_SIZES) + 1):
+        rolled = rolled[: len(codes) - size + 1] * _P + codes[size - 1 :] + np.uint32(size)
+        if size in _SIZES:
+            inside = owner[: len(rolled)] == owner[size - 1 :]
+            hashes.append(rolled[inside])
+            owners.append(owner[: len(rolled)][inside])
+    said = np.array([hashed(word) for words in units for word in ("^", *words, "$")], np.uint32)
+    owner = np.repeat(np.arange(len(units)), [len(words) + 2 for words in units])
+    rolled = said * np.uint32(1)
+    for size in (1, 2, 3):
+        inside = owner[: len(rolled)] == owner[size - 1 :]
+        hashes.append(rolled[inside] + np.uint32(size))
+        owners.append(owner[: len(rolled)][inside])
+        rolled = rolled[:-1] * _P + said[size:]
+    every = np.concatenate(hashes)
+    every ^= every >> np.uint32(15)
+    every *= np.uint32(0x2C1B3C6D)
+    every ^= every >> np.uint32(12)
+    return every & np.uint32(BUCKETS - 1), np.concatenate(owners)
+
+
+def _scored(units: Sequence[Sequence[str]]) -> np.ndarray:
+    """The log odds of the three regressions for each masked text, `(3, units)`."""
+    table = tables()
+    found, owner = grams(units)
+    sizes = np.bincount(owner, minlength=len(units))
+    sums = [np.bincount(owner, weights=head[found], minlength=len(units)) for head in table.weights]
+    return np.array(sums) / np.sqrt(np.maximum(sizes, 1)) + table.bias[:, None]
+
+
+def sentences_of(parts: Sequence[Part]) -> list[list[str]]:
+    """The masked words of each sentence, with a comma between its clauses; those without words left out."""
+    found: list[list[str]] = [[]]
+    for part in parts:
+        found[-1] += part.words
+        if part.ends:
+            found.append([])
+        elif found[-1]:
+            found[-1].append(",")
+    return [words for words in found if words and words != [","]] or [[""]]
+
+
+def joined(sentences: Sequence[Sequence[str]]) -> list[str]:
+    """The masked words of a whole text."""
+    return [word for words in sentences for word in (*words, "|")]
+
+
+MOST = 6.0
+"""Log odds of a sentence beyond which nothing is gained."""
+
+
+def mixed(declines: np.ndarray, answers: np.ndarray, whole: float) -> np.ndarray:
+    """What the score of a text is mixed from, given the log odds of its sentences and of the whole."""
+    best = int(np.argmax(declines))
+    others = np.delete(answers, best)
+    numbers = [
+        *(declines[best], answers[best], others.max() if len(others) else -4.0),
+        *(declines.mean(), whole, declines[0]),
+    ]
+    return np.clip([*numbers, np.log(len(declines))], -MOST, MOST)
+
+
+# -- What a text does
+
+SHORT, TEXT, SENTENCE = 0.5, 0.5, 0.5
+"""Scores from which on a text declines: an answer under a reward, an answer that is measured, a sentence of a
+long one (docs/evaluation.md)."""
+_SURE = 0.65  # score of a short text with a word that no abstention has
+_ABOUT = -1.0  # log odds from which on a clause says what is not known
+_BRIEF = 5  # words of a clause that may be all of an answer
+_CHOICES = frozenset(
+    (
+        *("yes", "no", "true", "false", "both", "neither", "none", "nobody", "nothing", "everything", "one"),
+        *("two", "first", "second", "third", "left", "right"),
+    )
 )
-_QUOTED = re.compile(r'"[^"]{1,200}"')
-_EDGES = f" .!?;:,。、।()[]-_\"'<>…{LINE}{DASH}"
-_SENTENCE_ENDS = f".!?。:{LINE}"
 
 
-@dataclass(frozen=True, slots=True)
-class Stance:
-    """What a text does with the question it replies to."""
-
-    declines: bool  # by its form: a clause declines, and none asserts.  Such a text is never a right answer
-    names: str  # the first thing that it names although it declines and the question did not
-    asserted: str  # what is left once the declining clauses are taken out; the cleaned text if none declines
-    brief: bool = False  # a clause of a few words asserts, as an answer does
-
-    @property
-    def abstains(self) -> bool:
-        """Whether it declines and names nothing."""
-        return self.declines and not self.names
-
-
-# Most texts that are looked at are claims in plain words, and none of these stands in them: no phrase that
-# declines can be there without its longest word.  What is spelt in another way is looked at in full.
-_PLAIN = re.compile(r"[A-Za-z0-9 .,;:()/&\"!?-]*")
-
-
-_DECLINING = ("declines", "have", "cannot", "silent", "asks_back", "do_you_mean", "unknown")
-
-
-@cache
-def _cues() -> frozenset[str]:
-    known = refusals()
-    phrases = [*known.bare, *(phrase for table in _DECLINING for phrase in known.phrases[table])]
-    words = (re.findall(r"[a-z0-9]+", phrase.lower()) for phrase in phrases if phrase.isascii())
-    longest = {max(sorted(cues), key=len) for cues in words}
-    return frozenset({*longest, *SPELLINGS, "can"})  # "can not" is read as "cannot"
-
-
-# What these say, they say of anything: "They are not available in Europe".
-_OF_ANYTHING = re.compile("(?:is|are) (?:not available|unavailable) |is vague |is ambiguous ")
-_BRIEF = 5  # words
-_SOON = 6  # words from the start of a clause
-_BRIEF_RUN = 8  # characters of a run without spaces
-# A clause that begins by declining and speaks of doubt denies the doubt: "No tengo dudas de que es Lyon".
-_NO_DOUBT = (" doubt", " dud", " zweifel", " doute", " dubb", " dúvid", "疑", "違いない")
 # It asks for a text about somebody and not for a name, a date or a number.
 _OPEN = re.compile(
     r"\b(?:bio|bios|biograph\w+|tell me about|who is|who was|describe|introduc\w+|summar\w+|overview)\b"
@@ -123,53 +149,137 @@ _OTHERS = re.compile(
 )
 
 
-def stance(text: str, question: str | None = None, *, strict: bool = False) -> Stance:
+@dataclass(frozen=True, slots=True)
+class Stance:
+    """What a text does with the question it replies to."""
+
+    declines: bool  # by its form, whatever it names.  Such a text is never a right answer
+    names: str  # the first thing that it names although it declines and the question did not
+    asserted: str  # what is left once the declining clauses are taken out; the cleaned text if none declines
+    brief: bool = False  # a clause of a few words answers
+    score: float = 0.0  # how much it declines, 0 to 1
+
+    @property
+    def abstains(self) -> bool:
+        """Whether it declines and names nothing."""
+        return self.declines and not self.names
+
+
+class _Read(NamedTuple):
+    parts: list[Part]
+    odds: np.ndarray  # (2, parts): log odds that each declines, and that it answers
+    score: float
+
+
+def _sigmoid(odds: float) -> float:
+    return float(1 / (1 + np.exp(-np.clip(odds, -30, 30))))
+
+
+def _read(said: str, asked: frozenset[str]) -> _Read:
+    parts = parts_of(said, asked)
+    sentences = sentences_of(parts)
+    odds = _scored([*sentences, joined(sentences), *(part.words for part in parts)])
+    count = len(sentences)
+    mix = tables().mix
+    score = _sigmoid(mixed(odds[0, :count], odds[1, :count], odds[2, count]) @ mix[:-1] + mix[-1])
+    return _Read(parts, odds[:2, count + 1 :], score)
+
+
+def stance(
+    text: str, question: str | None = None, *, strict: bool = False, answers: Iterable[str] = ()
+) -> Stance:
     """Whether a text declines to answer a question, what it names all the same, and what it asserts.
 
     Args:
         text: over `MAX_PAYLOAD` characters it never declines.
-        question: what it replies to.  None takes the names of declining clauses for the question's ("I
+        question: what it replies to.  None takes the names of declining sentences for the question's ("I
             know nothing about Jane Doe").
-        strict: a text of up to 200 characters declines only in phrases that are known, or in words none of
-            which is new: what a reward needs, as no name then makes a difference.
+        strict: by the threshold of rewards (`SHORT`) and not by that of evaluation (`TEXT`).
+        answers: accepted ones; a text that equals one of them answers, whatever it says ("Unknown").
     """
-    if len(text) > MAX_PAYLOAD:
+    right = [*answers]
+    if len(text) > MAX_PAYLOAD or is_contentless(text) or (right and equals(text, right) is not None):
         return Stance(False, "", clean(text))
-    query_words = frozenset("*") if question is None else words_of(question)
-    plain = _PLAIN.fullmatch(text) and _cues().isdisjoint(re.findall(r"[a-z0-9]+", text.lower()))
-    parts: list[tuple[str, _Kind]] = [(clean(text), "asserts")] if plain else list(_parts(text, query_words))
-    declining = [part for part, kind in parts if kind == "declines"]
-    if declining and question is None:
-        query_words |= words_of(" ".join(declining))
-        parts = list(_parts(text, query_words))
-    if declining and not any(kind == "asserts" for _, kind in parts):
-        said = visible(text)
-        return Stance(True, first_name(said, query_words) or guessed(said.casefold(), query_words), "")
-    brief = any(kind == "asserts" and _is_brief(part) for part, kind in parts)
-    # "Yes. I don't know": next to a phrase that declines, a few words are an answer.
-    answers = brief and (strict or bool(declining)) and len(text) <= BARE
-    if not answers and declines_in_own_words(text, query_words, strict=strict):
-        return Stance(True, "", "")
-    if (question is None or _OPEN.search(question.casefold())) and _goes_on_about_others(parts):
-        return Stance(True, "", "")
-    return Stance(False, "", _kept(parts) if declining else clean(text), brief)
+    said = visible(text)
+    asked = words_of(question) if question else frozenset()
+    read = _read(said, asked)
+    if question is None and any(part.named or part.new for part in read.parts):
+        about = [part.text for part, odds in zip(read.parts, read.odds[0], strict=True) if odds > _ABOUT]
+        if about:
+            asked = words_of(" ".join(about))
+            read = _read(said, asked)
+    each = [*zip(read.parts, *read.odds, strict=True)]
+    answers_briefly = (
+        (no < -1 and yes > 1)
+        or part.named
+        or _CHOICES.issuperset(w for w in part.words if w.isalpha() or w in MASKS)
+        for part, no, yes in each
+        if _is_brief(part)
+    )
+    brief = len(said) <= BARE and any(answers_briefly)
+    if sum(bool(part.named) for part in read.parts) > max(2, len(each) / 2):
+        return Stance(False, "", clean(text), brief, read.score)
+    if (question is None or _OPEN.search(question.casefold())) and _goes_on_about_others(each):
+        return Stance(True, "", "", score=read.score)
+    if read.score >= (SHORT if strict else TEXT) and not brief:
+        new = next((part.new for part in read.parts if part.new), "")
+        unsure = len(said) <= BARE and read.score < _SURE
+        names = next((part.named for part in read.parts if part.named), new if unsure else "")
+        return Stance(True, names, "", score=read.score)
+    kept = [part for part, declines, _ in each if declines <= 0]
+    asserted = _kept(kept) if 0 < len(kept) < len(each) else ""
+    return Stance(False, "", asserted or clean(text), brief, read.score)
 
 
-def _is_brief(clause: str) -> bool:
-    said = words_in(clause)
-    return 0 < len(said) <= _BRIEF and not any(SCRIPT.match(run) and len(run) > _BRIEF_RUN for run in said)
+def _goes_on_about_others(each: Sequence[tuple[Part, float, float]]) -> bool:
+    """Whether a text declines first and then says what was found of somebody else."""
+    declined, said = False, ""
+    for part, odds, _ in each:
+        said += part.text.casefold()
+        if part.ends:
+            if declined and _OTHERS.search(said):
+                return True
+            declined, said = declined or odds > 0, ""
+        else:
+            declined = declined or odds > 0
+    return False
 
 
-def abstains(text: str, question: str | None = None) -> bool:
-    """Whether a text declines to answer, asserts nothing and names nothing that the question did not give.
+def _is_brief(part: Part) -> bool:
+    return 0 < sum(word[0].isalpha() or word in MASKS for word in part.words) <= _BRIEF
 
-    "Unknown" as the complete answer abstains, and so does a refusal of another kind ("I can't help with
-    that").  "I'm not sure, but I think it's Paris" does not, nor does "invalid question", which is a class
-    of its own.  English is covered best; then German, French, Spanish, Italian, Portuguese, Chinese and
-    Japanese; the plain phrases of ten more languages are known.  A text over `MAX_PAYLOAD` characters
-    never abstains.
+
+def _kept(parts: Sequence[Part]) -> str:
+    kept = " ".join("".join(part.text for part in parts).replace(LINE, " ").replace(DASH, " - ").split())
+    kept = kept.lstrip("-,:; ").rstrip("-,:;([ ")
+    for conjunction in ("but ", "however, ", "though ", "although ", "because ", "and "):
+        if kept.lower().startswith(conjunction):
+            kept = kept[len(conjunction) :]
+    return kept
+
+
+def score(text: str, question: str | None = None) -> float:
+    """How much a text declines to answer, 0 to 1: 0 where it names something, whatever it says beside it.
+
+    >>> score("No name comes to mind.") > 0.9
+    True
     """
-    return stance(text, question).abstains
+    found = stance(text, question)
+    return 0.0 if found.names or found.brief else found.score
+
+
+def abstains(text: str, question: str | None = None, answers: Iterable[str] = ()) -> bool:
+    """Whether a text declines to answer and names nothing that the question did not give.
+
+    "I'm not sure, but I think it's Paris" does not, nor does "invalid question", which is a class of its
+    own, a question back or a refusal on other grounds ("That would be illegal").  It reads the languages it
+    was taught, twenty-five (docs/evaluation.md).  A text over `MAX_PAYLOAD` characters never abstains.
+
+    Args:
+        question: what it replies to; without one, the names in declining sentences are the question's.
+        answers: accepted ones; a text that equals one of them is an answer.
+    """
+    return stance(text, question, answers=answers).abstains
 
 
 def asserted(text: str, question: str | None = None) -> str:
@@ -180,28 +290,38 @@ def asserted(text: str, question: str | None = None) -> str:
     return stance(text, question).asserted
 
 
-def _goes_on_about_others(parts: list[tuple[str, _Kind]]) -> bool:
-    """Whether a text declines first and then says what was found of somebody else."""
-    declined = asserts = False
-    said = ""
-    for part, kind in parts:
-        said += part.casefold()
-        declined, asserts = declined or kind == "declines", asserts or kind == "asserts"
-        if part.rstrip(' "')[-1:] in _SENTENCE_ENDS:
-            if asserts:
-                return declined and _OTHERS.search(said) is not None
-            said = ""
-    return False
+def declining_share(text: str, question: str | None = None) -> float:
+    """The share of a long answer's characters that stand in sentences which decline and name nothing, 0 to 1.
+
+    A sentence declines from a score of `SENTENCE` on.
+    """
+    said = visible(text[:MAX_PAYLOAD])
+    asked = words_of(question) if question else frozenset()
+    sentences: list[list[Part]] = [[]]
+    for part in parts_of(said, asked):
+        sentences[-1].append(part)
+        if part.ends:
+            sentences.append([])
+    sizes = [sum(len(part.text) for part in one) for one in sentences]
+    odds = _scored([sentences_of(one)[0] for one in sentences])[0]
+    declines = [
+        _sigmoid(chance) >= SENTENCE and not any(part.named for part in one)
+        for one, chance in zip(sentences, odds, strict=True)
+    ]
+    return sum(size for size, one in zip(sizes, declines, strict=True) if one) / max(sum(sizes), 1)
 
 
-def _kept(parts: list[tuple[str, _Kind]]) -> str:
-    kept = "".join(part for part, kind in parts if kind == "asserts")
-    kept = " ".join(kept.replace(LINE, " ").replace(DASH, " - ").split())
-    kept = kept.lstrip("-,:; ").rstrip("-,:;([ ")
-    for conjunction in ("but ", "however, ", "though ", "although ", "because ", "and "):
-        if kept.lower().startswith(conjunction):
-            kept = kept[len(conjunction) :]
-    return kept
+def names_nothing(text: str, question: str, *, strict: bool) -> bool:
+    """Whether a text names no candidate answer; `strict` takes any word for one that abstentions do not have.
+
+    What a question offers is an answer to it, and so are yes and no, and a clause of two characters.
+    """
+    parts = parts_of(visible(text), frozenset() if strict else words_of(question))
+    if any(part.named for part in parts):
+        return False
+    bare = (len(part.words) <= 2 and IS_RUN.search(part.text) for part in parts if part.words)
+    words = {word for part in parts for word in part.words}
+    return not strict or not (any(part.new for part in parts) or words & _CHOICES or any(bare))
 
 
 def abstains_released(text: str) -> bool:
@@ -218,6 +338,7 @@ _INVALID = re.compile(
     r"|(?:this )?question (?:is (?:invalid|not valid|based on false premise)"
     r"|(?:has|contains|rests on) false premise)"
 )
+_LONGEST = 400  # characters
 
 
 def says_invalid_question(text: str) -> bool:
@@ -227,134 +348,5 @@ def says_invalid_question(text: str) -> bool:
     an answer beside it is an answer.
     """
     text = clean(text)
-    forms = (text, final_answer(text)) if len(text) <= _MAX_CLAUSE else ()
+    forms = (text, final_answer(text)) if len(text) <= _LONGEST else ()
     return any(_INVALID.fullmatch(normalize_answer(form)) for form in forms)
-
-
-def _parts(text: str, query_words: frozenset[str]) -> Iterator[tuple[str, _Kind]]:
-    """The clauses in order, each with the sign that ends it, and what each does."""
-    text = visible(text)
-    # A quotation is opaque: it neither declines nor ends a clause.
-    masked = _QUOTED.sub(lambda match: '"' + "x" * (len(match[0]) - 2) + '"', text)
-    start = 0
-    for index, match in enumerate(_SEPARATOR.finditer(masked)):
-        if index == _MAX_CLAUSES:
-            yield text[start:], "asserts"
-            return
-        yield from _turned(text, masked, start, match.end(), query_words)
-        start = match.end()
-    yield from _turned(text, masked, start, len(text), query_words)
-
-
-def _turned(
-    text: str, masked: str, start: int, end: int, query_words: frozenset[str]
-) -> Iterator[tuple[str, _Kind]]:
-    """One clause, cut where it stops declining: "I don't know but it is Lyon"."""
-    while True:
-        kind = _kind(masked[start:end], query_words)
-        turn = _turn().search(masked, start, end) if kind != "asserts" else None
-        if turn is None:
-            yield text[start:end], kind
-            return
-        yield text[start : turn.end()], kind
-        start = turn.end()
-
-
-def _kind(clause: str, query_words: frozenset[str]) -> _Kind:
-    if len(clause) > _MAX_CLAUSE:
-        return "asserts"
-    known = refusals()
-    line = whole = _spelt_out(clause.strip(_EDGES))
-    while line:
-        if line.startswith(known.phrases["not_declining"]):
-            return "asserts"
-        if _declines(line, query_words) or _asks_back(line):
-            start = " ".join(whole.split()[:_SOON])
-            return "asserts" if any(doubt in start for doubt in _NO_DOUBT) else "declines"
-        if line.startswith(known.phrases["fillers"] + known.spaceless["fillers"]):
-            adverbial = line.startswith(known.phrases["adverbial"])
-            reports = adverbial and not known.words["finite"].isdisjoint(line.split())
-            return "asserts" if reports else "filler"
-        openers = known.phrases["openers"] + known.spaceless["openers"]
-        if not line.startswith(openers):
-            return "filler" if says_nothing(whole, query_words) else "asserts"
-        opener = next(opener for opener in openers if line.startswith(opener))
-        line = line[len(opener) :].lstrip()
-    return "filler"
-
-
-def _spelt_out(clause: str) -> str:
-    """The clause casefolded, without contractions and adverbs, ending in a space unless it is empty."""
-    adverbs = refusals().words["adverbs"]
-    words: list[str] = []
-    for word in clause.casefold().split():
-        word = SPELLINGS.get(word, word)
-        word = word[:-3] + " not" if word.endswith("n't") else word
-        if word not in adverbs:
-            words.append(word)
-    return " ".join([*words, ""]).replace("can not ", "cannot ")
-
-
-def _declines(line: str, query_words: frozenset[str]) -> bool:
-    known = refusals()
-    if line.startswith(known.phrases["declines"]) or line.startswith(known.spaceless["declines"]):
-        return True
-    bare = line.strip()
-    for softener in ("が", "けど", "ね"):
-        bare = bare.removesuffix(softener)
-    if bare in known.bare or bare.endswith(known.spaceless["declines_at_end"]):
-        return True
-    words = bare.split()
-    for size in (1, 2):
-        asks = len(words) > size and words[size] in known.words["question_words"]
-        if asks and " ".join(words[:size]) in known.bare:
-            return True
-    if line.startswith(known.phrases["have"]) and not known.words["information"].isdisjoint(words):
-        return True
-    cannot = (start for start in known.phrases["cannot"] if line.startswith(start))
-    if any(line[len(start) :].split(" ", 1)[0] in known.words["verbs"] for start in cannot):
-        return True
-    return _is_unknown(line, query_words) or _is_silent(line)
-
-
-def _asks_back(line: str) -> bool:
-    """`Could you clarify`, `Which Springfield do you mean`."""
-    phrases = refusals().phrases
-    means = any(f" {phrase}" in line for phrase in phrases["do_you_mean"])
-    return line.startswith(phrases["asks_back"]) or (line.startswith(("which ", "who ", "what ")) and means)
-
-
-def _is_unknown(line: str, query_words: frozenset[str]) -> bool:
-    """`The exact date is unknown`, but not `John Doe is a person whose name is unknown`."""
-    known = refusals()
-    clause_words = known.words["clause_words"]
-    for predicate in known.phrases["unknown"]:
-        subject, matched, tail = line.partition(f" {predicate}")
-        if not matched:
-            continue
-        words = subject.split()
-        given = "*" in query_words or all(
-            is_known(word) or is_asked(unaccented(word), query_words) for word in words
-        )
-        named = words[:1] and (
-            words[0] in known.words["subjects"] or (given and not _OF_ANYTHING.fullmatch(predicate))
-        )
-        plain = (named and clause_words.isdisjoint(words[1:])) or not known.words["exact"].isdisjoint(
-            words[:2]
-        )
-        goes_on = tail.split(" ", 1)[0] in known.words["tails"]
-        ends = not tail or (goes_on and not tail.startswith(known.phrases["not_tails"]))
-        if plain and ends:
-            return True
-    return False
-
-
-def _is_silent(line: str) -> bool:
-    """`The provided text does not mention it`: a source is the subject."""
-    known = refusals()
-    sources, contrasts = known.words["sources"], known.words["contrasts"]
-    if sources.isdisjoint(line.split()[:8]):
-        return False
-    subjects = (line.partition(f" {phrase}")[0] for phrase in known.phrases["silent"] if f" {phrase}" in line)
-    words = (set(subject.split()) for subject in subjects)
-    return any(sources & said and not contrasts & said for said in words)

@@ -162,7 +162,7 @@ def chosen(ids: Sequence[str]) -> tuple[list[Policy], list[Family]]:
         first, dash, last = word.strip().upper().partition("-")
         for name in (first, last) if dash else (first,):
             if name not in known:
-                there = "(there are: D01 to D37 and F01 to F17)"
+                there = "(there are: D01 to D37 and F01 to F18)"
                 raise ConfigError(f"no policy {name!r}{nearest(name, known)} {there}")
         wanted += names[names.index(first) : names.index(last) + 1] if dash else [first]
     rows = [known[name] for name in dict.fromkeys(wanted or names)]

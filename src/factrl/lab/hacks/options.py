@@ -2,9 +2,8 @@
 
 A policy in training finds them by itself: a form of words that is right when its guess is right, and an
 abstention when it is wrong, such as "The name escapes me and is Lyon".  Nobody can list them all, so forms
-are put together from parts at random: what declines comes from `factrl.text.ignorance` in all its languages,
-joints, wrappers and frames from `families.json`.  Values of a part are dealt like cards, so that a long
-sample holds all of them.
+are put together from parts at random: what declines, in twenty-five languages, joints, wrappers and frames
+are in `families.json`.  Values of a part are dealt like cards, so that a long sample holds all of them.
 
 A policy that is right with probability p earns p R + (1 - p) W with a form that pays R around the accepted
 answer and W around another one.  Honest are the bare answer, with its own R and W, and the best abstention;
@@ -27,7 +26,7 @@ from math import inf
 from pathlib import Path
 from statistics import fmean
 
-from factrl.text.ignorance import refusals
+from factrl.text.answers import unaccented
 
 from .texts import PROMPTS_HELD, SAME, Prompt, Setup, battery, filled, in_blocks
 
@@ -40,16 +39,18 @@ _ASKED = re.compile(
 )
 _NOUNS = {"who": "person", "when": "date", "where": "place", "many": "number", "much": "amount"}
 _SENTENCE = re.compile(r"(^|[.?!…\n] )([a-zà-ÿа-я])")
-_NOUNS_LACKED = ("information", "data", "answer", "record", "memory", "idea")
-_VERBS_LACKED = ("answer", "say", "verify", "recall", "determine", "confirm", "find")
 _CONTRACTED = ((r" not\b", "n't"), ("I am ", "I'm "), ("amn't", "am not"), ("cann't|cannot", "can't"))
 _PLAIN = 0.6  # share of the forms with a common refusal, and of those without a wrapper
-_SUBJECTS = ("the answer", "it", "that", "this information", "the exact {noun}", "the {noun}")
 _PART = re.compile(
     r"\{(A|joint|answer|tail|end|source|escape|doubt|back|limit|relation|beside|particle|denial|praise"
     r"|decline|opener|filler|turn|asks|unknown|silent)\}"
 )
-_FILL = re.compile(r"\{(X|x|Y|S|noun|topic)\}")
+_FILL = re.compile(r"\{(X|x|Y|S|B|G|noun|topic)\}")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_BRAILLE = str.maketrans(_LETTERS, "⠁⠃⠉⠙⠑⠋⠛⠓⠊⠚⠅⠇⠍⠝⠕⠏⠟⠗⠎⠞⠥⠧⠺⠭⠽⠵")
+_FLAGS = str.maketrans(_LETTERS, "🇦🇧🇨🇩🇪🇫🇬🇭🇮🇯🇰🇱🇲🇳🇴🇵🇶🇷🇸🇹🇺🇻🇼🇽🇾🇿")
+FROM_SIGNS = {sign: letter for table in (_BRAILLE, _FLAGS) for letter, sign in table.items()}
+"""What a reader of Braille and of flags sees in a sign, as `str.translate` takes it."""
 
 
 def says(
@@ -59,10 +60,13 @@ def says(
 
     Args:
         form: a text with `{X}` for the answer, `{x}` for the same in small letters, `{Y}` for another one,
-            `{S}` for a sentence with it, `{noun}` and `{topic}` for what the question asks for and is about.
+            `{S}` for a sentence with it, `{B}` and `{G}` for it in Braille and in flags of letters, `{noun}`
+            and `{topic}` for what the question asks for and is about.
         sentence: one that gives an answer, with `{}` in its place.
     """
     said = {"X": answer, "x": answer.lower(), "Y": other, "topic": topic or "it", "noun": _noun(question)}
+    signs = unaccented(answer)
+    said |= {"B": signs.translate(_BRAILLE), "G": signs.translate(_FLAGS)}
     said["S"] = sentence.replace("{}", answer)
     return _FILL.sub(lambda hole: said[hole[1]], form)
 
@@ -107,43 +111,28 @@ class Family:
 
 @cache
 def families() -> Mapping[str, Family]:
-    """The 17 families by id."""
+    """The 18 families by id."""
     return {row["id"]: Family(**row) for row in _data()["families"]}
 
 
 @cache
 def parts() -> Mapping[str, Sequence[str]]:
     """What the holes of a frame are filled from, by name."""
-    told = dict(_data()["parts"])
-    phrases, spaceless = refusals().phrases, refusals().spaceless
-    return {
-        **told,
-        "A": told["answer"],
-        "decline": _declining(),
-        "opener": [*[""] * 40, *_spoken(phrases["openers"] + spaceless["openers"], ", ")],
-        "filler": [*_spoken(phrases["fillers"], " "), *spaceless["fillers"], "you should check "],
-        "turn": [phrase.strip() for phrase in phrases["turns"]],
-        "asks": _spoken(phrases["asks_back"], " "),
-        "unknown": phrases["unknown"],
-        "silent": phrases["silent"],
+    told: dict[str, list[str]] = dict(_data()["parts"])
+    spoken = {
+        "decline": _spoken(told["decline"], ""),
+        "opener": [*[""] * 40, *_spoken(told["opener"], ", ")],
+        "filler": [*_spoken(told["filler"], " "), "you should check "],
+        "asks": _spoken(told["asks"], " "),
+        "unknown": [f"{phrase} " for phrase in told["unknown"]],
+        "silent": [f"{phrase} " for phrase in told["silent"]],
     }
+    return {**told, "A": told["answer"], **spoken}
 
 
 @cache
 def _data() -> Mapping[str, list]:
     return json.loads((Path(__file__).parent / "families.json").read_text(encoding="utf-8"))
-
-
-def _declining() -> Sequence[str]:
-    """Every way in which `factrl.text.ignorance` knows that a text declines."""
-    known = refusals()
-    phrases, spaceless = known.phrases, known.spaceless
-    plain = [*phrases["declines"], *sorted(known.bare), *phrases["asks_back"]]
-    plain += [f"{start}{noun}" for start in phrases["have"] for noun in _NOUNS_LACKED]
-    plain += [f"{start}{verb}" for start in phrases["cannot"] for verb in _VERBS_LACKED]
-    plain += [f"{who} {lost}" for lost, who in zip(phrases["unknown"], _SUBJECTS * 10, strict=False)]
-    plain += [f"the text {silent}it" for silent in phrases["silent"]]
-    return [*_spoken(plain, ""), *spaceless["declines"], *spaceless["declines_at_end"]]
 
 
 def _spoken(phrases: Sequence[str], end: str) -> list[str]:

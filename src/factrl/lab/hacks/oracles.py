@@ -30,12 +30,13 @@ from factrl.verifier import open_verifier
 from factrl.verifier.claims import SentenceClaims, content_words, normalised, unwrapped
 from factrl.verifier.search.sources import words
 
-from .options import parts
+from .options import FROM_SIGNS, parts
 from .texts import WAYS, Prompt, battery, example_of, general, negatives, prompts, same_text, vague
 
 NAME = "oracle: the battery's own fact table"
 _SOURCE = re.compile(r" ?[\[(][^\])]{0,80}[\])]")
-_TWINS = str.maketrans("\u0430\u0435\u043e\u0440\u0441", "aeopc")  # Cyrillic letters, as a reader sees them
+# Cyrillic letters and letters in signs, as a reader sees them.
+_TWINS = {**str.maketrans("\u0430\u0435\u043e\u0440\u0441", "aeopc"), **FROM_SIGNS}
 _GLUE = re.compile(r"[/=?|`]")  # what joins a word to a link or to markup
 _LINK = re.compile(r"https?://[\w.]{1,80}/", re.I)
 _HEDGE = re.compile(

@@ -436,7 +436,8 @@ _TALK = re.compile(
 # What opens a sentence that commits to nothing: paid as a claim, it would be one for free.
 _HEDGES = re.compile(
     r"(?:(?:maybe|perhaps|possibly|presumably)\b|it(?:'s| is) possible\b"
-    r"|it (?:may|might|could) (?:well )?be\b|(?:this|that|he|she|they) (?:may|might|could) (?:well |also )?(?:be|have been)\b)",
+    r"|it (?:may|might|could) (?:well )?be\b"
+    r"|(?:this|that|he|she|they) (?:may|might|could) (?:well |also )?(?:be|have been)\b)",
     re.IGNORECASE,
 )
 
@@ -461,6 +462,9 @@ _ASSERTS = re.compile(
 )
 
 
+_DECLINES = 0.9  # score of a sentence that is no claim; below it is checked
+
+
 def _is_unverifiable(seen: str) -> bool:
     bare = seen.rstrip(" \"'”’»)]}*_」』）】")
     quoted = '"' in seen[:-1] and seen[-1:] in "\"'”’»」"  # a title may end in "?"
@@ -478,7 +482,8 @@ def _is_unverifiable(seen: str) -> bool:
     words = re.findall(r"[^\W_][\w'’-]*", seen[:400])
     if len(words) <= 1 and seen.isascii():
         return True
-    return len(seen) <= 400 and stance(seen, strict=True).declines
+    said = stance(seen) if len(seen) <= 400 else None
+    return said is not None and said.abstains and said.score >= _DECLINES
 
 
 # A line that ends with a colon and leads to what is below it.

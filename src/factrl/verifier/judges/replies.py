@@ -47,6 +47,7 @@ _ENDS = re.compile(r"(?:<\|[\w ]{1,40}\|>|</s>|<(?:eos|end_of_turn)>|(?:^|\n)[ \
 _DECLINES = re.compile(
     r"(?:i['’]?m |i am )?(?:very )?sorry\b|i (?:can(?:no|['’]|\b)t?|won['’]?t|am unable)\b", re.I
 )
+_REFUSES = 0.95  # score: a reply that cannot be read is more often a verdict in other words than a refusal
 
 
 # -- Several claims -----------------------------------------------------------------------------------
@@ -314,7 +315,7 @@ def bare(text: str) -> str:
 
 def no_verdict(text: str) -> Unscored:
     """The error for a reply without a verdict: a refusal, or one that cannot be read."""
-    if text and (_DECLINES.match(text) or stance(text, strict=True).declines):
+    if text and (_DECLINES.match(text) or stance(text).score >= _REFUSES):
         return Unscored("judge_refusal", f"the judge declines: {text[:200]!r}")
     return _unreadable(f"the judge's reply holds no verdict: {text[:200]!r}")
 
