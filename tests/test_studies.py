@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from factrl.cli import main
 from factrl.errors import ConfigError, DataError
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
@@ -40,7 +41,7 @@ def test_every_study_loads_and_names_rewards_that_there_are() -> None:
     [
         ("knowlr", (), "did you mean 'knowrl'"),
         ("knowrl", ("train.setps=3",), "setps"),
-        ("nowhere.toml", (), "no study"),
+        ("nowhere.toml", (), "is not there"),
     ],
 )
 def test_mistakes_are_one_line(name: str, words: tuple[str, ...], named: str) -> None:
@@ -48,11 +49,15 @@ def test_mistakes_are_one_line(name: str, words: tuple[str, ...], named: str) ->
         load_study(name, words)
 
 
-def test_a_reward_of_ones_own_is_a_row() -> None:
-    study = add_row(load_study("knowrl"), "mine/my.py:sure")
-    assert study.rows["my-sure"].reward == "mine/my.py:sure"
+def test_a_reward_of_ones_own_is_a_row(tmp_path: Path) -> None:
+    (tmp_path / "my.py").write_text(
+        "import factrl as fx\n\n\n@fx.reward\ndef sure(example, completion):\n    return {'x': 1.0}\n"
+    )
+    spec = f"{tmp_path / 'my.py'}:sure"
+    study = add_row(load_study("knowrl"), spec)
+    assert study.rows["my-sure"].reward == spec
     with pytest.raises(ConfigError, match="already"):
-        add_row(study, "other/my.py:sure")
+        add_row(study, spec)
 
 
 def test_entities_are_split_once_and_nothing_is_asked_twice(tmp_path: Path) -> None:
@@ -144,3 +149,57 @@ def test_changes_are_paired_and_seeds_have_students_interval() -> None:
     table = lines(results, "s", "profile", ["r", "not run"])
     assert [line[0] for line in table] == ["start", "r"]
     assert table[1][1].startswith("100.0 (+50.0")
+
+
+ROWS = """title = "t"
+task = "short"
+[rows.mine]
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (b"title = ", "cannot be read as TOML"),
+        ("title = 'é'".encode("latin-1"), "cannot be read as TOML"),
+        (b'title = "t"\ntask = ["short"]\n[rows.a]\nreward = "truthrl"\n', "task"),
+        (f"{ROWS}reward = 'truthrl:tenary'".encode(), "ternary"),
+        (f"{ROWS}reward = 'truthrl'\ntrain = {{ stepz = 3 }}".encode(), "rows.mine.train.stepz"),
+        (f"{ROWS}reward = 'rar'".encode(), "rar needs contradicts"),
+    ],
+)
+def test_a_file_with_a_mistake_is_refused_when_it_is_read(tmp_path: Path, content: bytes, named: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=named):
+        load_study(str(path))
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--add", "thruthrl"], "did you mean"),
+        (["--add", ""], "--add needs a reward"),
+        (["--add", "nofile.py:x"], "nofile.py"),
+        (["--only", "truthrl/nope"], "is no step"),
+        (["--table", "none.csv"], "cannot be read"),
+        (["--table", ""], "cannot be read"),
+        (["--first-seed", "-5"], "first-seed"),
+        (["train.stepz=1"], "stepz"),
+    ],
+)
+def test_a_dry_run_finds_what_a_run_would(
+    words: list[str], named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["study", "truthrl", "--output", str(tmp_path / "out"), "--dry-run", *words]) == 2
+    said = capsys.readouterr().err
+    assert named in said
+    assert said.count("\n") <= 2
+
+
+def test_nothing_of_somebody_elses_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "table.md").write_text("my own notes")
+    for place in ("out", "out/table.md"):
+        assert main(["study", "truthrl", "--output", str(tmp_path / place), "--dry-run"]) == 2
+    assert (tmp_path / "out" / "table.md").read_text() == "my own notes"

@@ -75,7 +75,13 @@ def test_a_table_is_read(facts: str) -> None:
         ),
         ("entity,relation\nA,capital\n", "no column 'value'"),
         ("entity,relation,value\nA,,B\n", "empty cell"),
-        ("entity,relation,value\n", "no facts"),
+        ("entity,relation,value\n", "no rows"),
+        ("entity,relation,value\nJapan,capital,Tokyo, the city\n", "line 2 has more fields"),
+        ('entity,relation,value\nJapan,capital,"Tokyo\nItaly,capital,Rome\n', "line 2 cannot be read"),
+        ("entity,relation,value,value\nA,b,c,d\n", "two columns of the name 'value'"),
+        ("entity,relation,value\nJapan,capital,Tokyo\njapan,capital,Osaka\n", "two values"),
+        ("entity,relation,value\nBahamas,capital,Nassau\nThe Bahamas,capital,Freeport\n", "two values"),
+        ("entity,relation,value\nJapan,capital,Tokyo\nJapan,Capital,Osaka\n", "two values"),
     ],
 )
 def test_bad_tables_are_one_line(tmp_path: Path, content: str, named: str) -> None:
@@ -85,6 +91,17 @@ def test_bad_tables_are_one_line(tmp_path: Path, content: str, named: str) -> No
         open_verifier(judge=f"table:{path}")
     with pytest.raises(DataError, match="cannot be read"):
         open_verifier(judge=f"table:{tmp_path / 'none.csv'}")
+
+
+def test_names_with_periods_and_composed_letters_are_whole(tmp_path: Path) -> None:
+    path = tmp_path / "facts.csv"
+    rows = ["St. Lucia,capital,Castries", "St. Lucia,town,Fort St. John", "Me\u0301rida,land,Spain"]
+    path.write_text("\n".join(["entity,relation,value", *rows]))
+    text = "The capital of St. Lucia is Castries. Its town is Fort St. John. Its capital is Rome."
+    report = open_verifier(judge=f"table:{path}")(
+        f"{text} The land of M\u00e9rida is Spain.", topic="St. Lucia"
+    )
+    assert [c.verdict and c.verdict.label for c in report.checks] == [R, S, R, S]
 
 
 def test_the_name_is_offered() -> None:

@@ -73,6 +73,20 @@ def test_a_study_with_a_row_of_ones_own_goes_on_where_it_was_stopped(
     assert not [*(place / "out").rglob("checkpoint-*")]
 
 
+def test_a_folder_that_was_begun_otherwise_is_refused(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    only = ("--only", "factreason/random")
+    assert study(place, "other", *only) == 0
+    for word, named in (
+        ("train.steps=2", "train = "),
+        ("start.steps=3", "start"),
+        ("size.test=3", "size = "),
+    ):
+        assert study(place, "other", *only, word) == 2
+        assert named in capsys.readouterr().err
+
+
 def test_each_task_trains(place: Path) -> None:
     for name, row in (("knowrl", "random"), ("truthrl", "random"), ("klcf", "all-facts")):
         words = (

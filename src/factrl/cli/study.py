@@ -7,12 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from factrl.runs.disk import write_whole
+from factrl.errors import ConfigError
+from factrl.runs.disk import FileLock, check_free, write_whole
 from factrl.studies import ALL, StudySettings, add_row, load_study, study_names
+from factrl.verifier.judges import Table
 
 from .options import Verbs, a_seed, add_settings, add_verb, at_least_one, needs_extra
 from .terminal import say, tell
 
+_TABLE = "table.md"
+_MARK = "In brackets the change against the start with its 95 % interval"
 _HOW = {"greedy": "greedy answers", "sampled": "one sample at the training temperature"}
 
 
@@ -60,11 +64,20 @@ def add_verbs(verbs: Verbs) -> None:
 
 def _study(args: argparse.Namespace) -> int:
     names = study_names() if args.study == ALL else [args.study]
-    words = (*args.settings, *([f"table={args.table}"] if args.table else []))
+    if args.table is not None:
+        Table.read(args.table)  # mistakes come before torch is loaded
+    words = (*args.settings, *([] if args.table is None else [f"table={args.table}"]))
     studies = {Path(name).stem: load_study(name, words, gpu=args.gpu) for name in names}
     for spec in args.add:
         studies = {name: add_row(study, spec) for name, study in studies.items()}
+    steps = ["start", *(f"{name}/{row}" for name, study in studies.items() for row in study.rows)]
+    for step in args.only:
+        if step not in steps:
+            raise ConfigError(f"--only {step!r} is no step (there are: {', '.join(steps)})")
     out, seeds = Path(args.output), range(args.first_seed, args.first_seed + args.seeds)
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"--output {out} is a file; name a folder")
+    check_free(out / _TABLE, _is_ours)
     if args.dry_run:
         for name, study in studies.items():
             say(f"{name}: {study.title}")
@@ -74,13 +87,22 @@ def _study(args: argparse.Namespace) -> int:
         return 0
     needs_extra("train.model", "demo").for_command_line()
     engine = needs_extra("studies.engine", "demo")
-    engine.run_studies(studies, out, seeds, only=args.only, model=args.model or engine.MODEL, tell=tell)
-    if args.only:
-        return 0
-    text = render(studies, engine.read_results(out, seeds))
-    say(text)
-    write_whole(out / "table.md", (text + "\n").encode())
+    out.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(out / ".lock", f"--output {out}")
+    try:
+        engine.run_studies(studies, out, seeds, only=args.only, model=args.model or engine.MODEL, tell=tell)
+        if args.only:
+            return 0
+        text = render(studies, engine.read_results(out, seeds))
+        say(text)
+        write_whole(out / _TABLE, (text + "\n").encode(), _is_ours)
+    finally:
+        lock.release()
     return 0
+
+
+def _is_ours(path: Path) -> bool:
+    return _MARK.encode() in path.read_bytes()
 
 
 def render(studies: Mapping[str, StudySettings], results: Mapping[int, Any]) -> str:
@@ -97,8 +119,7 @@ def render(studies: Mapping[str, StudySettings], results: Mapping[int, Any]) -> 
         parts += [f"- {note}" for note in study.notes]
     parts += [
         "",
-        "In brackets the change against the start with its 95 % interval: over entities with one seed, over "
-        "seeds (Student's t) with several.",
+        f"{_MARK}: over entities with one seed, over seeds (Student's t) with several.",
     ]
     return "\n".join(parts)
 

@@ -134,7 +134,9 @@ def read_separated(path: Path) -> Iterator[dict[str, Any]]:
         reader = csv.DictReader(lines, delimiter=delimiter, strict=True)
         start = 1
         try:
-            _ = reader.fieldnames  # reads the first line
+            names = [*(reader.fieldnames or ())]  # reads the first line
+            if twice := [name for name in names if names.count(name) > 1]:
+                raise DataError(f"{path} has two columns of the name {twice[0]!r}; rename one")
             start = reader.line_num + 1
             for row in reader:
                 if None in row:

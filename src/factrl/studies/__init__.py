@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 if sys.version_info < (3, 11):
     import tomli as tomllib  # pyright: ignore[reportMissingImports]
@@ -25,6 +25,8 @@ else:
     import tomllib
 
 from factrl.errors import ConfigError, nearest
+from factrl.papers import load_reward
+from factrl.rewards import Reward
 from factrl.runs.config import load_settings
 from factrl.runs.settings import Positive, Section, TrainSettings
 
@@ -119,13 +121,59 @@ def load_study(name: str, overrides: tuple[str, ...] = (), *, gpu: bool = False)
     """
     path = Path(name) if name.endswith(".toml") else files("factrl.studies") / f"{name}.toml"
     if not path.is_file():
+        if name.endswith(".toml"):
+            raise ConfigError(f"the study's file {name} is not there")
         known = study_names()
         raise ConfigError(f"no study {name!r}{nearest(name, known)} (there are: {', '.join([*known, ALL])})")
     shared = tomllib.loads(_SHARED.read_text("utf-8"))
-    own = tomllib.loads(path.read_text("utf-8"))
+    try:
+        own = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:  # no UTF-8, no TOML
+        raise ConfigError(f"{name} cannot be read as TOML: {error}") from error
     forced = {**shared.get("gpu", {}), **own.get("gpu", {})} if gpu else {}
     words = [f"{key}={_word(value)}" for key, value in forced.items()]
-    return load_settings(StudySettings, str(path), [*words, *overrides], defaults=_merged(shared, own))
+    study = load_settings(StudySettings, str(path), [*words, *overrides], defaults=_merged(shared, own))
+    for row in study.rows:
+        row_settings(study, row)
+        row_reward(study.rows[row])
+    return study
+
+
+SUPPLIED = ("verify", "grade", "extract", "checklist", "truthfulness", "compare")
+"""What a reward may ask for in a study: made by rules and from the table."""
+
+
+def row_settings(study: StudySettings, row: str) -> TrainSettings:
+    """`[train]` of one row.
+
+    Raises:
+        ConfigError: a setting of the row is none, or has a wrong value.
+    """
+    try:
+        return TrainSettings.model_validate(
+            {**study.train.model_dump(exclude_unset=True), **study.rows[row].train}
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"rows.{row}.train.{where}: {first['msg']}") from error
+
+
+def row_reward(row: RowSettings) -> Reward | None:
+    """The reward of a row without what it asks for; None for the random one.
+
+    Raises:
+        ConfigError: no such reward or knob, or it asks for what a study has not.
+    """
+    if row.reward == RANDOM:
+        return None
+    bare = load_reward(row.reward).with_(**row.knobs)
+    if lacking := [name for name in bare.missing if name not in SUPPLIED]:
+        raise ConfigError(
+            f"{row.reward} needs {', '.join(lacking)}, which a study of the small world has not; it has "
+            f"{', '.join(SUPPLIED)}"
+        )
+    return bare
 
 
 def add_row(study: StudySettings, spec: str) -> StudySettings:
@@ -133,12 +181,16 @@ def add_row(study: StudySettings, spec: str) -> StudySettings:
     name = spec.rpartition("/")[2].replace(".py:", "-").replace(":", "-")
     if name in study.rows:
         raise ConfigError(f"--add {spec}: the study has a row {name!r} already")
-    return study.model_copy(update={"rows": {**study.rows, name: RowSettings(reward=spec)}})
+    if not spec:
+        raise ConfigError("--add needs a reward, such as my.py:reward")
+    row = RowSettings(reward=spec)
+    row_reward(row)
+    return study.model_copy(update={"rows": {**study.rows, name: row}})
 
 
 def _merged(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """What all studies share, of the task's own where it has its own."""
-    task = shared.get("tasks", {}).get(own.get("task", ""), {})
+    task = shared["tasks"].get(str(own.get("task", "")), {})
     base = {name: dict(shared.get(name, {})) for name in ("start", "size", "train")}
     for name, values in task.items():
         base[name] |= values

@@ -24,16 +24,14 @@ import torch
 from safetensors.torch import load_model, save_model
 
 from factrl.errors import ConfigError
-from factrl.papers import load_reward
 from factrl.rewards import Reward, reward
 from factrl.rewards.checklist import JudgedChecklist
 from factrl.rewards.grading import Grader
-from factrl.rewards.resources import check_resources
 from factrl.runs.config import dump_toml
 from factrl.runs.disk import write_whole
 from factrl.runs.folder import Run, read_metrics
 from factrl.runs.settings import DataSettings, ModelSettings, RunSettings, TrainSettings
-from factrl.studies import RANDOM, RowSettings, StartSettings, StudySettings
+from factrl.studies import RowSettings, StartSettings, StudySettings, row_reward, row_settings
 from factrl.studies.measure import Measured, measure
 from factrl.studies.world import (
     PROMPTS,
@@ -248,10 +246,9 @@ class Seed:
         Raises:
             ConfigError: it needs something that the study has not.
         """
-        if row.reward == RANDOM:
+        bare = row_reward(row)
+        if bare is None:
             return random_reward
-        bare = load_reward(row.reward).with_(**row.knobs)
-        check_resources(bare)
         judge, extract = self.judge, self.judge.extract
 
         def truthfulness(claims: Sequence[str]) -> list[float]:
@@ -270,12 +267,6 @@ class Seed:
             "truthfulness": truthfulness,
             "compare": compare,
         }
-        lacking = [name for name in bare.missing if name not in here]
-        if lacking:
-            raise ConfigError(
-                f"{row.reward} needs {', '.join(lacking)}, which a study of the small world has not; "
-                f"it has {', '.join(here)}"
-            )
         return bare.with_(**{name: here[name] for name in bare.missing})
 
     def _is_true(self, claim: str) -> bool:
@@ -289,11 +280,23 @@ class Seed:
     def train(self, name: str, study: StudySettings, tell: Tell) -> Mapping[str, Any]:
         """Train and evaluate one row; what is on disk is not done again."""
         path = self.folder / "rows" / f"{name.replace('/', '-')}.json"
+        row, train = study.rows[name.rpartition("/")[2]], row_settings(study, name.rpartition("/")[2])
+        told = {
+            "reward": row.reward,
+            "knobs": row.knobs,
+            "train": train.model_dump(mode="json", exclude_unset=True),
+            "size": study.size.model_dump(),
+        }
         if path.exists():
-            return json.loads(path.read_text("utf-8"))
+            held = json.loads(path.read_text("utf-8"))
+            for key, setting in told.items():
+                if held[key] != json.loads(json.dumps(setting)):
+                    raise ConfigError(
+                        f"{path} was made with {key} = {held[key]}, and now it is {setting}; give another "
+                        "--output, or delete the file"
+                    )
+            return held
         path.parent.mkdir(parents=True, exist_ok=True)
-        row = study.rows[name.rpartition("/")[2]]
-        train = TrainSettings.model_validate({**study.train.model_dump(exclude_unset=True), **row.train})
         made, asked = self.reward(row), self.questions(study, row)
         if len(asked) < train.prompts_per_step:
             raise ConfigError(
@@ -315,9 +318,7 @@ class Seed:
         found = {
             "row": name,
             "task": study.task,
-            "reward": row.reward,
-            "knobs": row.knobs,
-            "train": train.model_dump(exclude_unset=True),
+            **told,
             "questions": len(asked),
             **took,
             "rewards": [round(line["reward"], 4) for line in steps],
@@ -343,7 +344,15 @@ class Seed:
 
 def open_seed(folder: Path, number: int, study: StudySettings, model: str = MODEL) -> Seed:
     """The folder of one seed with its world and model."""
-    path = folder / "world.json"
+    path, begun = folder / "world.json", folder / "begun.json"
+    told = {"model": model, "table": study.table, "start": study.start.model_dump()}
+    told |= {} if study.table else {"more": study.size.more}
+    if begun.exists() and (held := json.loads(begun.read_text("utf-8"))) != told:
+        changed = next(key for key in told if held.get(key) != told[key])
+        raise ConfigError(
+            f"{folder} was begun with {changed} = {held.get(changed)}, and now it is {told[changed]}; give "
+            "another --output"
+        )
     if path.exists():
         world = World.read(path)
     else:
@@ -351,6 +360,7 @@ def open_seed(folder: Path, number: int, study: StudySettings, model: str = MODE
         world = split(Table.read(table), number) if table else real_world(number, more=study.size.more)
         folder.mkdir(parents=True, exist_ok=True)
         world.save(path)
+    write_whole(begun, json.dumps(told).encode())
     return Seed(folder, number, world, study.start, model)
 
 

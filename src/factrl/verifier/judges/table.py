@@ -12,10 +12,10 @@ teaches is not mixed up with what a judge gets wrong; it judges real texts not a
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from factrl.errors import DataError
-from factrl.text.sentences import sentences
+from factrl.runs.rows import read_separated
+from factrl.text.sentences import Sentence, sentences
 from factrl.types import Claim, Passage, Verdict
 
 ALIASES = "|"  # between the spellings of a value in a file; the first is the one that is written
@@ -53,7 +54,9 @@ class Table:
     def __init__(self, rows: Iterable[tuple[str, str, Sequence[str]]], several: Collection[str] = ()) -> None:
         self.several = frozenset(several)
         self.facts: dict[str, dict[str, list[tuple[str, ...]]]] = {}
+        usual: dict[str, str] = {}  # "Japan" and "japan" are one
         for entity, relation, values in rows:
+            entity, relation = (usual.setdefault(_key(name), name) for name in (entity, relation))
             if not (entity.strip() and relation.strip() and values and all(v.strip() for v in values)):
                 raise DataError(f"the table has an empty cell in the row {(entity, relation, *values)!r}")
             held = self.facts.setdefault(entity, {}).setdefault(relation, [])
@@ -77,14 +80,14 @@ class Table:
             DataError: the file is not there, lacks a column, or as `Table` says.
         """
         try:
-            text = Path(path).read_text("utf-8-sig")
+            held = list(read_separated(Path(path)))
         except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"the table {path} cannot be read: {error}") from error
-        lines = csv.DictReader(text.split("\n"), delimiter="\t" if str(path).endswith(".tsv") else ",")
-        missing = {"entity", "relation", "value"} - {*(lines.fieldnames or ())}
+            raise DataError(f"the table {str(path)!r} cannot be read: {error}") from error
+        missing = {"entity", "relation", "value"} - {*(held[0] if held else ())}
         if missing:
-            raise DataError(f"{path} has no column {sorted(missing)[0]!r}; it has {lines.fieldnames}")
-        rows = [{k: (v or "").strip() for k, v in row.items() if k} for row in lines]
+            there = f"it has {', '.join(held[0])}" if held else "it has no rows"
+            raise DataError(f"the table {str(path)!r} has no column {sorted(missing)[0]!r}; {there}")
+        rows = [{name: (value or "").strip() for name, value in row.items()} for row in held]
         several = {row["relation"] for row in rows if row.get("several", "").lower() in _YES}
         values = ([v.strip() for v in row["value"].split(ALIASES)] for row in rows)
         return cls(
@@ -112,6 +115,14 @@ class Table:
         return self._names.get(_key(name))
 
     @cached_property
+    def dotted(self) -> Sequence[str]:
+        """Entities and values with a period in them."""
+        values = (
+            v for facts in self.facts.values() for held in facts.values() for value in held for v in value
+        )
+        return sorted({name for name in (*self.facts, *values) if "." in name}, key=len, reverse=True)
+
+    @cached_property
     def _names(self) -> Mapping[str, str]:
         return {_key(entity): entity for entity in self.facts}
 
@@ -135,8 +146,8 @@ class Table:
         relation, value = rf"(?P<relation>{names})", r"(?:is|are|was|were) (?P<value>.+)"
         return [
             re.compile(rf"(?:its|his|her|their) {relation} {value}", re.IGNORECASE),
-            re.compile(rf"the {relation} of (?P<entity>[^.]+?) {value}", re.IGNORECASE),
-            re.compile(rf"(?P<entity>[^.]+?)['’]s {relation} {value}", re.IGNORECASE),
+            re.compile(rf"the {relation} of (?P<entity>.+?) {value}", re.IGNORECASE),
+            re.compile(rf"(?P<entity>.+?)['’]s {relation} {value}", re.IGNORECASE),
         ]
 
     def same(self, relation: str, one: str, other: str) -> bool:
@@ -182,7 +193,7 @@ class TableJudge:
 
     def extract(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
         """Every sentence as a claim that names its entity; a repeat counts once."""
-        units = [(n, unit, text[unit.start : unit.end]) for n, unit in enumerate(sentences(text))]
+        units = [(n, unit, text[unit.start : unit.end]) for n, unit in enumerate(self._sentences(text))]
         parsed = [self.table.parse(words) for _, _, words in units]
         named = [
             None if one is None else Statement(one.entity or topic, one.relation, one.value) for one in parsed
@@ -233,9 +244,16 @@ class TableJudge:
     def _statements_of(self, text: str, title: str) -> list[tuple[int, int, Statement]]:
         return [
             (unit.start, unit.end, Statement(one.entity or title, one.relation, one.value))
-            for unit in sentences(text)
+            for unit in self._sentences(text)
             if (one := self.table.parse(text[unit.start : unit.end]))
         ]
+
+    def _sentences(self, text: str) -> list[Sentence]:
+        """With the names of the table whole: "St. Lucia" ends no sentence."""
+        for name in self.table.dotted:
+            if name in text:
+                text = text.replace(name, name.replace(".", "\u2024"))
+        return sentences(text)
 
     def search(self, query: str, k: int = 5, *, topic: str = "") -> list[Passage]:
         """The document of the entity that the claim names, else of the topic."""
@@ -246,4 +264,4 @@ class TableJudge:
 
 def _key(name: str) -> str:
     """A name for comparison: case, white space and a leading "the" do not count."""
-    return " ".join(name.casefold().split()).removeprefix("the ")
+    return " ".join(unicodedata.normalize("NFC", name).casefold().split()).removeprefix("the ")
