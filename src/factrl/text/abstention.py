@@ -29,6 +29,7 @@ from factrl.text.answers import (
     normalize_released,
 )
 from factrl.text.masking import (
+    ASKED,
     BARE,
     BUCKETS,
     DASH,
@@ -124,7 +125,7 @@ def mixed(declines: np.ndarray, answers: np.ndarray, whole: float) -> np.ndarray
 SHORT, TEXT, SENTENCE = 0.5, 0.5, 0.5
 """Scores from which on a text declines: an answer under a reward, an answer that is measured, a sentence of a
 long one (docs/evaluation.md)."""
-_SURE = 0.65  # score of a short text with a word that no abstention has
+_SURE = 0.9  # score of a short text with a word that no abstention has; below it that word may be the answer
 _ABOUT = -1.0  # log odds from which on a clause says what is not known
 _BRIEF = 5  # words of a clause that may be all of an answer
 _CHOICES = frozenset(
@@ -133,6 +134,8 @@ _CHOICES = frozenset(
         *("two", "first", "second", "third", "left", "right"),
     )
 )
+
+_OFFERED = frozenset(("yes", "true", "false", "both", "second", "third"))  # a clause with one may choose it
 
 
 # It asks for a text about somebody and not for a name, a date or a number.
@@ -210,15 +213,18 @@ def stance(
             read = _read(said, asked)
     each = [*zip(read.parts, *read.odds, strict=True)]
     answers_briefly = (
-        (no < -1 and yes > 1)
-        or part.named
+        (no < -1 and yes > 1 and ASKED not in part.words)
+        or (part.named and ASKED not in part.words)  # a sentence about who is asked for says something else
         or _CHOICES.issuperset(w for w in part.words if w.isalpha() or w in MASKS)
+        or (no < 0 and not _OFFERED.isdisjoint(part.words))
         for part, no, yes in each
         if _is_brief(part)
     )
     brief = len(said) <= BARE and any(answers_briefly)
+    kept = [part for part, declines, _ in each if declines <= 0]
+    asserted = (_kept(kept) if 0 < len(kept) < len(each) else "") or clean(text)
     if sum(bool(part.named) for part in read.parts) > max(2, len(each) / 2):
-        return Stance(False, "", clean(text), brief, read.score)
+        return Stance(False, "", asserted, brief, read.score)
     if (question is None or _OPEN.search(question.casefold())) and _goes_on_about_others(each):
         return Stance(True, "", "", score=read.score)
     if read.score >= (SHORT if strict else TEXT) and not brief:
@@ -226,9 +232,7 @@ def stance(
         unsure = len(said) <= BARE and read.score < _SURE
         names = next((part.named for part in read.parts if part.named), new if unsure else "")
         return Stance(True, names, "", score=read.score)
-    kept = [part for part, declines, _ in each if declines <= 0]
-    asserted = _kept(kept) if 0 < len(kept) < len(each) else ""
-    return Stance(False, "", asserted or clean(text), brief, read.score)
+    return Stance(False, "", asserted, brief, read.score)
 
 
 def _goes_on_about_others(each: Sequence[tuple[Part, float, float]]) -> bool:

@@ -17,12 +17,14 @@ from typing import NamedTuple
 import numpy as np
 
 from factrl.text import clean, unwrap_latex
-from factrl.text.answers import MONTHS, fold
+from factrl.text.answers import MONTHS, NUMBER_WORDS, ORDINALS, fold
 
 BUCKETS = 1 << 16
 """Weights of each of the three regressions."""
 BARE = 200
 """Characters of the longest text in which any new word is a name."""
+_COUNTS = frozenset((*NUMBER_WORDS[2:], *ORDINALS[1:], "hundred", "thousand", "million", "billion", "dozen"))
+"""Words that are a number, and so an answer, though abstentions have some of them."""
 LINE, DASH = "¶", "‖"
 """A line end and a dash, which survive cleaning."""
 ASKED, NEW, TITLE = "\x01", "\x02", "\x03"
@@ -127,7 +129,10 @@ def _is_sign(char: str) -> bool:
     return unicodedata.category(char)[0] in "SN" and char not in "`´¨^~|\ufffd"
 
 
-_TAG = re.compile(r"</?(?=[A-Za-z])|(?<=[A-Za-z])>")  # of markup, and "<unknown>"
+_TAG = re.compile(  # of markup, whole where it is one of HTML's for a stretch of words, and "<unknown>"
+    r"</?(?:b|i|u|p|em|strong|span|mark|small|code|h[1-6]|li|ul|ol|td|th|tr|br|div)\b[^<>]{0,40}>"
+    r"|</?(?=[A-Za-z])|(?<=[A-Za-z])>"
+)
 
 
 def is_asked(word: str, asked: frozenset[str]) -> bool:
@@ -219,7 +224,10 @@ def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
             new = new or (said if NEW in pieces else "")
         elif kind == "word":
             titled = said[0].isupper() and count > 0
-            if is_known(word, exact=titled):
+            if word in _COUNTS and not is_asked(word, asked):
+                words.append(NEW)
+                named = named or said
+            elif is_known(word, exact=titled):
                 words += [TITLE, word] if titled and not german and len(word) > 2 else [word]
             elif is_asked(word, asked):
                 words.append(ASKED)

@@ -451,7 +451,9 @@ def hedges(sentence: str) -> bool:
     return _HEDGES.match(sentence) is not None
 
 
-_CONDITION = re.compile(r"\b(?:if|whether|when|whenever|that) (?:you|there|i)\b[^,.;:]{0,200}", re.IGNORECASE)
+_CONDITION = re.compile(
+    r"\b(?:if|whether|when|whenever|that) (?:you|there|i|any\w*)\b[^,.;:]{0,200}", re.IGNORECASE
+)
 # A question that asserts: "Did you know that …?", "…, right?"
 _ASSERTS = re.compile(
     r"^(?:did you know|isn't it|what if i told you|who knew|who would have thought|can you believe)"
