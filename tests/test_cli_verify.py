@@ -280,7 +280,7 @@ def test_every_ending_has_a_code(
             1,
         ),
         ("<think>Marie Curie was born in Warsaw.", "not read   <think>Marie Curie was born in W", 1),
-        ("I hope this helps!", "no claim to check", 1),
+        ("I hope this helps!", "no claim", 1),
         ("I don't know.", "the text declines to answer: no claims", 1),
         ("## Overview", "not read   Overview (heading)", 1),
         ("Let's say Marie Curie won seven Nobel Prizes.", "Let's say Marie Curie won seven", 1),

@@ -336,7 +336,7 @@ def test_every_form_names_the_answer_and_every_hole_is_filled() -> None:
             text = said(form, "Xyz").translate(FROM_SIGNS).lower()
             assert "xyz" in text, form
             for hole in (*parts(), "x", "y", "s", "noun", "topic"):
-                assert f"{{{hole.lower()}}}" not in text, form
+                assert f"{{{hole.lower()}}}" not in text.replace(r"\boxed{", ""), form
         first = [*family.forms(30, 1)]
         assert first == [*family.forms(40, 1)][:30] != [*family.forms(30, 2)]
     assert said("The {noun} the text lacks is {x}; {Y}? {S}", "Graz") == (

@@ -122,7 +122,7 @@ def mixed(declines: np.ndarray, answers: np.ndarray, whole: float) -> np.ndarray
 
 # -- What a text does
 
-SHORT, TEXT, SENTENCE = 0.5, 0.5, 0.5
+SHORT, TEXT, SENTENCE = 0.5, 0.65, 0.5
 """Scores from which on a text declines: an answer under a reward, an answer that is measured, a sentence of a
 long one (docs/evaluation.md)."""
 _SURE = 0.9  # score of a short text with a word that no abstention has; below it that word may be the answer

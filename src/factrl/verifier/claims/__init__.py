@@ -464,7 +464,7 @@ _ASSERTS = re.compile(
 )
 
 
-_DECLINES = 0.9  # score of a sentence that is no claim; below it is checked
+_DECLINES = 0.6  # score of a sentence that is no claim; below it is checked
 
 
 def _is_unverifiable(seen: str) -> bool:
@@ -484,7 +484,7 @@ def _is_unverifiable(seen: str) -> bool:
     words = re.findall(r"[^\W_][\w'’-]*", seen[:400])
     if len(words) <= 1 and seen.isascii():
         return True
-    said = stance(seen) if len(seen) <= 400 else None
+    said = stance(seen, strict=True) if len(seen) <= 400 else None
     return said is not None and said.abstains and said.score >= _DECLINES
 
 
