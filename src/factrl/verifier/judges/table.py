@@ -80,7 +80,9 @@ class Table:
             text = Path(path).read_text("utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"the table {path} cannot be read: {error}") from error
-        lines = csv.DictReader(text.split("\n"), delimiter="\t" if str(path).endswith(".tsv") else ",")
+        lines = csv.DictReader(
+            text.split("\n"), delimiter="\t" if str(path).lower().endswith(".tsv") else ","
+        )
         missing = {"entity", "relation", "value"} - {*(lines.fieldnames or ())}
         if missing:
             raise DataError(f"{path} has no column {sorted(missing)[0]!r}; it has {lines.fieldnames}")
