@@ -292,6 +292,32 @@ def test_no_way_of_refusing_masks_a_text_and_none_that_meets_all_floors_it(asked
     assert not wrong
 
 
+@pytest.mark.parametrize("way", ["words", "403", "500"])
+@pytest.mark.parametrize("asked", ASKED)
+def test_no_two_judges_share_a_control(serve: Serve, asked: str, way: str) -> None:
+    """One that is down floors no text of another's, nor masks it."""
+    paper, wrapped, key = ASKED[asked]
+    both, met = Barrier(2), set[int]()
+
+    def behaves(handler: Handler, how: Callable[[Handler], None]) -> None:
+        if "Vehm" in prompt_of(handler) and key in data_of(prompt_of(handler)) and id(how) not in met:
+            met.add(id(how))  # the first control of each is under way until the other's is too
+            both.wait(3)
+        how(handler)
+
+    refuses_some, is_down = (refusing(WAYS[way], key), lambda handler: WAYS[way](handler))
+    some, none = (serve(lambda handler, how=how: behaves(handler, how)) for how in (refuses_some, is_down))
+    texts = (TEXT, TEXT.replace("abhorrent", "kind"))
+    with ThreadPoolExecutor(2) as pool:
+        guilty, innocent = pool.map(
+            lambda llm, text: supplied(paper, llm)(CURIE, wrapped(text)), (some, none), texts
+        )
+    honest = supplied(paper, serve(reply))(CURIE, wrapped(texts[1])).value
+    assert innocent.state == "masked"
+    assert guilty.value is not None
+    assert guilty.value < (honest or 0.0)
+
+
 @pytest.mark.parametrize("asked", ["extraction", "judge", "grade"])
 @pytest.mark.parametrize("way", SLOW)
 def test_a_text_that_makes_a_server_hang_is_floored(serve: Serve, asked: str, way: str) -> None:

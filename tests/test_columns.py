@@ -117,6 +117,109 @@ ANSWERS: Mapping[str, tuple[Any, list[str] | str]] = {
     "infinite": (float("inf"), "holds inf"),
 }
 
+PRINTED = [
+    *("list(['Paris', 'Lyon'])", "deque(['Paris', 'Lyon'], maxlen=3)", "frozenset({'Paris', 'Lyon'})"),
+    *("dict_keys(['Paris', 'Lyon'])", "dict_values(['Paris'])", "OrderedDict([('value', 'Paris')])"),
+    *(
+        "OrderedDict({'value': 'Paris'})",
+        "Counter({'Paris': 2})",
+        "set(['Paris'])",
+        "set()",
+        "tuple(('a', 'b'))",
+    ),
+    *("defaultdict(<class 'list'>, {'value': ['Paris']})", "pd.Index(['Paris'], dtype='object')"),
+    *(
+        "c('Paris', 'Lyon')",
+        'c("Paris", "Lyon")',
+        "tensor([1, 2])",
+        "torch.tensor([[1, 2]])",
+        "Series(['Paris'])",
+    ),
+    *("{Paris,Lyon}", "{Paris, New York}", "{Paris}", "{Łódź,Lyon}", '{"New York",Lyon}'),
+    *('"Paris", "Lyon"', "'Paris', 'Lyon'", '"Paris";"Lyon"', "“Paris”, “Lyon”", '"Paris" "Lyon"'),
+    *('"Paris"\n"Lyon"', '"Paris",\n"Lyon",', "'Paris'\n'Lyon'", "“Paris”\n“Lyon”"),
+    *(
+        "- Paris\n- Lyon",
+        "- Paris\n- Lyon\n",
+        "* Paris\n* Lyon",
+        "  - 'Paris'\n  - 'Lyon'",
+        "- Paris",
+        "- 1\n- 2",
+    ),
+    "1. Paris\n2. Lyon",
+]
+PLAIN = [
+    *("f(x) = (x, 1)", "sin((x+1)/2)", "P(A)", "f(2)", "{1, 2}", "{x, y}", "(1, 2)", "x \\in [0, 1]"),
+    *(
+        'print("Hello")',
+        'The "Paris", the "Lyon"',
+        '"Heroes" by David Bowie',
+        'Alfred "Al" Gore',
+        "'Tis Pity",
+    ),
+    *("- 5", "-5", "- x + 1", "- \\sqrt{2}", "1. FC Köln", "C# 5", "Paris (France)", "list of kings", "{1}"),
+    *("Paris - Lyon", "Paris, France", "It is\n- mostly - Paris.", "U.S.A.(1776)", "#1", "# of #### things"),
+]
+
+
+@pytest.mark.parametrize("cell", PRINTED)
+def test_a_printed_container_is_no_literal_answer(cell: str) -> None:
+    with pytest.raises(DataError, match=r"answers is .*(one answer or several|cannot be read)"):
+        to_example({"question": "Q?", "answers": cell})
+    assert to_example({"question": "Q?", "answers": [cell]}).answers == (cell.strip(),)
+
+
+@pytest.mark.parametrize("cell", PLAIN)
+def test_a_text_that_only_resembles_one_stays_an_answer(cell: str) -> None:
+    assert to_example({"question": "Q?", "answers": cell}).answers == (cell,)
+
+
+@pytest.mark.parametrize(
+    ("row", "answers"),
+    [
+        ({"answer": "48/2 = <<48/2=24>>24, 48+24 = <<48+24=72>>72.\n#### 72"}, ["72"]),  # GSM8K
+        ({"answer": "#### is a mark.\n#### 7\n#### 1,000\n"}, ["1,000"]),
+        ({"answer": "It is so.\r\n####72"}, ["72"]),
+        ({"reward_model": {"ground_truth": "So.\n#### -3.5"}}, ["-3.5"]),
+        ({"answer": "So.\n####"}, []),
+        ({"answer": "Warsaw", "answer_aliases": ["Warszawa"]}, NAMES),  # MuSiQue
+        ({"answer": "Warsaw", "answer_aliases": "['Warszawa', 'Warsaw']"}, NAMES),
+        ({"answer": "Warsaw", "aliases": np.array(["Warszawa"], dtype=object)}, NAMES),
+        ({"answer": "Warsaw", "aliases": None, "alt_ans": ["Warszawa"]}, NAMES),
+        ({"answers": ["Warsaw"], "answer_aliases": ["Warszawa"]}, NAMES),
+        ({"answer": "Lyon", "choices": ["Paris", "Lyon"]}, ["Lyon"]),
+        ({"answer": "7", "options": ["7", "8"]}, ["7"]),  # no place of two
+        ({"answer": "A", "choices": ["A", "B"]}, ["A"]),
+        ({"answer": ["B"], "choices": ["B", "A", "0"]}, ["B"]),
+        ({"answer": "no", "options": {"A": "no", "B": "yes"}}, ["no"]),
+        ({"answer": 2, "choices": []}, ["2"]),
+        ({"answer": "B", "A": "x"}, ["B"]),
+        *(
+            ({"answer": place, column: choices}, f"answer is {str(place)!r} beside {column}")
+            for place in (0, 1, "1", "B", "b", "(B)", "B.", "B)")
+            for column, choices in (
+                ("choices", ["Paris", "Lyon"]),
+                ("options", "['Paris' 'Lyon']"),
+                ("options", {"A": "Paris", "B": "Lyon"}),
+                ("choices", {"text": ["Paris", "Lyon"], "label": ["A", "B"]}),
+            )
+        ),
+        ({"answer": "D", "A": "1", "B": "2", "C": "3", "D": "4"}, "answer is 'D' beside A, B, C, D"),
+        ({"answer": 2, "choices": ["0", "1", "2", "3"]}, "answer is '2' beside choices"),
+        ({"answer": "2", "choices": ["3", "2", "1"]}, "answer is '2' beside choices"),
+        ({"answers": ["B"], "choices": ["Paris", "Lyon"]}, "answers is 'B' beside choices"),
+        ({"target": np.int64(1), "choices": np.array(["Paris", "Lyon"])}, "target is '1' beside choices"),
+    ],
+)
+def test_what_public_sets_have_beside_an_answer(row: dict[str, Any], answers: list[str] | str) -> None:
+    if isinstance(answers, str):
+        with pytest.raises(DataError) as caught:
+            to_example({"question": "Q?", **row})
+        assert answers in str(caught.value)
+        assert "data.columns.answers=" in str(caught.value)
+    else:
+        assert list(to_example({"question": "Q?", **row}).answers) == answers
+
 
 @pytest.mark.parametrize(("cell", "answers"), ANSWERS.values(), ids=ANSWERS)
 def test_answers(cell: Any, answers: list[str] | str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import factrl as fx
+from factrl.errors import DataError
 from factrl.rewards.grading import Grader
 from factrl.text.messages import last_message, said, text_of
 
@@ -51,6 +52,14 @@ APART: Mapping[str, Any] = {
         ]
     },
     "parts that are texts": {"reasoning_content": [THOUGHT], "content": ["<answer>", "Warsaw</answer>"]},
+    "OpenRouter's details": {
+        "reasoning_details": [{"type": "reasoning.text", "text": THOUGHT}],
+        "content": ANSWER,
+    },
+    "a summary in a table": {
+        "reasoning": {"effort": "low", "summary": [{"text": THOUGHT}]},
+        "content": ANSWER,
+    },
     "an object": SimpleNamespace(role="assistant", content=ANSWER, reasoning_content=THOUGHT, refusal=None),
 }
 OTHERS: Mapping[str, tuple[Any, str]] = {
@@ -70,6 +79,53 @@ OTHERS: Mapping[str, tuple[Any, str]] = {
         "<think>Warsaw</think>Warsaw",
     ),
     "none": (None, ""),
+    "Assistants' text": (
+        {"content": [{"type": "text", "text": {"value": ANSWER, "annotations": []}}]},
+        ANSWER,
+    ),
+    "a part's content": ({"content": [{"type": "text", "content": ANSWER}]}, ANSWER),
+    "a part's content, alone": ({"content": {"type": "output_text", "content": [TEXT]}}, ANSWER),
+    "a value": ({"content": {"value": ANSWER}}, ANSWER),
+    "parts that say nothing": (
+        {
+            "content": [
+                {"type": "text", "text": ""},
+                {"type": "image", "data": "x"},
+                {"type": "text", "text": None},
+            ]
+        },
+        "",
+    ),
+    "a tool's reply": ({"content": [{"type": "tool_result", "content": "Paris"}, TEXT]}, ANSWER),
+    "analysis": ({"channel": "analysis", "content": THOUGHT}, f"<think>{THOUGHT}</think>"),
+    "final": ({"channel": "final", "content": ANSWER}, ANSWER),
+}
+UNKNOWN: Mapping[str, tuple[Any, str]] = {
+    "a table": ({"answer": ANSWER}, "a dict with answer"),
+    "a part": ([{"type": "text", "body": ANSWER}], "a dict with type, body"),
+    "a part without type": ([{"message": ANSWER}], "a dict with message"),
+    "a table in a part": ([{"type": "text", "text": {"body": ANSWER}}], "a dict with type, text"),
+    "a number in a part": ([{"type": "text", "text": 5}], "a dict with type, text"),
+    "a number": (5, "holds a int"),
+    "bytes": (b"Warsaw", "holds a bytes"),
+    "beside a known part": ([TEXT, {"type": "output_text", "words": "x"}], "a dict with type, words"),
+}
+FIRST, OTHER = {"role": "assistant", "content": ANSWER}, {"role": "assistant", "content": "Paris"}
+CALL = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "search"}}]}
+TALKS: Mapping[str, tuple[list[Any], str]] = {
+    "Gemini's role": ([OTHER, {**FIRST, "role": "model"}], ANSWER),
+    "a capital": ([OTHER, {**FIRST, "role": "Assistant"}], ANSWER),
+    "final first": ([{**FIRST, "channel": "final"}, {**OTHER, "channel": "analysis"}], ANSWER),
+    "final last": ([{**OTHER, "channel": "analysis"}, {**FIRST, "channel": "final"}], ANSWER),
+    "analysis alone": ([{**OTHER, "channel": "analysis"}], "<think>Paris</think>"),
+    "a call after it": ([OTHER, FIRST, CALL], ANSWER),
+    "a call and its reply after it": (
+        [FIRST, {**CALL, "content": ""}, {"role": "tool", "content": "x"}],
+        ANSWER,
+    ),
+    "a call with words": ([OTHER, {**CALL, "content": ANSWER}], ANSWER),
+    "nothing but a call": ([CALL], ""),
+    "nothing said at last": ([OTHER, {"role": "assistant", "content": ""}], ""),
 }
 
 
@@ -81,6 +137,22 @@ def test_reasoning_stands_before_the_text(message: Any) -> None:
 @pytest.mark.parametrize(("message", "text"), OTHERS.values(), ids=OTHERS)
 def test_what_a_message_says(message: Any, text: str) -> None:
     assert said(message) == text
+
+
+@pytest.mark.parametrize(("content", "named"), UNKNOWN.values(), ids=UNKNOWN)
+def test_a_form_that_is_not_known_is_named(content: Any, named: str) -> None:
+    message = {"role": "assistant", "content": content}
+    with pytest.raises(DataError, match=named):
+        said(message)
+    with pytest.raises(DataError, match=named):
+        fx.to_trl(fx.load_reward("truthrl").with_(grade=Grader()))(
+            prompts=["Q?"], completions=[[message]], answers=["Warsaw"]
+        )
+
+
+@pytest.mark.parametrize(("talk", "text"), TALKS.values(), ids=TALKS)
+def test_which_message_is_the_answer(talk: list[Any], text: str) -> None:
+    assert said(last_message(talk, "assistant")) == text
 
 
 def test_the_question_is_what_the_user_says_and_not_what_is_thought_or_shown() -> None:

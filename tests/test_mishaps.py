@@ -292,3 +292,17 @@ def test_a_reward_file_that_does_not_run_is_named_with_its_line(
     for line in ("score rows.jsonl --paper own.py", "check own.py", "train paper=own.py --dry-run good.toml"):
         assert main(line.split()) == 2
         assert told in complaint(capsys)
+
+
+@pytest.mark.parametrize(
+    "returned",
+    ['{"a": float("nan")}', '{"a": 1, "b": float("inf")}', "1.0", "None", '{"a": "x"}', "{}", '{"a": None}'],
+)
+def test_what_a_reward_file_returns_is_no_bug_of_ours(
+    returned: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("own.py").write_text(
+        f"import factrl as fx\n@fx.reward\ndef mine(example, completion):\n    return {returned}\n"
+    )
+    assert main(["score", "rows.jsonl", "--paper", "own.py:mine"]) == 2
+    assert "failed on example" in complaint(capsys)

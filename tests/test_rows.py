@@ -33,6 +33,19 @@ def test_rows_are_cut_at_line_feeds_alone(tmp_path: Path, name: str) -> None:
     assert json_lines(CONTENT + b"\n") == WANTED
 
 
+@pytest.mark.parametrize("suffix", [".JSONL", ".Jsonl.GZ", ".JSON", ".CSV", ".TSV", ".tsv.GZ", ".Tsv"])
+def test_a_suffix_is_read_in_any_case(tmp_path: Path, suffix: str) -> None:
+    mark = "\t" if "tsv" in suffix.lower() else ","
+    content = {"jsonl": '{"a": "1", "b": "x"}\n', "json": '[{"a": "1", "b": "x"}]'}.get(
+        suffix.lower().split(".")[1], f"a{mark}b\n1{mark}x\n"
+    ).encode()
+    (tmp_path / f"train{suffix}").write_bytes(gzip.compress(content) if "GZ" in suffix else content)
+    for source in (tmp_path / f"train{suffix}", tmp_path):
+        assert [*read_rows(str(source))] == [{"a": "1", "b": "x"}]
+    with pytest.raises(DataError, match="does not exist"):
+        [*read_rows(f"none{suffix}")]
+
+
 def test_files_that_are_appended_to_are_cut_there_too(tmp_path: Path) -> None:
     path = tmp_path / "some.jsonl"
     assert whole_lines(path) == []

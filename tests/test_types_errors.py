@@ -15,6 +15,7 @@ from factrl.errors import (
     LLMError,
     MissingExtra,
     ModelError,
+    NoScore,
     OwnDoing,
     RewardBug,
     SetupError,
@@ -71,6 +72,7 @@ EVERY = [
     OwnDoing("oversize", "context_length, and not of a sentence in its place", attempts=1),
     LLMError("timeout", "no reply in 30 s", stage="judge", status=None, attempts=4),
     RewardBug("reward 'x' failed"),
+    NoScore("reward 'x' failed"),
     TooManyMasked("60 % masked"),
 ]
 

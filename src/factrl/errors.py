@@ -11,6 +11,7 @@
     │   ├── LLMError             a model server that failed after bounded retries
     │   └── OwnDoing             the policy's own text is why: a reward that knows its floor pays that
     ├── RewardBug                a reward raised something else; names the reward and the sample
+    │   └── NoScore              a reward returned what is not a score
     ├── TooManyMasked            so much of the run could not be graded that it stopped
     └── OverBudget               the judge has cost what the run may spend (factrl.llm.spending)
 
@@ -95,6 +96,10 @@ class OwnDoing(Unscored):
 
 class RewardBug(FactrlError, RuntimeError):
     """A reward raised something other than `Unscored`, or returned something that is not a score."""
+
+
+class NoScore(RewardBug):
+    """A reward returned something that is not a score, such as NaN; exit code 2, no traceback."""
 
 
 class TooManyMasked(FactrlError, RuntimeError):

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from factrl import __version__
-from factrl.errors import ConfigError, RewardBug, SetupError, TooManyMasked, nearest
+from factrl.errors import ConfigError, NoScore, RewardBug, SetupError, TooManyMasked, nearest
 
 from . import (
     completion,
@@ -167,9 +167,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 3
     except RewardBug as error:
         frames = users_frames(error)
-        if not frames:
+        if not frames and not isinstance(error, NoScore):
             raise
-        tell(frames)
+        if frames:
+            tell(frames)
         complain(str(error))
         return 2
     except KeyboardInterrupt as error:

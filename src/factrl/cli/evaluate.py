@@ -209,7 +209,9 @@ def _check(args: argparse.Namespace, files: Sequence[str], named: Sequence[Bench
         raise ConfigError("--column names stored answers, but a model gives new ones; leave one of them out")
     if asks and args.output is None:
         raise ConfigError("a model needs --output FOLDER, where its answers are kept")
-    if args.output is not None and (Path(args.output).suffix == ".json" or Path(args.output).is_file()):
+    if args.output is not None and (
+        Path(args.output).suffix.lower() == ".json" or Path(args.output).is_file()
+    ):
         raise ConfigError(f"--output {args.output} must be a folder, as there are several files")
     if args.samples and not asks:
         raise ConfigError("--samples is for answers that are given now; stored ones are as many as there are")

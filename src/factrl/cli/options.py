@@ -197,7 +197,7 @@ def check_place(option: str, path: Path, *suffixes: str, mine: Mine = anything) 
     if path.is_dir() or not path.parent.is_dir():
         wrong = "is a folder" if path.is_dir() else f"is in {path.parent}, which does not exist"
         raise ConfigError(f"{option} {path} {wrong}")
-    if suffixes and path.suffix not in suffixes:
+    if suffixes and path.suffix.lower() not in suffixes:
         raise ConfigError(f"{option} {path} must end in {' or '.join(suffixes)}")
     check_free(path, mine)
 

@@ -371,8 +371,6 @@ _UPSTREAM: Mapping[str, Callable[[Row], Row]] = {
             "labels": [1, 0, 0, 0],
         },
     },
-    # The number stands after #### at the end of the worked answer.
-    "gsm8k": lambda row: {**row, "answer": row["answer"].rpartition("####")[2]},
     "longwiki": lambda row: {
         "question": row["title"],
         "id": row["pageid"],

@@ -103,7 +103,9 @@ def factreason(
         options = {"order": order} if order else {}
         try:
             asked = example.question
-            wins = judged_here(lambda said: compare(asked, said, **options), answer, about=asked)
+            wins = judged_here(
+                lambda said: compare(asked, said, **options), answer, about=asked, judge=compare
+            )
         except OwnDoing as error:
             wins, floored = 0.0, error.cause
         terms["preference"] = weight_preference * wins

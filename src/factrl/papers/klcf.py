@@ -149,12 +149,16 @@ def klcf(
     terms, facts = {**none}, dict[str, Any]()
     try:
         if a or b:
-            said = judged_here(lambda said: checklist(question, said, items), text, about=question)
+            said = judged_here(
+                lambda said: checklist(question, said, items), text, about=question, judge=checklist
+            )
             counts = Counter(said)
             facts |= {word: counts[word] for word in ("consistent", "contradictory", "missing")}
             terms |= _kept(counts, a, b, combine, f_beta, no_ratio)
         if g:
-            extracted = judged_here(lambda said: extract(said, question, example.topic), text, about=question)
+            extracted = judged_here(
+                lambda said: extract(said, question, example.topic), text, about=question, judge=extract
+            )
             claims = judged = [claim.text for claim in extracted if claim.skip is None]
             if claims and truth_claims == "missing":
                 known = "\n".join(items)
@@ -163,13 +167,16 @@ def klcf(
                     claims,
                     control=lambda sentence: [sentence],
                     about=question,
+                    judge=checklist,
                 )
                 judged = [claim for claim, label in zip(claims, labels, strict=True) if label == "missing"]
             truth = fmean(truthfulness(judged)) if judged else all_covered if claims else no_claims
             facts |= {"claims": len(claims), "judged": len(judged), "truth": truth}
             terms["truth"] = g * truth
         if thinking and general:
-            facts["rating"] = rating = judged_here(lambda said: rate(question, said), text, about=question)
+            facts["rating"] = rating = judged_here(
+                lambda said: rate(question, said), text, about=question, judge=rate
+            )
             terms["general"] = general * rating
     except OwnDoing as error:
         return Score(none, floored=error.cause, facts=facts)

@@ -62,7 +62,9 @@ def rar(
     else:
         try:
             asked = example.question
-            found = judged_here(lambda text: contradicts(asked, text, example.evidence), said, about=asked)
+            found = judged_here(
+                lambda text: contradicts(asked, text, example.evidence), said, about=asked, judge=contradicts
+            )
             facts: Mapping[str, Any] = {"label": "abstained"} if abstains(said, example.question) else {}
             return Score({"consistent": float(not found)}, facts=facts)
         except OwnDoing as error:

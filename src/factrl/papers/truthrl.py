@@ -142,6 +142,7 @@ def truthrl_reasoning(
                 _reasoning(completion),
                 head=_HEAD,
                 about=example.question,
+                judge=reason,
             )
         except OwnDoing as error:
             rating, floored = 0.0, error.cause

@@ -324,7 +324,7 @@ def convert(
         )
     rows = [_converted(example, number, to, data) for number, example in enumerate(examples)]
     try:
-        if path.suffix == ".parquet":
+        if path.suffix.lower() == ".parquet":
             _write_parquet(rows, to, data.chat, path, mine)
         else:
             write_rows(path, rows, mine)

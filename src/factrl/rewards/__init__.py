@@ -29,7 +29,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, overload
 
-from factrl.errors import ConfigError, DataError, FactrlError, RewardBug, Unscored, nearest
+from factrl.errors import ConfigError, DataError, FactrlError, NoScore, RewardBug, Unscored, nearest
 from factrl.llm.background import Workers, wait_for
 from factrl.text import strip_end_tokens
 from factrl.types import Completion, Example, Result, Score, plain
@@ -132,7 +132,7 @@ class Reward:
         """Score one completion: scored, masked or floored, never a default number.
 
         Raises:
-            RewardBug: the reward raised something other than `Unscored` or returned no score.
+            RewardBug: the reward raised something other than `Unscored`; `NoScore` where it returned no score.
             ConfigError: a resource is missing, or a knob has a value that it cannot have.
         """
         self._check_supplied()
@@ -147,14 +147,18 @@ class Reward:
             except Unscored as error:
                 detail = error.detail or str(error)
                 return Result("masked", None, cause=error.cause, detail=detail, facts=plain(error.facts))
-            return result_of(returned, completion)
+            try:
+                return result_of(returned, completion)
+            except (TypeError, ValueError) as error:
+                raise NoScore(self._failed(example, error)) from error
         except FactrlError:
             raise
         except Exception as error:
-            raise RewardBug(
-                f"reward {self.name!r} failed on example {example.id or example.question!r} with "
-                f"{type(error).__name__}: {error}"
-            ) from error
+            raise RewardBug(self._failed(example, error)) from error
+
+    def _failed(self, example: Example, error: Exception) -> str:
+        sample = example.id or example.question
+        return f"reward {self.name!r} failed on example {sample!r} with {type(error).__name__}: {error}"
 
     def batch(self, examples: Sequence[Example], completions: Sequence[str]) -> list[Result]:
         """Score completions side by side; results in the order given.

@@ -262,7 +262,7 @@ class Grader:
                     raise _Forged(str(problem)) from None
                 raise
 
-        return judged_here(ask, answer, about=(question, *gold))
+        return judged_here(ask, answer, about=(question, *gold), judge=judge)
 
 
 def graded_by(judge: LLM | None) -> str:

@@ -50,7 +50,8 @@ _USUAL: Mapping[ColumnName, tuple[str, ...]] = {
     "checklist": ("checklist", "extra_info.checklist"),
 }
 _HALF = re.compile("[\ud800-\udfff]")  # of a pair of surrogates, which JSON can spell and UTF-8 cannot
-_MORE_ANSWERS = "alt_ans"  # TruthRL keeps all but the first accepted answer there
+_MORE_ANSWERS = ("alt_ans", "answer_aliases", "aliases")  # beside an answer: TruthRL's, MuSiQue's, TriviaQA's
+_CHOICES = ("choices", "options", "candidates", "endings")
 _PARTS = ("value", "target", "answer", "answers", "aliases")  # of a table of answers: TriviaQA's, verl's
 _PASSAGE = ("text", "chunk", "content")  # what a passage's text is called; chunks of TruthRL among them
 _KEPT_FROM = {"bge_score": 2.0, "oracle_score": 3.0}  # TruthRL shows the chunks with this score, by the first
@@ -298,7 +299,8 @@ def _column_names(rows: Iterable[Row]) -> list[str]:
 
 
 def _example(row: Row, names: Mapping[str, str], at: str) -> Example:
-    used = {*names.values(), *((_MORE_ANSWERS,) if names.get("answers") == "answer" else ())}
+    beside = _MORE_ANSWERS if names.get("answers") in _BESIDE_THEM else ()
+    used = {*names.values(), *beside}
 
     def value(name: ColumnName) -> Any:
         return native(_look_up(row, names[name])) if name in names else None
@@ -324,8 +326,9 @@ def _example(row: Row, names: Mapping[str, str], at: str) -> Example:
     if given_id is not None and not isinstance(given_id, (str, int)):
         raise DataError(f"{at}: {names['id']} is a {type(given_id).__name__}, not text")
     answers = _answers(value("answers"), f"{at}: {names.get('answers')}")
-    if names.get("answers") == "answer":
-        answers += _answers(native(row.get(_MORE_ANSWERS)), f"{at}: {_MORE_ANSWERS}")
+    _refuse_places(row, value("answers"), answers, f"{at}: {names.get('answers')}")
+    for more in beside:
+        answers += _answers(native(row.get(more)), f"{at}: {more}")
     evidence = _evidence(value("evidence"), f"{at}: {names.get('evidence')}")
     # An empty list of passages is shown as such; a row without the column is one that nobody searched for.
     shown = {"evidence": ""} if value("evidence") is not None and not evidence else {}
@@ -363,7 +366,36 @@ def _answers(value: Any, where: str) -> tuple[str, ...]:
                 f"e.g. data.columns.answers={column}.{next(iter(value), '...')}"
             )
         return tuple(itertools.chain.from_iterable(_answers(part, where) for part in parts))
-    return _texts(value, where)
+    stated = (
+        marked[1].strip() if (marked := _MARKED.search(text)) else text for text in _texts(value, where)
+    )
+    return tuple(text for text in stated if text)
+
+
+def _refuse_places(row: Row, cell: Any, answers: Sequence[str], where: str) -> None:
+    """Refuse the number or the letter of a choice, as MMLU has it, in the place of an answer's text."""
+    found = ((name, _listed(native(_look_up(row, name)))) for name in _CHOICES)
+    column, choices = next(
+        ((name, one) for name, one in found if isinstance(one, (list, dict)) and one), ("", [])
+    )
+    if isinstance(choices, dict):  # ARC's texts and labels, or a text for each letter
+        choices = choices["text"] if isinstance(choices.get("text"), list) else [*choices.values()]
+    if not column and {"A", "B"} <= row.keys():
+        columns = [letter for letter in string.ascii_uppercase if letter in row]
+        column, choices = ", ".join(columns), [row[letter] for letter in columns]
+    texts = [str(choice).strip() for choice in choices]
+    for answer in answers:
+        place = _PLACE.fullmatch(answer)
+        if place is None or (isinstance(cell, list) and answer in texts):
+            continue
+        number = int(place[1]) if place[1] else ord(place[2].upper()) - ord("A")
+        meant = texts[number : number + 1] if place[2] else texts[max(0, number - 1) : number + 1]
+        if meant and {*meant} != {answer}:
+            raise DataError(
+                f"{where} is {answer!r} beside {column}: the place of a choice, or its text? Write the text of "
+                f"the right choice, such as {texts[-1]!r}, or a list of it, [{json.dumps(texts[-1])}], where it "
+                "is a number or a letter; or name another column with data.columns.answers=..."
+            )
 
 
 def _texts(value: Any, where: str) -> tuple[str, ...]:
@@ -445,7 +477,22 @@ _PRINTED = re.compile(
     rf"({_STRING})|\b(?:array|np\.\w+)(?=\()|(,\s*dtype=[^\s()]+)(?=\))|\b(nan|NaN|null)\b", re.DOTALL
 )
 _DEEP = re.compile(r"(?:[\[{(]\s*){50}")
-_LOOKS_LISTED = re.compile(r"\[[^\\^_{}()\[\],]*,[^\\^_{}()\[\]]*\]|\[[-+\d.]+(?:\s+[-+\d.]+)+\s*\]")
+_QUOTED = rf"(?:{_STRING}|“[^”]*”)"
+_WORD = r"[^\W\d_]{2}"
+# Several answers, or a container with its name, as no answer is written; mathematics has `[x]` and `{1, 2}`.
+_LOOK_LISTED = (
+    re.compile(r"\[[^\\^_{}()\[\],]*,[^\\^_{}()\[\]]*\]|\[[-+\d.]+(?:\s+[-+\d.]+)+\s*\]"),
+    re.compile(rf"\{{(?=[^{{}}\\]*{_WORD})[^{{}}\\]*\}}"),  # a database's array
+    re.compile(r"[^\W\d][\w.]*\(\s*(?:[\[{]|\(\s*['\"]|<class).*\)", re.DOTALL),  # deque([…]), tensor([…])
+    re.compile(rf"[^\W\d][\w.]*\(\s*{_QUOTED}(?:\s*,\s*{_QUOTED})+\s*\)", re.DOTALL),  # R's c('…', '…')
+    re.compile(r"(?:set|frozenset|list|tuple|dict|deque|OrderedDict)\(\)"),
+    re.compile(rf"{_QUOTED}(?:\s*(?:[,;|]\s*)?{_QUOTED})+\s*[,;]?", re.DOTALL),
+    re.compile(rf"[-*•]\s+['\"“]?{_WORD}[^\n]*"),  # YAML's list of one
+    re.compile(r"(?:[-*•]|\d+[.)])[ \t]+\S[^\n]*(?:\n\s*(?:[-*•]|\d+[.)])[ \t]+\S[^\n]*)+"),
+)
+_MARKED = re.compile(r"(?:\A|\n)[ \t]*####([^\n]*)\Z")  # GSM8K's answer, behind the solution
+_PLACE = re.compile(r"(\d{1,2})|\(?([A-Za-z])[).:]?")
+_BESIDE_THEM = frozenset(name for name in _USUAL["answers"] if "." not in name)
 
 
 def _written(text: str, where: str) -> Any:
@@ -466,7 +513,7 @@ def _written(text: str, where: str) -> Any:
     whole = _literal(body)
     if isinstance(whole, list) and len(whole) == 1 and not isinstance(whole[0], (list, dict)):
         return whole
-    if isinstance(whole, list) or _LOOKS_LISTED.fullmatch(body):
+    if isinstance(whole, list) or any(form.fullmatch(body) for form in _LOOK_LISTED):
         raise _unclear(text, where)
     return text
 

@@ -40,7 +40,9 @@ def read_rows(source: str, split: str = "train", subset: str | None = None) -> I
     elif path.exists():
         refuse_pipe(path)
         yield from _read_file(path)
-    elif source.startswith((".", "/", "~")) or source.endswith(tuple(READERS)) or source.count("/") > 1:
+    elif (
+        source.startswith((".", "/", "~")) or source.lower().endswith(tuple(READERS)) or source.count("/") > 1
+    ):
         # A hub id is `name` or `owner/name`, without the suffix of a data file.
         around = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
         raise DataError(f"{source} does not exist{nearest(path.name, around)}")
@@ -64,7 +66,7 @@ def _parts(folder: Path, split: str) -> list[Path]:
         folder = folder / split
     if (folder / "state.json").is_file() and (parts := sorted(folder.glob("*.arrow"))):
         return parts
-    files = sorted(file for file in folder.iterdir() if file.name.endswith(tuple(READERS)))
+    files = sorted(file for file in folder.iterdir() if file.name.lower().endswith(tuple(READERS)))
     parts = [file for file in files if file.name.split(".")[0] == split or file.name.startswith(f"{split}-")]
     if not parts:
         names = ", ".join(file.name for file in files[:10]) or "no data file"
@@ -73,7 +75,7 @@ def _parts(folder: Path, split: str) -> list[Path]:
 
 
 def _read_file(path: Path) -> Iterator[Row]:
-    read = next((read for suffix, read in READERS.items() if path.name.endswith(suffix)), None)
+    read = next((read for suffix, read in READERS.items() if path.name.lower().endswith(suffix)), None)
     if read is None:
         raise DataError(f"{path} is none of {', '.join(READERS)}")
     try:
@@ -118,7 +120,7 @@ def json_lines(content: bytes) -> list[Any]:
 
 def read_lines(path: Path) -> Iterator[Any]:
     """The values of a file of JSON Lines, plain or .gz."""
-    with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+    with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
         for number, line in enumerate(lines_of(file, path), start=1):  # pyright: ignore[reportArgumentType]
             if line.strip():
                 yield _parse(line.decode("utf-8"), f"{path}, line {number}")

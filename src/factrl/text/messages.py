@@ -2,8 +2,8 @@
 
 A message is a mapping or an object with `role` and `content`.  `content` is a text, nothing, or a list of
 parts.  Reasoning that a chat template or a server has taken out of the text, as `reasoning_content`,
-`reasoning`, `thinking` or a part of that type, stands in `<think>` before the text again, where rewards read
-it.
+`reasoning`, `thinking`, a part of that type or the channel `analysis`, stands in `<think>` before the text
+again, where rewards read it.  A text in a form that is not known here is an error that names the form.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_REASONING = ("reasoning_content", "reasoning", "thinking")
+from factrl.errors import DataError
+
+_REASONING = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
 _TEXT = ("text", "refusal")  # of a part; the first that there is
+_INSIDE = ("content", "value")  # where a part of text may keep it instead
+_ROLES = {"model": "assistant", "ai": "assistant", "human": "user"}
 
 
 def is_conversation(value: Any) -> bool:
@@ -21,8 +25,22 @@ def is_conversation(value: Any) -> bool:
 
 
 def last_message(messages: Sequence[Any], role: str) -> Any:
-    """The last message of a role, `user` or `assistant`; None where there is none."""
-    return next((one for one in reversed(messages) if _get(one, "role") == role), None)
+    """The last message of a role, `user` or `assistant`; None where there is none.
+
+    Of several channels it is one of `final`; a message that only calls tools follows the one that it belongs to.
+
+    >>> last_message([{"role": "Model", "content": "Warsaw"}, {"role": "tool", "content": "x"}], "assistant")
+    {'role': 'Model', 'content': 'Warsaw'}
+    """
+    those = [one for one in reversed(messages) if _role(one) == role]
+    those = [one for one in those if _get(one, "channel") == "final"] or those
+    spoken = (one for one in those if not _get(one, "tool_calls") or text_of(one))
+    return next(spoken, those[0] if those else None)
+
+
+def _role(message: Any) -> str:
+    role = str(_get(message, "role") or "").lower()
+    return _ROLES.get(role, role)
 
 
 def text_of(message: Any) -> str:
@@ -30,7 +48,12 @@ def text_of(message: Any) -> str:
 
     >>> text_of({"role": "user", "content": [{"type": "text", "text": "Where?"}, {"type": "image"}]})
     'Where?'
+
+    Raises:
+        DataError: what it says is in a form that is not known.
     """
+    if _get(message, "channel") == "analysis":
+        return ""
     content = _get(message, "content")
     return _joined(content, thought=False) or _joined(_get(message, "refusal"), thought=False)
 
@@ -43,7 +66,7 @@ def reasoning_of(message: Any) -> str:
     """
     apart = (_joined(_get(message, name), thought=None) for name in _REASONING)
     return next((text for text in apart if text.strip()), "") or _joined(
-        _get(message, "content"), thought=True
+        _get(message, "content"), thought=None if _get(message, "channel") == "analysis" else True
     )
 
 
@@ -72,6 +95,8 @@ def _joined(content: Any, *, thought: bool | None) -> str:
     if isinstance(content, Mapping) or hasattr(content, "type"):
         content = [content]
     if not isinstance(content, (list, tuple)):
+        if content is not None and thought is False:
+            raise _unknown(content)
         return ""
     texts = []
     for part in content:
@@ -82,12 +107,31 @@ def _joined(content: Any, *, thought: bool | None) -> str:
         reasons = kind.startswith(("thinking", "reasoning"))
         if thought is not None and reasons is not thought:
             continue
-        names = (*_REASONING, "text", "summary", "content") if reasons else _TEXT
+        words = kind in ("", "refusal") or "text" in kind  # and no image, nor what a tool is called with
+        names = (*_TEXT, *_INSIDE) if words else _TEXT
+        if reasons or (words and thought is None):
+            names = (*_REASONING, "text", "summary", *_INSIDE)
         if _get(part, "redacted"):  # its text is not for reading
             names = ("summary",)
-        found = (_joined(_get(part, name), thought=None) for name in names)
+        found = [_joined(_get(part, name), thought=None) for name in names]
         texts.append(next((text for text in found if text), ""))
+        if words and thought is False and not texts[-1] and not any(_blank(part, name) for name in names):
+            raise _unknown(part)
     return "".join(texts)
+
+
+def _blank(part: Any, name: str) -> bool:
+    """Whether a part has such a text, which is empty."""
+    there = name in part if isinstance(part, Mapping) else hasattr(part, name)
+    return there and not _get(part, name)
+
+
+def _unknown(content: Any) -> DataError:
+    keys = f" with {', '.join(map(str, content))}" if isinstance(content, Mapping) else ""
+    return DataError(
+        f"the content of a message holds a {type(content).__name__}{keys}: {str(content)[:80]!r}; write a text, "
+        'or a list of parts such as {"type": "text", "text": "…"}'
+    )
 
 
 def _get(thing: Any, name: str) -> Any:

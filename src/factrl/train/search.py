@@ -74,7 +74,7 @@ class SearchEnvironment:
         left = f"{self.turns - self.searches} of {self.turns} searches are left."
         words = clean(query)[:LONGEST] if isinstance(query, str) else ""
         try:
-            passages = judged_here(self._found, words, about="") if words else None
+            passages = judged_here(self._found, words, about="", judge=self._source) if words else None
         except OwnDoing:
             passages = None
         except (Unscored, SetupError, OSError) as error:

@@ -57,6 +57,7 @@ async def judged(
     first: Unscored | None = None,
     head: int = 0,
     about: Hashable = None,
+    judge: Any = None,
     blocking: bool = False,
 ) -> Any:
     """What `ask(part)` returns; who is to blame is found out where that is an error that `part` may cause.
@@ -68,6 +69,8 @@ async def judged(
         head: how many characters of a text that is too long are asked about instead; 0 for none.
         about: all of the call that is not `part`, such as the question: calls that agree in it share a
             control that is under way.  None shares nothing.
+        judge: the object that `ask` asks, `ask` itself by default.  No two share a control: one that fails
+            says nothing of another.
         blocking: `ask` blocks this thread; see `judged_here`.
 
     Raises:
@@ -91,12 +94,17 @@ async def judged(
         if turn == ROUNDS and not silent:
             break
         words = control(_harmless(bytes_of(str(part)) if silent else 0))
-        server = (os.getpid(), getattr(ask, "__code__", ask), error.facts.get("base_url"))
-        same = None if about is None else (*server, about, silent and len(str(words)).bit_length())
+        asks = (
+            getattr(ask, "__code__", ask),
+            id(ask if judge is None else judge),
+        )  # both live as long as this call
+        same = None if about is None else (os.getpid(), *asks, about, silent and len(str(words)).bit_length())
         if not await _passes(ask, words, same, blocking):
             raise first
         if cause in LENGTH and isinstance(part, str) and 0 < head < len(part):
-            return await judged(ask, part[:head], control=control, about=about, blocking=blocking)
+            return await judged(
+                ask, part[:head], control=control, about=about, judge=judge, blocking=blocking
+            )
         if turn and failed > ROUNDS:
             break
     assert first is not None  # noqa: S101  the loop ran

@@ -153,6 +153,7 @@ class _Group:
                 lambda text: _call(verifier.extract, text, job.question, job.topic),
                 job.text,
                 about=(job.question, job.topic),
+                judge=verifier.extract,
             )
         except OwnDoing as error:
             job.floored = error.cause
@@ -239,7 +240,9 @@ class _Group:
                 return _call(job.search.search, before + words, self.verifier.k, topic=job.topic)
 
             own = query != job.question
-            call = judged(search, query, about=(job.topic, before)) if own else search(query)
+            call = (
+                judged(search, query, about=(job.topic, before), judge=job.search) if own else search(query)
+            )
             self._searches[key] = asyncio.ensure_future(call)
         return tuple(await asyncio.shield(self._searches[key]))
 
@@ -304,7 +307,7 @@ class _Group:
         error = Unscored(first.cause or "unjudged", first.why, **first.facts)
         try:
             asked = None if first.cause in LENGTH else error
-            return await judged(ask, claim.text, first=asked, about=tuple(passages))
+            return await judged(ask, claim.text, first=asked, about=tuple(passages), judge=judge)
         except OwnDoing as own:  # not masked: an unsupported claim
             return Verdict("unknown", judge.identity, why=own.detail, cause=own.cause, facts=dict(own.facts))
         except Unscored:
