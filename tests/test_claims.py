@@ -11,6 +11,7 @@ import pytest
 
 from factrl.errors import Unscored
 from factrl.llm import FakeLLM, Message, Reply
+from factrl.text import strip_end_tokens
 from factrl.types import Claim
 from factrl.verifier.claims import SentenceClaims, mark, normalised
 from factrl.verifier.claims.llm import LLMClaims, read_facts
@@ -112,6 +113,82 @@ def test_nothing_false_hides_in_a_form(text: str, judged: list[str] | None) -> N
     """None: the last sentence, as it is written."""
     claims = [claim.text for claim in SentenceClaims()(text) if claim.skip is None]
     assert claims == ([text.split("\n")[-1]] if judged is None else judged)
+
+
+# A heading, and whether it is more than a bare title.
+HEADINGS = {
+    True: [
+        *("Mayor Bob Dunn resigns", "Bridge collapse kills 12", "How Bob Dunn stole the election"),
+        *("Bridge (1950)", "Norbury: capital of Wales", "Norbury – the largest town in Wales"),
+        *("Bürgermeister wegen Betrugs verurteilt", "市长因诈骗被判刑", "Мэр осужден за мошенничество"),
+        *("Maire condamné pour fraude", "Alcalde condenado por fraude", "Mayor jailed", "Deaths: 12"),
+        *("Bob Dunn: Convicted Fraudster", "Why Bob Dunn left Norbury", "Norbury: Hauptstadt von Wales"),
+    ],
+    False: [
+        *(
+            "History",
+            "Early life",
+            "Marie Curie",
+            "2.0.0",
+            "Chapter 3",
+            "Top 10 facts",
+            "May 2020",
+            "Windows 11",
+        ),
+        *(
+            "What you need to know",
+            "How it works",
+            "How to Fix a Tire",
+            "How Does It Work",
+            "5 best ways to save",
+        ),
+        *("Marie Curie: A Life of Science", "居里夫人的早年生活", "Ранние годы жизни", "Awards received"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("claims", "title"), [(one, title) for one, all in HEADINGS.items() for title in all]
+)
+def test_a_heading_that_is_more_than_a_title_is_a_claim(claims: bool, title: str) -> None:
+    assert said(f"## {title}") == ([title] if claims else [])
+
+
+MAYOR = "the mayor is in jail"
+# A text, and its last claim as it is judged; None where nothing is.
+TALK: list[tuple[str, str | None]] = [
+    *[
+        (text, text)
+        for text in (
+            *("The mayor is in jail :)", f"I'm not sure, but {MAYOR}.", f"Let's remember {MAYOR}."),
+            *(f"Hope that helps, {MAYOR}!", f"I'm sorry that {MAYOR}.", f"I'm glad to say {MAYOR}. ".strip()),
+            *("Thanks to the mayor's fraud, it is poor.", f"This answer explains that {MAYOR}."),
+            *("Wussten Sie, dass die Brücke rot ist?", "Saviez-vous que le pont est rouge ?"),
+            *("¿Sabías que el puente es rojo?", "Sapevi che il ponte è rosso?", "$99", "95%", "Gluten-free"),
+            *("Was the mayor jailed? Yes.", "Le maire est-il en prison ? Oui.", "¿Está en la cárcel? Sí."),
+            *("Ist der Mann im Gefängnis? Ja.", "(1950–2001)"),
+        )
+    ],
+    ("<!-- The bridge was built in 1950. -->", "The bridge was built in 1950."),
+    ("The bridge was built in 1950.</think>", "The bridge was built in 1950."),
+    ("The bridge was built in 1950.</think>\n<|im_end|>", "The bridge was built in 1950."),
+    *[
+        (text, None)
+        for text in (
+            *("I don't know that the mayor is in jail.", "I can't confirm that the mayor is in jail."),
+            *("Let me know whether the mayor is in jail.", "I'm sorry, but the question is unclear."),
+            *("I hope this helps, and good luck with the project!", "Is that clear? Yes.", "1.", "Hello!"),
+            *("This answer explains that the claims are correct.", f"Perhaps {MAYOR}.", "Bye-bye!"),
+            *("If you are in danger, it is important to seek help.", "I'm sorry, but I don't know."),
+        )
+    ],
+]
+
+
+@pytest.mark.parametrize(("text", "claim"), TALK)
+def test_a_statement_behind_talk_is_a_claim(text: str, claim: str | None) -> None:
+    judged = [one.text for one in SentenceClaims()(strip_end_tokens(text)) if one.skip is None]
+    assert judged == ([] if claim is None else [claim])
 
 
 def test_what_a_sentence_says_beside_remarks_on_itself_is_judged_in_its_own_words() -> None:

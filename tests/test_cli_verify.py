@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import pytest
 
 import factrl.verifier as presets
 from factrl.cli import main
-from factrl.errors import ConfigError, LLMError, Unscored
+from factrl.errors import ConfigError, DataError, LLMError, Unscored
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier.report import Check, Report, page
 from fault_server import FaultServer, says
@@ -369,3 +370,28 @@ def test_a_judge_that_takes_long_is_not_silent(
     monkeypatch.setattr(presets, "open_verifier", lambda *_, **__: Slow(made("supported")))
     assert main(["verify", TEXT, "--docs", str(tmp_path / "curie.txt"), "--no-cache"]) == 0
     assert "supported" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("docs", "problem"),
+    [
+        ([Passage("Warsaw.")], "a file is a name, not a Passage; passages go in evidence"),
+        (Passage("Warsaw."), "files are a list of names, not a Passage; passages go in evidence"),
+        ([None], "a file is a name, not a NoneType"),
+        ([""], "a file has an empty name"),
+        ([" "], "a file has an empty name"),
+    ],
+)
+def test_what_is_no_file_is_refused_by_name(docs: Any, problem: str) -> None:
+    with pytest.raises(DataError, match=problem):
+        presets.verify(TEXT, docs=docs, judge="weak")
+
+
+def test_a_broken_pdf_is_one_line_and_an_empty_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "broken.pdf").write_bytes(b"no pdf")
+    for docs, problem in (("broken.pdf", "broken.pdf"), ("", "a file has an empty name")):
+        command = [sys.executable, "-m", "factrl", "verify", TEXT, "--docs", docs, *WEAK]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert problem in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1, done.stderr

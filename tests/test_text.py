@@ -298,6 +298,16 @@ END_TOKENS = [
         "<pad><pad>",
         "[EOS]",
     ),
+    *(
+        "<|separator|>",
+        "<extra_id_1>",
+        "<seed:eos>",
+        "<|message_sep|>",
+        "<unused1>",
+        "<reserved_106>",
+        "<_end>",
+    ),
+    *("[e~[", "<|user|>", "<|observation|>", "<|reserved_special_token_12|>", "<|unused_7|>"),
     *(" <|im_end|>\n", "<|im_end|><|endoftext|>", "\n</s></s>"),
 ]
 WORDS = [
@@ -308,6 +318,10 @@ WORDS = [
     "[1]",
     "[Paris]",
     "<end of story>",
+    "<extra>",
+    "<unused>",
+    "<seed:oil>",
+    "[e]",
     "x|>",
     "<|>",
 ]

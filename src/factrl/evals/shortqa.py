@@ -78,7 +78,9 @@ def final_part(text: str, *, chat: bool = True, long: bool = False) -> str | Non
         chat: false for a model that only continued the text.
         long: as in `continued`.
     """
-    _, closed, said = strip_end_tokens(text).rpartition("</think>")
+    before, closed, said = strip_end_tokens(text).rpartition("</think>")
+    if closed and not said.strip() and "<think>" not in f"{getattr(text, 'prefill', '')}{before}":
+        said = before  # a lone tag that nothing follows
     prefill = text.prefill if isinstance(text, Completion) and not closed else ""
     if "<think>" in said or "<think>" in prefill.rpartition("</think>")[2]:
         return None

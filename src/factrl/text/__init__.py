@@ -99,10 +99,12 @@ def opened(prompt: str) -> str:
 def implied(text: str) -> str:
     """`<think>` for a text that closes a reasoning it never opens: what its model's chat template had opened.
 
-    For texts whose prompt is not known, as those of a server or a file.
+    For texts whose prompt is not known, as those of a server or a file.  Where nothing follows, the
+    text before is all that there is, and it is the answer.
     """
     end = text.find(_END_THINK)
-    return _THINK if end >= 0 and _THINK not in text[:end] else ""
+    closes = end >= 0 and _THINK not in text[:end]
+    return _THINK if closes and strip_end_tokens(text[end + len(_END_THINK) :]).strip() else ""
 
 
 def tag(text: str, name: str, which: Which = "last") -> Slice | None:
@@ -129,11 +131,14 @@ def tag(text: str, name: str, which: Which = "last") -> Slice | None:
 _ENDING = (
     r"<[|｜](?:[a-z]{1,12}[_▁]){0,2}(?:end(?:of[a-z]{1,12})?|eo[adfmst]|stop|return|call|pad)"
     r"(?:[_▁][a-z]{1,12}){0,4}[|｜]>"
+    r"|<[|｜](?:[a-z]{1,12}[_▁]){0,2}(?:sep(?:arator)?|mask|unk|cls|observation|user|assistant)[|｜]>"
+    r"|<[|｜]?(?:extra|unused|reserved|special|placeholder|dummy)(?:[_▁](?:id|special|token)){0,2}[_▁]?\d{1,5}[|｜]?>"
+    r"|<[a-z]{1,12}:(?:eo[a-z]|pad|sep|end)>|<_(?:end|eo[a-z]|pad|sep)_?>|\[e~\["
     r"|</s>|</?(?:eo[dfmst]|pad)>|<(?:end_of_[a-z]{1,12}|turn\|)>|\[(?:EOS|PAD)\]"
 )
 _ROLE = r"(?:system|user|human|assistant|model|developer|tool)"
 END_TOKEN = re.compile(_ENDING, re.IGNORECASE)
-"""One special token that ends a text or a turn of it."""
+"""One special token that ends a text or a turn of it, or that models leave at an end, as a reserved one."""
 _LONGEST_END = 96  # characters of an end token, and more
 CHAT_TOKEN = re.compile(
     rf"(?:<[|｜](?:im_start|start_header_id|start|turn)[|｜]>|<(?:start_of_turn|\|turn)>)(?:{_ROLE}\b)?|{_ENDING}"
@@ -158,7 +163,7 @@ def strip_end_tokens(text: str) -> str:
     while True:
         while end and text[end - 1].isspace():
             end -= 1
-        start = max(text.rfind(sign, max(0, end - _LONGEST_END), end) for sign in "<[")
+        start = max(text.rfind(sign, max(0, end - _LONGEST_END), max(0, end - 1)) for sign in "<[")
         if start < 0 or not END_TOKEN.fullmatch(text, start, end):
             return text if cut == len(text) else text[:end]
         end = cut = start

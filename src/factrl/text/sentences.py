@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from factrl.text import END_TOKEN
+from factrl.text import END_TOKEN, strip_end_tokens
 
 Kind = Literal["prose", "item", "heading", "row", "code", "reasoning"]
 
@@ -60,11 +60,15 @@ _OPENS, _CLOSES = "<think>", "</think>"
 
 
 def _reasoning(text: str) -> Iterator[tuple[int, int]]:
-    """Each stretch from `<think>` to `</think>`; one that opens or closes the text may lack the other tag."""
+    """Each stretch from `<think>` to `</think>`; one that opens or closes the text may lack the other tag.
+
+    A lone `</think>` that nothing follows closes no reasoning: what is before it is read.
+    """
     close = text.find(_CLOSES)
     start = text.find(_OPENS)
     if close >= 0 and not 0 <= start < close:  # the prompt has opened it
-        yield 0, close + len(_CLOSES)
+        if any(map(str.isalnum, strip_end_tokens(text[close + len(_CLOSES) :]))):
+            yield 0, close + len(_CLOSES)
         start = text.find(_OPENS, close)
     while start >= 0:
         close = text.find(_CLOSES, start)

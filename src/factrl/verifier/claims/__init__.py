@@ -59,7 +59,7 @@ class SentenceClaims:
         identity: changes with whatever changes the claims.
     """
 
-    identity = "sentences/5"
+    identity = "sentences/6"
 
     def __call__(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
         found = []
@@ -132,8 +132,11 @@ def statements(text: str) -> list[Statement]:
 
 _OPEN = ":：?？؟"  # the last sign of a line that something answers
 _AFFIRMS = re.compile(
-    r"(?:yes|no|yep|yeah|indeed|correct|true|false|right|wrong|ja|nein|oui|sí)\b", re.IGNORECASE
+    r"(?:yes|no|yep|yeah|indeed|correct|true|false|right|wrong|ja|nein|doch|oui|non|si|sí|sì|sim|não|nee|tak|nie"
+    r"|да|нет|はい|いいえ|是的?|不是|نعم|لا|हाँ|नहीं)(?!\w)",
+    re.IGNORECASE,
 )
+_YOU_AND_I = re.compile(r"\b(?:you|i|we|me|this|that|sie|du|vous|tu|usted|ready|clear)\b", re.IGNORECASE)
 _HERE = re.compile(r"^(?:\w+[,!] )?here(?:'s|’s| is| are) ", re.IGNORECASE)
 
 
@@ -148,21 +151,25 @@ def _is_value_of(label: str, seen: str) -> bool:
     if not label or not seen or seen[-1] in _OPEN or " | " in seen or not is_bare(seen):
         return False
     if label[-1] in "?？؟":
-        return len(label) <= 200 and (has_value(label) if _AFFIRMS.match(seen) else asks(label))
+        told = has_value(label) or not (
+            _YOU_AND_I.search(label) or (len(label.split()) < 4 and label.isascii())
+        )
+        return len(label) <= 200 and (told if _AFFIRMS.match(seen) else asks(label))
     return is_bare(label) and (label.endswith((":", "：")) or (has_value(seen) and " | " not in label))
 
 
 # Of HTML and of other ways to mark reasoning; but not what strikes words out.
 _TAGS = re.compile(
     r"</?(?:(b|i|u|em|strong|span|code)|p|ul|ol|li|h[1-6]|div|table|tr|td|th|section|article|pre|blockquote|br|hr"
-    r"|answer|response|think|thinking|reasoning|thought|reflection)(?: [^<>]{0,200})?/?>|\[/?THINK\]",
+    r"|answer|response|think|thinking|reasoning|thought|reflection)(?: [^<>]{0,200})?/?>|\[/?THINK\]"
+    r"|<!--|-->$",
     re.IGNORECASE,
 )
 
 
 def _plain(text: str) -> str:
     """On one line, without markup and the special tokens of chat templates."""
-    if "<" in text or "[" in text:
+    if "<" in text or "[" in text or text.endswith("-->"):
         text = _TAGS.sub(lambda match: "" if match[1] else " ", CHAT_TOKEN.sub(" ", text))
     return " ".join(_MARKUP.sub(lambda match: match[1] or match[2] or "", text).split())
 
@@ -410,7 +417,37 @@ def speaks_of_itself(text: str, question: str = "") -> bool:
 def _says_more(text: str) -> bool:
     """Whether a sentence that speaks of itself states something of the world beside it."""
     rest = _SELF.sub(" ", CHAT_TOKEN.sub(" ", clean(text)))
-    return has_value(rest) and has_predicate(rest)
+    if has_value(rest) and has_predicate(rest):
+        return True
+    return _SAYS_THAT.search(rest) is not None and not re.search(rf"\b{_TRUE}\b", rest, re.IGNORECASE)
+
+
+# A clause of a subject and a predicate behind talk: "I'm not sure, but the mayor is in jail."
+_ABOUT = (
+    rf"(?:question|topic|{_MINE}|{_SAYINGS}|context|passages?|documents?|evidence|sources?|data|above|following"
+    r"|search|results?|graders?|judges?|rubrics?|best|next|key)\b"
+)
+_CLAUSE = (
+    rf"(?:(?!I['’]|You\b|We\b)(?-i:[A-ZÀ-Þ][\w'’-]+)"
+    rf"|(?:the|an?|his|her|its|their|these|those|our) (?!(?:\w+ ){{0,2}}{_ABOUT}))"
+    r"(?:[\w'’-]+ ){0,6}?"
+)
+_IS = (
+    r"(?:is|are|was|were|has|had|(?:is|are|was|were|has|had|do|does|did)n['’]t|never|can|will|\w{2,20}ed|won|wrote"
+    r"|stole|took|left|lost|died|runs|owns|lives|costs)\b(?! (?:unclear|clear|possible|available|unknown)\b)"
+)
+_ADVISES = (
+    r"(?:good|great|my|your|not|hard|best|better|important|essential|crucial|vital|necessary|recommended"
+    r"|advisable|helpful|useful|worth|possible|likely|always|also|okay|ok|wise|difficult)\b"
+)
+_SAYS_THAT = re.compile(rf"\bthat {_CLAUSE} ?{_IS}", re.IGNORECASE)
+_SAYS = re.compile(
+    rf"(?:[,!;:—-] ?(?:but |and |so |as |because |since )?|\b(?:but|because) ){_CLAUSE} ?{_IS}"
+    rf"|[,!;:—-] ?(?:but |and |so )?(?:he|she|they|it) (?!(?:is|was) (?:an? )?{_ADVISES}){_IS}"
+    r"|^(?!not\b)[^,;:]{0,12}\b(?<!not )(?:sorry|afraid|glad|happy|pleased|sad|certain|sure|remember|recall|note"
+    rf"|forget|repeat|say|add|tell you|assure you|confirm)(?: that)? {_CLAUSE} ?{_IS}",
+    re.IGNORECASE,
+)
 
 
 # What opens a sentence of talk, which may still state something.  Behind the first kind a claim takes a
@@ -452,12 +489,19 @@ def hedges(sentence: str) -> bool:
 
 
 _CONDITION = re.compile(
-    r"\b(?:if|whether|when|whenever|that) (?:you|there|i|any\w*)\b[^,.;:]{0,200}", re.IGNORECASE
+    r"\b(?:(?:if|whether|when|whenever|that) (?:you|there|i|any\w*)"
+    r"|(?:know|sure|certain|say|tell you|confirm|determine)"
+    r" (?:if|whether|when|where|who|what|which|how|why))\b[^,.;:]{0,200}",
+    re.IGNORECASE,
 )
 # A question that asserts: "Did you know that …?", "…, right?"
 _ASSERTS = re.compile(
     r"^(?:did you know|isn't it|what if i told you|who knew|who would have thought|can you believe)"
     r" (?!(?:how|why|what|when|where|who|which|whether)\b).{0,60}\b(?:that|is|are|was|were|has|had|have)\b"
+    r"|^\W{0,3}(?:(?:a|а) )?(?:wussten sie|wusstest du|wusstet ihr|saviez[- ]vous|savais[- ]tu|tu savais"
+    r"|vous saviez|sab[ií](?:as?|an|ais)|(?:lo )?sapev(?:[ai]|ate)|você sabia|vocês sabiam|wist (?:je|u)"
+    r"|visste du|vidste du|(?:вы )?знали(?: ли вы)?|знаете ли вы|czy wiesz)(?: usted(?:es)?| schon)?,? "
+    r"?(?:dass|que|qu['’]|che|dat|att|at|что|że)"
     r"|, (?:right|correct|yes|no|ok(?:ay)?|oder|nicht wahr|n'est-ce pas"
     r"|(?:is|was|are|were|do|does|did|has|have|had|can|could|would|wo)n't (?:it|he|she|they|you|we))\?$",
     re.IGNORECASE,
@@ -467,7 +511,16 @@ _ASSERTS = re.compile(
 _DECLINES = 0.6  # score of a sentence that is no claim; below it is checked
 
 
+_SMILEY = re.compile(r"\s[:;=]['’]?-?[)(\]DPpOo|/*3]{1,5}$")  # its colon introduces nothing
+# The single words that are values: "$99", "95%", "1950-2001", "gluten-free".
+_ONE_VALUE = re.compile(
+    r"[$€£¥]\d|\d[\d.,]*(?:-\d|[%°€$£]|(?:k?m|kg|[ap]m)\b)|\d{3,}\W?$|([a-z]{3,20})-(?!\1)[a-z]{3,20}\W?$",
+    re.IGNORECASE,
+)
+
+
 def _is_unverifiable(seen: str) -> bool:
+    seen = _SMILEY.sub("", seen)
     bare = seen.rstrip(" \"'”’»)]}*_」』）】")
     quoted = '"' in seen[:-1] and seen[-1:] in "\"'”’»」"  # a title may end in "?"
     if bare.endswith(("?", "？", "؟")) and not quoted and not _ASSERTS.search(bare):
@@ -477,12 +530,15 @@ def _is_unverifiable(seen: str) -> bool:
         return talk is not None or _LEADS_IN.search(bare) is not None or not _states(bare[:-1])
     if hedges(seen):
         return True
-    if talk is not None and not _states(_CONDITION.sub("", seen[talk.end() :]), talk):
-        return True
+    if talk is not None:
+        rest = _CONDITION.sub("", seen[talk.end() :])
+        denied = "not" if talk[0].endswith(("n't", "not")) or rest.startswith("'t ") else ""
+        if not _states(rest, talk) and not _SAYS.search(denied + rest):
+            return True
     if is_contentless(seen):
         return True
     words = re.findall(r"[^\W_][\w'’-]*", seen[:400])
-    if len(words) <= 1 and seen.isascii():
+    if len(words) <= 1 and seen.isascii() and not _ONE_VALUE.match(seen):
         return True
     said = stance(seen, strict=True) if len(seen) <= 400 else None
     return said is not None and said.abstains and said.score >= _DECLINES

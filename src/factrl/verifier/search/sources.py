@@ -135,11 +135,19 @@ def find_sources(paths: Iterable[str | Path], *, outside: Path | None = None) ->
     Raises:
         DataError: a name leads nowhere, a folder has nothing to read, no file is of a known format.
     """
+    if not isinstance(paths, Iterable):
+        raise DataError(
+            f"files are a list of names, not a {type(paths).__name__}; passages go in evidence=[…]"
+        )
     if isinstance(paths, (str, Path)):  # its letters would be files, and "/" among them all of the disk
         raise DataError(f"files are a list, not {str(paths)!r} alone; write [{str(paths)!r}]")
     found: dict[Path, Path] = {}
     problems: dict[Path, SetupError] = {}
     for name in paths:
+        if not isinstance(name, (str, Path)):
+            raise DataError(f"a file is a name, not a {type(name).__name__}; passages go in evidence=[…]")
+        if not str(name).strip():  # as a path it would be the current folder
+            raise DataError(f"a file has an empty name, {name!r}; name the file, or . for the current folder")
         path = Path(name).expanduser()
         if not path.exists():
             around = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
@@ -319,6 +327,8 @@ def _read_pdf(path: Path) -> _Rows:
         from pypdf import PdfReader, errors
     except ImportError as error:
         raise MissingExtra("pypdf", "files") from error
+    if not (log := logging.getLogger("pypdf")).level:  # what it warns of would stand beside our one line
+        log.setLevel(logging.CRITICAL)
     empty = True
     _small(path)
     try:
