@@ -392,8 +392,9 @@ def _refuse_places(row: Row, cell: Any, answers: Sequence[str], where: str) -> N
         meant = texts[number : number + 1] if place[2] else texts[max(0, number - 1) : number + 1]
         if meant and {*meant} != {answer}:
             raise DataError(
-                f"{where} is {answer!r} beside {column}: the place of a choice, or its text? Write the text of "
-                f"the right choice, such as {texts[-1]!r}, or a list of it, [{json.dumps(texts[-1])}], where it "
+                f"{where} is {answer!r} beside {column}: the place of a choice, or its text? Write the text "
+                f"of the right choice, such as {texts[-1]!r}, or a list of it, [{json.dumps(texts[-1])}], "
+                "where it "
                 "is a number or a letter; or name another column with data.columns.answers=..."
             )
 
