@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from test_similar_documents import JUDGES
 
 from factrl.types import Passage
 from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims
-
-from test_similar_documents import JUDGES
 
 HEATERS = [
     Passage("The Auron H1 heater weighs 4 kg and costs 129 euros. It has a two-year warranty.", "Auron H1"),

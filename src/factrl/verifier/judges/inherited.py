@@ -22,16 +22,17 @@ BACK = 20  # sentences that are looked through for the last name
 _HONORIFICS = frozenset("dr prof mr mrs ms sir dame lady frau herr dra don doña mme".split())  # noqa: SIM905
 _TOPICS = frozenset(
     """
-    about abstract achievements answer appendix awards background battery biography career childhood children
-    comparison conclusion contents contraindications death description design details dimensions dosage early
-    act case chapter day example figure level month option part phase problem question results scene season
-    step table week year education effects equipment facts family features final general history honors honours impact influence
-    information installation introduction key later legacy life location main marriage notes overview personal
-    price pricing professional publications quick reception references release rooms section services side
-    sources specifications specs step storage summary technical tips use uses usage warranty work works years
-    allgemeines auszeichnungen ausstattung bildung biografie einleitung fazit geschichte lage leben preis
-    preise technische überblick übersicht werk wirkung zimmer zusammenfassung biographie conclusión historia histoire
-    introducción prix précio vida vie œuvre
+    about abstract achievements act allgemeines answer appendix ausstattung auszeichnungen awards
+    background battery bildung biografie biographie biography career case chapter childhood children
+    comparison conclusion conclusión contents contraindications day death description design details
+    dimensions dosage early education effects einleitung equipment example facts family fazit features
+    figure final general geschichte histoire historia history honors honours impact influence
+    information installation introducción introduction key lage later leben legacy level life location
+    main marriage month notes option overview part personal phase preis preise price pricing prix
+    problem professional précio publications question quick reception references release results rooms
+    scene season section services side sources specifications specs step storage summary table technical
+    technische tips usage use uses vida vie warranty week werk wirkung work works year years zimmer
+    zusammenfassung überblick übersicht œuvre
     """.split()  # noqa: SIM905
 )
 _IS_A = re.compile(
