@@ -38,6 +38,10 @@ DATED = [
 CITIES = [
     Passage("# Ports\n\n## Port Elm\n\nIt has 12 cranes.\n\n## Port Oak\n\nIt has 7 cranes.\n", "Ports")
 ]
+SOUPS = [
+    Passage("**Leek Soup**\n\nIt keeps for 3 days.\n\n**Pea Soup**\n\nIt keeps for 5 days.\n", "soups.md")
+]
+FIRM = [Passage("The firm owns 42 ships. Its seat is in Bergen.", "annual.txt")]
 CV = [
     Passage(
         "Lena Hoff\nChemist, Basel\n\nAnalyst, Roche, 2011-2020\n\n"
@@ -104,6 +108,13 @@ OF_ANOTHER = [
     (PLAIN, "Ibuprofen 500 mg tablets. Do not take with alcohol."),
     (LEAFLET, "Ibuprofen is a painkiller. Store below 25 degrees."),
     (LEAFLET, "## Ibuprofen 400 mg\n\nDo not take with alcohol."),
+    (LEAFLET, "# Ibuprofen\n\nDo not take with alcohol."),
+    (PLAIN, "**Ibuprofen**\n- Do not take with alcohol."),
+    (PLAIN, "Ibuprofen relieves pain. Do not take with alcohol."),
+    (SOUPS, "**Leek Soup**\n\nIt keeps for 5 days."),
+    (SOUPS, "Pea soup is green. It keeps for 3 days."),
+    (HEATERS, "Let's look at the Auron H1. The heater weighs 6 kg."),
+    (HEATERS, "1. **Auron H1**\n   - Weighs 6 kg\n   - Costs 99 euros"),
     (SPANISH, "Ana Ruiz fue química. Nació en Soria en 1922."),
     (ENGLISH, "Ana Ruiz was a chemist. Born in Soria in 1922."),
     (ENGLISH[1:], "Ana Ruiz was a chemist. Born in Soria in 1922."),
@@ -130,6 +141,18 @@ OF_ITS_OWN = [
         (CHINESE, ["青山酒店很大。有40间客房。", "## 海景酒店\n\n酒店有25间客房。"]),
         (CHANGES, ["## 2.0.0\n- Added search.", "2.1.0 added dark mode.", "Added dark mode."]),
         (DATED, ["## 2.1.0\n- Added dark mode."]),
+        (SOUPS, ["**Pea Soup**\n\nIt keeps for 5 days.", "Leek soup is white. It keeps for 3 days."]),
+        (
+            FIRM,
+            [
+                "Norvik Shipping is large. The firm owns 42 ships.",
+                "## Norvik Shipping\n\nIts seat is in Bergen.",
+            ],
+        ),
+        (
+            PLAIN,
+            ["Tablets are white. Do not take with alcohol.", "## Dosierung\n\nDo not take with alcohol."],
+        ),
         (CITIES, ["Port Oak has 7 cranes."]),
         (CV, ["Lena Hoff was Analyst, Roche, 2011-2020."]),
         (LEAFLET, ["Paracetamol 500 mg tablets. Do not take with alcohol.", "Store below 25 degrees."]),

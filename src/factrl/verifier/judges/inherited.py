@@ -16,22 +16,25 @@ from functools import lru_cache
 from factrl.text.sentences import Sentence, sentences
 from factrl.types import Passage
 from factrl.verifier.judges.overlap import MAX_EVIDENCE
-from factrl.verifier.judges.subjects import _SMALL, _WORD, _tokens, subject_of
+from factrl.verifier.judges.subjects import _LONGEST, _SMALL, _WORD, _tokens, subject_of
 
 BACK = 20  # sentences that are looked through for the last name
 _HONORIFICS = frozenset("dr prof mr mrs ms sir dame lady frau herr dra don doña mme".split())  # noqa: SIM905
 _TOPICS = frozenset(
     """
-    about abstract achievements act allgemeines answer appendix ausstattung auszeichnungen awards
-    background battery bildung biografie biographie biography career case chapter childhood children
-    comparison conclusion conclusión contents contraindications day death description design details
-    dimensions dosage early education effects einleitung equipment example facts family fazit features
-    figure final general geschichte histoire historia history honors honours impact influence
-    information installation introducción introduction key lage later leben legacy level life location
-    main marriage month notes option overview part personal phase preis preise price pricing prix
-    problem professional précio publications question quick reception references release results rooms
-    scene season section services side sources specifications specs step storage summary table technical
-    technische tips usage use uses vida vie warranty week werk wirkung work works year years zimmer
+    about abstract achievements act address allergies allgemeines answer anwendung appendix aufbewahrung
+    ausstattung auszeichnungen awards background battery bildung biografie biographie biography
+    breakfast camera career case chapter childhood children climate color colour comparison conclusion
+    conclusión conservación contents contraindications cost costs culture day death description design
+    details dimensions display dosage early economy education efectos effects einleitung equipment
+    example facts family fazit features figure final food general geography geschichte hinweise histoire
+    historia history honors honours impact influence information ingredients installation interactions
+    introducción introduction key lage lagerung later leben legacy level life location main marriage
+    menu month nebenwirkungen notes option overview part personal phase population posología pregnancy
+    preis preise price pricing prix problem professional précio publications question quick rating
+    reception references release results rooms rules scene season section services side sources
+    specifications specs step storage summary table technical technische tips usage use uses vida vie
+    warnings warranty wechselwirkungen week weight werk wirkung work works year years zimmer
     zusammenfassung überblick übersicht œuvre
     """.split()  # noqa: SIM905
 )
@@ -41,12 +44,20 @@ _IS_A = re.compile(
 )
 _PLACES = frozenset("in at on by from with to into since for as en em a à au aus mit bei в на с из".split())  # noqa: SIM905
 _UNIT = re.compile(r"^\W{0,2}[^\W\d_]{1,3}\b")
+_VERB = re.compile(
+    r"(?!every|some|any|no(?:body|thing)|today|here|what|who|how)([^\W\d_][\w-]{3,30}) "
+    r"(?:[a-z]{2,12}s|is|was|has|ist|war|hat|est|a|es|fue|era)\b",
+    re.IGNORECASE,
+)
+_NOUN = re.compile(
+    r"(?:[^s]s|ung|tion|ción|ment|ing|ity|tät|ness|ance|ence|age|heit|keit|ism|cy|dose|ty|ship)$"
+)
 _VERSION = re.compile(r"\d\.\d")
 _NUMBERED = re.compile(r"^\d{1,2}[.)] +")
 _DASH = re.compile(r"\s[-–—|]\s|[(:：]")
 _MARKS = re.compile(r"[*_#\[\]`]+")
 _HEADING = re.compile(
-    r"^ {0,3}(#{1,6}) +(.{1,200}?)[ #]*$|^ {0,3}(?:\*\*|__)(.{1,200}?):?(?:\*\*|__):? *$", re.M
+    r"^ {0,3}(#{1,6}) +(.{1,200}?)[ #]{0,20}$|^ {0,3}(?:\*\*|__)(.{1,200}?):?(?:\*\*|__):? {0,20}$", re.M
 )
 _FILE = re.compile(r"\S*[\d.]\S*$")  # a title that numbers or names a file, and no subject
 
@@ -142,7 +153,7 @@ def _whole(text: str, passages: Sequence[Passage]) -> str:
     found = [
         phrase
         for passage in passages
-        for phrase in _own(passage.title, passage.text)
+        for phrase in (*_own(passage.title, passage.text), *_section_names(passage.text))
         if keys.issuperset(phrase) and (phrase[1:] or phrase[0] in names)
     ]
     return " ".join(max(found, key=len, default=()))
@@ -179,6 +190,8 @@ def _named(text: str, passages: Sequence[Passage]) -> str:
         return whole
     name, own = subject_of(text)
     name = lead(text) if own else ""
+    if not name or not _tokens(name)[0].named:
+        return ""
     tokens = [one for one in _tokens(name) if one.low not in _HONORIFICS]
     lettered = [one for one in tokens if one.named]
     if not lettered:
@@ -216,11 +229,26 @@ def subject_from(
         return ""
     between = before[max(0, len(before) - count) :]
     found = (_subject(text, passages, bool(inherited)) for text in reversed(between))
-    return next(filter(None, found), inherited)
+    return next(filter(None, found), inherited) or _opener(before, headings, passages)
+
+
+def _opener(before: Sequence[str], headings: Sequence[tuple[str, int]], passages: Sequence[Passage]) -> str:
+    """The one word that a text opens with, where it is no word of the evidence and looks like a name."""
+    if len(before) == BACK:
+        return ""
+    title = headings[0][0] if headings and headings[0][1] == len(before) else ""
+    found = re.fullmatch(r"(\w[\w-]{3,30})", title) or (_VERB.match(before[0]) if before else None)
+    word = found[1] if found else ""
+    tokens = _tokens(word)
+    if len(tokens) != 1 or not tokens[0].named or _uncased(word) or _NOUN.search(word):
+        return ""
+    known = any(tokens[0].key in _held(one.title, one.text)[0] for one in passages)
+    return "" if known or word.lower() in _TOPICS else word
 
 
 def _subject(text: str, passages: Sequence[Passage], under: bool) -> str:
     """The subject that a sentence names; `under` a heading only that of a passage is one."""
+    text = text[:_LONGEST]
     return _whole(text, passages) if under and not _uncased(text) else _named(text, passages)
 
 
@@ -253,6 +281,7 @@ def _heading(words: str, passages: Sequence[Passage]) -> str:
 def about_inherited(subject: str, passages: Sequence[Passage]) -> tuple[Passage, ...]:
     """The passages about a subject, else those that name it, and those that name nobody; often none."""
     owns = [_own(one.title, one.text) for one in passages]
+    keys = _keys(subject)
     if _uncased(subject):
         named = [subject in f"{one.title} {one.text}" for one in passages]
         whole = [
@@ -263,7 +292,6 @@ def about_inherited(subject: str, passages: Sequence[Passage]) -> tuple[Passage,
         ]
     else:
         tokens = [one for one in _tokens(subject) if not one.small and one.low not in _HONORIFICS]
-        keys = _keys(subject)
         needed = [one.key for one in tokens if one.named or any(map(str.isdigit, one.low))][-2:] or [*keys]
         needed = [re.sub(r"^v(?=\d)", "", one) for one in needed]
         exact = {name for own in owns for name in own if {*name} <= {*keys}}
@@ -277,11 +305,19 @@ def about_inherited(subject: str, passages: Sequence[Passage]) -> tuple[Passage,
                 ok and any({*keys} <= {*name} for name in own) for ok, own in zip(named, owns, strict=True)
             ]
     chosen = whole if any(whole) else named
+    if not any(chosen) and not _uncased(subject):
+        chosen = [any(_short(keys, name) for name in own) for own in owns]
     return tuple(
         one
         for one, ok, own in zip(passages, chosen, owns, strict=True)
         if ok or (not own and not _uncased(one.text))
     )
+
+
+def _short(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether two names of a person may be one: "Dan Stearns" and "Daniel Eckford Stearns"."""
+    same = len(one) > 1 and len(other) > 1 and one[-1] == other[-1] and one[-1].isalpha()
+    return same and (one[0].startswith(other[0]) or other[0].startswith(one[0]))
 
 
 # -- Sections of one document
@@ -293,6 +329,18 @@ def _sections(text: str) -> tuple[tuple[int, int, str], ...]:
     for match in _HEADING.finditer(text[:MAX_EVIDENCE]):
         words = _DASH.split(match[2] or match[3])[0]
         found.append((match.start(), len(match[1] or "1234567"), _MARKS.sub("", words).strip()))
+    return tuple(found)
+
+
+@lru_cache(maxsize=512)
+def _section_names(text: str) -> tuple[tuple[str, ...], ...]:
+    """The headings that are names of two words or more."""
+    found = []
+    for _, _, words in _sections(text):
+        tokens = [one for one in _tokens(words) if not one.small]
+        keys = _keys(words)
+        if len(tokens) > 1 and all(one.value for one in tokens) and _TOPICS.isdisjoint(keys):
+            found.append(keys)
     return tuple(found)
 
 
