@@ -35,6 +35,15 @@ CHANGES = [
 DATED = [
     Passage(CHANGES[0].text.replace("2.1.0", "[2.1.0] - 2024-05-01").replace("2.0.0", "[2.0.0] - 2024-01-05"))
 ]
+KEPT = [
+    Passage(
+        "# Changelog\n\n## [2.1.0] - 2024-05-01\n### Added\n- Dark mode.\n\n"
+        "## [2.0.0] - 2024-01-05\n### Added\n- Search panel.\n",
+        "CHANGELOG.md",
+    )
+]
+UNDERLINED = [Passage("2.1.0\n-----\n- Added dark mode.\n\n2.0.0\n-----\n- Added search.\n", "CHANGELOG")]
+FORM = [Passage("Name: Lena Hoff\nEmployer: Dow Chemical\nAnalyst since 2011\n", "CV")]
 CITIES = [
     Passage("# Ports\n\n## Port Elm\n\nIt has 12 cranes.\n\n## Port Oak\n\nIt has 7 cranes.\n", "Ports")
 ]
@@ -108,6 +117,11 @@ OF_ANOTHER = [
     (PLAIN, "Ibuprofen 500 mg tablets. Do not take with alcohol."),
     (LEAFLET, "Ibuprofen is a painkiller. Store below 25 degrees."),
     (LEAFLET, "## Ibuprofen 400 mg\n\nDo not take with alcohol."),
+    (KEPT, "## 2.0.0\n### Added\n- Dark mode."),
+    (KEPT, "## [2.0.0] - 2024-01-05\n- Dark mode."),
+    (UNDERLINED, "## 2.0.0\n- Added dark mode."),
+    (ARABIC[1:], "سامي حداد كيميائي. ولد في حمص عام 1922."),
+    (CHINESE[1:], "青山酒店很大。有25间客房。"),
     (LEAFLET, "# Ibuprofen\n\nDo not take with alcohol."),
     (PLAIN, "**Ibuprofen**\n- Do not take with alcohol."),
     (PLAIN, "Ibuprofen relieves pain. Do not take with alcohol."),
@@ -154,6 +168,9 @@ OF_ITS_OWN = [
             ["Tablets are white. Do not take with alcohol.", "## Dosierung\n\nDo not take with alcohol."],
         ),
         (CITIES, ["Port Oak has 7 cranes."]),
+        (KEPT, ["## 2.1.0\n### Added\n- Dark mode."]),
+        (UNDERLINED, ["## 2.0.0\n- Added search."]),
+        (FORM, ["Lena Hoff was Analyst since 2011."]),
         (CV, ["Lena Hoff was Analyst, Roche, 2011-2020."]),
         (LEAFLET, ["Paracetamol 500 mg tablets. Do not take with alcohol.", "Store below 25 degrees."]),
         (PLAIN, ["## Storage\n\nStore below 25 degrees.", "Large print. Do not take with alcohol."]),

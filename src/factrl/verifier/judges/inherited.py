@@ -53,11 +53,14 @@ _NOUN = re.compile(
     r"(?:[^s]s|ung|tion|ción|ment|ing|ity|tät|ness|ance|ence|age|heit|keit|ism|cy|dose|ty|ship)$"
 )
 _VERSION = re.compile(r"\d\.\d")
+_DATE = re.compile(r" +(?:[-–—|] +|\()\d{4}\W.{0,20}$")
 _NUMBERED = re.compile(r"^\d{1,2}[.)] +")
 _DASH = re.compile(r"\s[-–—|]\s|[(:：]")
 _MARKS = re.compile(r"[*_#\[\]`]+")
 _HEADING = re.compile(
-    r"^ {0,3}(#{1,6}) +(.{1,200}?)[ #]{0,20}$|^ {0,3}(?:\*\*|__)(.{1,200}?):?(?:\*\*|__):? {0,20}$", re.M
+    r"^ {0,3}(#{1,6}) +(.{1,200}?)[ #]{0,20}$|^ {0,3}(?:\*\*|__)(.{1,200}?):?(?:\*\*|__):? {0,20}$"
+    r"|^(\S.{0,80})\n(?:=|-){3,200}$|^(\[?v?\d+\.\d[\w.]{0,20}\]?)(?: +[-–—(].{1,40})?$",
+    re.MULTILINE,
 )
 _FILE = re.compile(r"\S*[\d.]\S*$")  # a title that numbers or names a file, and no subject
 
@@ -71,7 +74,13 @@ def headed(text: str) -> list[tuple[int, int, str]]:
         if unit.kind == "heading" or _is_title(text, unit, line):
             marks = text[line : unit.start].strip()
             level = len(marks) if marks and not marks.strip("#") else 7
-            found.append((unit.start, level, _NUMBERED.sub("", _MARKS.sub("", words).strip()).rstrip(":：")))
+            found.append(
+                (
+                    unit.start,
+                    level,
+                    _NUMBERED.sub("", _MARKS.sub("", _DATE.sub("", words)).strip()).rstrip(":："),
+                )
+            )
     return found
 
 
@@ -91,6 +100,7 @@ def _uncased(text: str) -> bool:
     return bool(letters) and 2 * sum(one.lower() == one.upper() for one in letters) > len(letters)
 
 
+@lru_cache(maxsize=2_048)
 def _keys(text: str) -> tuple[str, ...]:
     return tuple(
         re.sub(r"^v(?=\d)", "", one.key)
@@ -222,6 +232,7 @@ def subject_from(
         headings: those that it stands under, the outer first, and how many claims are between.
         passages: they tell a name from another word.
     """
+    passages = tuple(passages)
     named = [(name, count) for words, count in headings if (name := _heading(words, passages))]
     inherited, count = named[-1] if named else ("", BACK)
     own = _subject(claim, passages, bool(inherited))
@@ -236,6 +247,12 @@ def _opener(before: Sequence[str], headings: Sequence[tuple[str, int]], passages
     """The one word that a text opens with, where it is no word of the evidence and looks like a name."""
     if len(before) == BACK:
         return ""
+    if before and _uncased(before[0]):
+        words = before[0].split()
+        name = " ".join(words[:2]) if len(words) > 2 else before[0][:2]
+        parts = [name] if len(words) < 3 else words[:2]
+        known = any(part in f"{one.title} {one.text}" for one in passages for part in parts)
+        return "" if known or name[:1] in "这那它他她其该本此この그이저" else name
     title = headings[0][0] if headings and headings[0][1] == len(before) else ""
     found = re.fullmatch(r"(\w[\w-]{3,30})", title) or (_VERB.match(before[0]) if before else None)
     word = found[1] if found else ""
@@ -246,7 +263,8 @@ def _opener(before: Sequence[str], headings: Sequence[tuple[str, int]], passages
     return "" if known or word.lower() in _TOPICS else word
 
 
-def _subject(text: str, passages: Sequence[Passage], under: bool) -> str:
+@lru_cache(maxsize=512)
+def _subject(text: str, passages: tuple[Passage, ...], under: bool) -> str:
     """The subject that a sentence names; `under` a heading only that of a passage is one."""
     text = text[:_LONGEST]
     return _whole(text, passages) if under and not _uncased(text) else _named(text, passages)
@@ -265,6 +283,7 @@ def _heading(words: str, passages: Sequence[Passage]) -> str:
     if not _TOPICS.isdisjoint(keys) or not _TOPICS.isdisjoint(words.lower().split()):
         return ""
     own = [_keys(cut) for one in passages for _, _, cut in _sections(one.text)]
+    own = [name for name in own if own.count(name) == 1][:BACK]  # "Added" and "Fixed" stand in every version
     if any(keys <= {*name} for one in passages for name in _own(one.title, one.text)) or any(
         _same(_keys(words), name) for name in own
     ):
@@ -327,7 +346,7 @@ def _short(one: Sequence[str], other: Sequence[str]) -> bool:
 def _sections(text: str) -> tuple[tuple[int, int, str], ...]:
     found = []
     for match in _HEADING.finditer(text[:MAX_EVIDENCE]):
-        words = _DASH.split(match[2] or match[3])[0]
+        words = _DASH.split(match[2] or match[3] or match[4] or match[5])[0]
         found.append((match.start(), len(match[1] or "1234567"), _MARKS.sub("", words).strip()))
     return tuple(found)
 

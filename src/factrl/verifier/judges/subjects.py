@@ -243,7 +243,7 @@ def names_in(text: str) -> str:
     return " ".join(word for word, token in found if token.named)
 
 
-_LABELLED = re.compile(r"^[^\W\d_][^:\n]{0,30}: *(.{3,60})$")
+_LABELLED = re.compile(r"^[^\W\d_][^:\n]{0,30}: *(.{3,60})$|^((?:Prof|Dr|Mr|Mrs|Ms|Frau|Herr)\b.{3,60})$")
 
 
 def under_another(claim: str, start: int, passage: Passage) -> str:
@@ -259,9 +259,12 @@ def under_another(claim: str, start: int, passage: Passage) -> str:
     if not ours or not ours.isdisjoint(one.key for one in _tokens(own)) or _LABELLED.match(own.strip()):
         return ""
     said = {one.key for one in _tokens(claim[:_LONGEST])}
-    for above in reversed(text[max(0, line - _LONGEST) : line].split("\n\n")[-1].strip("\n").split("\n")):
+    why = ""
+    for above in text[max(0, line - _LONGEST) : line].split("\n\n")[-1].split("\n"):
         found = _LABELLED.match(above.strip("-*•# \t"))
-        tokens = [one for one in _tokens(found[1]) if not one.small] if found else []
+        tokens = (
+            [one for one in _tokens((found[1] or found[2]).split(",")[0]) if not one.small] if found else []
+        )
         if not ours.isdisjoint(one.key for one in _tokens(above)):
             return ""
         if (
@@ -269,8 +272,8 @@ def under_another(claim: str, start: int, passage: Passage) -> str:
             and all(one.named for one in tokens)
             and said.isdisjoint(t.key for t in tokens)
         ):
-            return "the evidence says it under another name"
-    return ""
+            why = "the evidence says it under another name"
+    return why
 
 
 def differs(claim: str, sentence: str, passage: Passage) -> str:
