@@ -27,6 +27,7 @@ from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier.blame import LENGTH, judged, may_be_own
 from factrl.verifier.claims import normalised
+from factrl.verifier.judges.inherited import BACK, about_inherited, headed, in_sections, lead, subject_from
 from factrl.verifier.judges.subjects import about_its_subject, names_in, subject_of
 from factrl.verifier.search import Given, Search
 
@@ -61,6 +62,8 @@ class Item:
     passages: tuple[Passage, ...] = ()
     verdict: Verdict | None = None
     subject: str = ""  # whom "she" means: the name that an earlier claim of the text opens with
+    before: Sequence[str] = ()  # the `BACK` claims before it in its text
+    headings: Sequence[tuple[str, int]] = ()  # that it stands under, how many claims are between
 
     @property
     def query(self) -> str:
@@ -217,7 +220,11 @@ class _Group:
                 best = pool.search(item.query, self.verifier.k)
                 item.passages = tuple(passage for passage in best if passage.score)
             if self.verifier.own_subject:
-                item.passages = about_its_subject(item.query, item.passages)
+                claim = item.claim.text
+                subject = subject_from(claim, item.before, item.headings, item.passages)
+                about = about_inherited if subject else about_its_subject
+                item.passages = about(subject or item.query, item.passages)
+                item.passages = in_sections(claim, subject, item.passages)
         except Unscored as error:  # what is not masked is an unsupported claim
             facts = {**error.facts, "detail": error.detail}
             label = "unknown" if isinstance(error, OwnDoing) else "unjudged"
@@ -323,11 +330,21 @@ class _Group:
 
 
 def _name_subjects(job: Job) -> None:
-    """Give every claim that speaks of "she", "it" or "the company" the names of the last claim that opens
-    with one, and of those since; before the first such claim, those of the text's title or its question."""
+    """Give every claim its headings and the claims before it, and one that speaks of "she", "it" or "the
+    company" the names of the last heading or claim that opens with one, and of those since; before the first
+    such claim, those of the text's title or its question."""
     last = job.topic or names_in(job.question)
-    for item in job.items:
+    rest, above = headed(job.text), list[tuple[int, str, int]]()
+    texts = [item.claim.text for item in job.items]
+    for number, item in enumerate(job.items):
+        while rest and rest[0][0] < item.claim.start:
+            _, level, words = rest.pop(0)
+            above = [one for one in above if one[0] < level] + [(level, words, number)]
+            last = words if lead(words) else last
+        item.headings = [(words, number - count) for _, words, count in above]
+        item.before = texts[max(0, number - BACK) : number]
         name, own = subject_of(item.claim.text)
+        own = own and (not name or bool(lead(item.claim.text)))
         item.subject = "" if own else last
         names = f"{name} {names_in(item.claim.text)}".strip()
         last = names if own and name else f"{last} {names}".strip()

@@ -29,7 +29,7 @@ from factrl.llm.quoting import broken
 from factrl.runs.rows import read_rows
 from factrl.types import Claim, Finding, Passage, Verdict
 from factrl.verifier.judges.overlap import Overlap, Piece, best_pieces, compare, quote_of
-from factrl.verifier.judges.subjects import ASKED, apart, differs
+from factrl.verifier.judges.subjects import ASKED, apart, differs, under_another
 
 if TYPE_CHECKING:
     import numpy as np
@@ -203,7 +203,8 @@ class LocalJudge:
         why = ""
         if label == "supported" and overlap[1]:
             number, start, end = overlap[1]
-            why = differs(claim, passages[number].text[start:end], passages[number])
+            passage = passages[number]
+            why = differs(claim, passage.text[start:end], passage) or under_another(claim, start, passage)
             label, p = ("unknown", AT_MOST) if why else (label, p)
         facts = {answer.lower(): round(value, 3) for answer, value in zip(ANSWERS, row, strict=True)}
         return Verdict(label, self.identity, p=p, quote=overlap[1], why=why, facts=facts)

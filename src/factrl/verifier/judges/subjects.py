@@ -243,6 +243,39 @@ def names_in(text: str) -> str:
     return " ".join(word for word, token in found if token.named)
 
 
+_LABELLED = re.compile(r"^[^\W\d_][^:\n]{0,30}: *(.{3,60})$|^((?:Prof|Dr|Mr|Mrs|Ms|Frau|Herr)\b.{3,60})$")
+
+
+def under_another(claim: str, start: int, passage: Passage) -> str:
+    """Why the sentence at `start` of a passage may be about somebody else; else empty.
+
+    A line above it, in the same block, gives another's name ("Referee: Prof. Karl Maier"), and it has none of
+    the claim's names before that of what is said.
+    """
+    text = passage.text[:MAX_EVIDENCE]
+    line = text.rfind("\n", 0, start) + 1
+    own = text[line : (text.find("\n", start) + 1 or len(text) + 1) - 1]
+    ours = {*_opening(_tokens(claim[:_LONGEST]), claim[:_LONGEST])}
+    if not ours or not ours.isdisjoint(one.key for one in _tokens(own)) or _LABELLED.match(own.strip()):
+        return ""
+    said = {one.key for one in _tokens(claim[:_LONGEST])}
+    why = ""
+    for above in text[max(0, line - _LONGEST) : line].split("\n\n")[-1].split("\n"):
+        found = _LABELLED.match(above.strip("-*•# \t"))
+        tokens = (
+            [one for one in _tokens((found[1] or found[2]).split(",")[0]) if not one.small] if found else []
+        )
+        if not ours.isdisjoint(one.key for one in _tokens(above)):
+            return ""
+        if (
+            1 < len(tokens) < 5
+            and all(one.named for one in tokens)
+            and said.isdisjoint(t.key for t in tokens)
+        ):
+            why = "the evidence says it under another name"
+    return why
+
+
 def differs(claim: str, sentence: str, passage: Passage) -> str:
     """What keeps a sentence of a passage that has nearly a claim's words from saying the claim; else empty.
 

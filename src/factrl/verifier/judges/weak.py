@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier.judges.overlap import ENOUGH, Piece, compare, lacks
-from factrl.verifier.judges.subjects import ASKED, apart, differs
+from factrl.verifier.judges.subjects import ASKED, apart, differs, under_another
 
 
 class WeakJudge:
@@ -37,7 +37,8 @@ class WeakJudge:
         why = lacks(features)
         if not why and quote:
             number, start, end = quote
-            why = differs(claim, passages[number].text[start:end], passages[number])
+            passage = passages[number]
+            why = differs(claim, passage.text[start:end], passage) or under_another(claim, start, passage)
         supported = not why and features["covered"] >= ENOUGH
         refuted = features["conflict"] and not features["missing_names"]
         label = "refuted" if refuted else "supported" if supported else "unknown"
