@@ -275,3 +275,91 @@ def test_what_may_be_another_answer_is_left_to_a_judge(question: str, gold: str,
 )
 def test_what_is_not_doubted_is_given(text: str) -> None:
     assert Grader(form="sentence")("What is the capital of France?", text, ["Paris"]).label == "correct"
+
+
+# ---------------------------------------------------------------- said, and denied, replaced or another's
+
+ADDED, HAMLET, FAUST = "What is 17 + 25?", "Who wrote Hamlet?", "Wer schrieb Faust?"
+EMMA, SUMMIT = "Who wrote Emma?", "Quel est le plus haut sommet d'Afrique ?"
+BEATEN, LIGHTS = "Who beat whom in the final?", "Name the colours of the lights from top to bottom."
+TAKEN_FOR_RIGHT = {  # what the sentence form took for an answer, by class
+    "its own verb denied": [
+        (HAMLET, "Shakespeare did not write it.", "Shakespeare"),
+        (HAMLET, "Contrary to belief, Shakespeare did not write it.", "Shakespeare"),
+        ("Welcher Fluss fließt durch Köln?", "Der Rhein fließt nicht durch Köln.", "Rhein"),
+        *[(FAUST, "Goethe war es nicht.", "Goethe"), (FAUST, "Keinesfalls Goethe.", "Goethe")],
+        ("Qui a écrit Les Misérables ?", "Hugo ne l'a jamais écrit.", "Victor Hugo"),
+        ("谁写了《狂人日记》？", "鲁迅没有写。", "鲁迅"),
+        ("पहले प्रधानमंत्री कौन थे?", "गांधी नहीं, नेहरू।", "गांधी"),
+        ("Türkiye'nin kurucusu kim?", "Atatürk değil.", "Atatürk"),
+    ],
+    "replaced": [
+        (ADDED, "42 was my first thought, but the result is 43.", "42"),
+        (ADDED, "I first wrote 42, but the right number is 43.", "42"),
+        *[(ADDED, "42\n\nWait, it is 43.", "42"), (ADDED, "\\boxed{42} \\boxed{43}", "42")],
+        ("Who was the first?", "Many would say Gagarin; in truth it was Shepard.", "Yuri Gagarin"),
+        (SUMMIT, "Kilimandjaro. Pardon, je me corrige : le mont Kenya.", "Kilimandjaro"),
+        (CAPITAL, "It's Lyon (some say Paris).", "Paris"),
+        (EMMA, "Many believe Jane Austen, but it was Emily Brontë.", "Jane Austen"),
+        (EMMA, "Jane Austen is what I said earlier; that was a mistake, and Brontë is right.", "Jane Austen"),
+    ],
+    "one of several": [
+        (ADDED, "The answer is 42 and 43.", "42"),
+        ("Wer malte die Mona Lisa?", "Entweder Leonardo da Vinci oder Raffael.", "Leonardo da Vinci"),
+        ("Who painted it?", "Possible painters include Dalí, Miró and Picasso.", "Pablo Picasso"),
+    ],
+    "another amount": [
+        *[
+            ("By how much?", "It rose by 20 percentage points.", "20%"),
+            ("How much?", "It cost A$100.", "$100"),
+        ],
+        ("How many basis points?", "25 percentage points", "25"),
+        ("How many people live in Iceland?", "Half of 380,000.", "380,000"),
+        ("How many legs has a spider?", "A spider has twice eight legs.", "8"),
+        ("Wie viele?", "Es sind 750 Milliarden Menschen.", "750 Millionen"),
+        *[("What is x?", text, "3/4") for text in ("3/4 i", "x \\neq 3/4", "x ≠ 3/4", "x = 3/4 + C")],
+    ],
+    "another order": [
+        *[(BEATEN, "France beat Italy.", "Italy beat France")],
+        *[("What happened?", "France beat Italy.", "Italy beat France")],
+        (LIGHTS, "green, amber, red", "red, amber, green"),
+    ],
+    "another name": [
+        ("Which country is it?", "It is the Democratic Republic of the Congo.", "Republic of the Congo"),
+        ("Who wrote it?", "That was Mary Wollstonecraft Shelley.", "Mary Wollstonecraft"),
+        (HAMLET, "William Shakespeare Jr.", "William Shakespeare"),
+        *[(FAUST, "Goethes Frau", "Goethe"), ("谁写的？", "是鲁迅的学生写的。", "鲁迅")],
+        ("Qui ?", "La femme de Goethe", "Goethe"),
+    ],
+}
+STILL_RIGHT = [
+    *[(CAPITAL, "Yes, it was Paris, not Lyon.", "Paris"), (CAPITAL, "Paris not Lyon", "Paris")],
+    ("Who did not sign?", "Shakespeare did not sign.", "Shakespeare"),
+    (EMMA, "Jane Austen wrote it, but she did not publish it under her own name.", "Jane Austen"),
+    (EMMA, "It was Jane Austen, who never published it herself.", "Jane Austen"),
+    ("When did it open?", "It did not open in 1951 but in 1952.", "1952"),
+    *[(FAUST, "Nicht Schiller, sondern Goethe.", "Goethe"), (ADDED, "43. Wait, it is 42.", "42")],
+    *[("How much?", "100 USD", "$100"), ("How much?", "US$100", "$100"), ("What is x?", "x = 3", "3")],
+    *[("What is x?", "The answer is \\boxed{\\frac{3}{4}}.", "3/4"), ("谁写的？", "鲁迅写的。", "鲁迅")],
+    *[("How many?", "25 basis points", "25"), ("By how much?", "It rose by 20 percent.", "20%")],
+    *[
+        (BEATEN, "France was beaten by Italy.", "Italy beat France"),
+        (LIGHTS, "Red, amber, green", "red, amber, green"),
+    ],
+    ("Wie viele?", "750 Millionen Menschen", "750 Millionen"),
+    (EMMA, "Many believe it was Jane Austen.", "Jane Austen"),
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "answer"), [case for cases in TAKEN_FOR_RIGHT.values() for case in cases]
+)
+def test_what_a_sentence_denies_replaces_or_says_of_another_is_wrong(
+    question: str, text: str, answer: str
+) -> None:
+    assert Grader(form="sentence")(question, text, [answer]).label == "incorrect"
+
+
+@pytest.mark.parametrize(("question", "text", "answer"), STILL_RIGHT)
+def test_what_only_looks_so_is_right(question: str, text: str, answer: str) -> None:
+    assert Grader(form="sentence")(question, text, [answer]).label == "correct"

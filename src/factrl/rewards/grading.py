@@ -26,7 +26,7 @@ from factrl.text import bytes_of, clean, first_bytes, strip_end_tokens
 from factrl.text.abstention import names_nothing, says_invalid_question, stance
 from factrl.text.answers import LOOSENINGS, Loosen, equals, final_answer, is_contentless, matches
 from factrl.text.masking import BARE
-from factrl.text.mentions import MAX_MENTIONS, mentions
+from factrl.text.mentions import MAX_MENTIONS, ORDERED, mentions
 from factrl.text.words import same_amount
 from factrl.types import Grade, Label
 from factrl.verifier.blame import judged_here
@@ -193,7 +193,8 @@ class Grader:
         gold, prediction = _gold(question, answers, false_premise), strip_end_tokens(prediction)
         if bytes_of(prediction) > MAX_TEXT:
             return _floored("oversize", prediction[: self.max_answer_chars])
-        if equals(prediction, gold, self.loosen) is not None:  # first, as "unknown" can be the right answer
+        loosen = frozenset(self.loosen) - {"order"} if ORDERED.search(question) else self.loosen
+        if equals(prediction, gold, loosen) is not None:  # first, as "unknown" can be the right answer
             return Grade("correct", final_answer(prediction), how="exact")
         said = stance(prediction, question, strict=self.form == "short")
         if said.declines:  # never right, so that nobody is right with one name and silent with another
@@ -201,7 +202,7 @@ class Grader:
                 return Grade("incorrect", prediction.strip(), how="rules", why=f"it names {said.names}")
             return Grade("abstained", prediction.strip(), how="abstention")
         answer = final_answer(said.asserted)
-        equal = matches(said.asserted, gold, self.loosen)
+        equal = matches(said.asserted, gold, loosen)
         if equal is None and "units" in self.loosen:
             equal = same_amount(question, answer, gold)
         if equal is not None:

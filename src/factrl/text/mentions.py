@@ -21,8 +21,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
-from factrl.text import clean
-from factrl.text.answers import fold, matches, telling_marks
+from factrl.text import boxed, clean
+from factrl.text.answers import LOOSENINGS, fold, matches, telling_marks
 from factrl.text.retractions import alternatives, given, lists_candidates, several_numbers
 from factrl.text.words import (
     STOP_WORDS,
@@ -44,7 +44,7 @@ MIN_SHARE = 0.5
 
 
 def _stems(words: str) -> frozenset[str]:
-    return frozenset(map(stem, words.split()))
+    return frozenset(stem(fold(word)) for word in words.split())
 
 
 _TITLES = _stems("sir dame lord lady mr mrs ms dr prof st saint jr sr obe esq president king queen")
@@ -54,12 +54,19 @@ _WHO = _stems("who whose whom actor actress singer author")
 _DENIALS = _stems(
     "not never nor neither cannot unlike except isn't wasn't aren't weren't don't doesn't didn't can't"
     " couldn't won't wouldn't hasn't haven't hadn't shouldn't"
+    " nicht nie niemals keinesfalls keineswegs jamais pas não nunca değil नहीं не není"
 )
+# These deny what stands beside them, the others what a clause says.
+_BESIDE_ONLY = _stems("nor neither unlike except keinesfalls keineswegs")
 _NEGATED = _DENIALS | _stems("no non without nicht kein keine pas не нет ne není")
-_RESUMES = frozenset(["but", "although", "however", "rather", "|", "only", "just"])
+_RESUMES = frozenset(
+    "but although however rather | only just nur sondern seulement mais sino только а".split()  # noqa: SIM905
+)
+_JOINS = _RESUMES | frozenset(["and", "that", "who", "which", "because", "und", "et", "y", "и"])
 _YES, _NO = _stems("yes true correct"), _stems("no false incorrect")
 # Words that make another place of a place's name; they are part of an answer, or of none.
 _QUALIFIERS = _stems("new north south east west papua equatorial")
+_STATES = _stems("democratic people's")  # of the Congo, of Korea: part of a name, but seldom needed
 _NEEDED = _stems("northern southern eastern western upper lower left right minor major san santa los las")
 _FUNCTIONS = frozenset({"log", "ln", "sin", "cos", "tan", "exp", "sqrt", "lim"})
 _QUANTIFIERS = _stems("all every some most few no none always never both")
@@ -122,7 +129,28 @@ _RELATED = _stems(
     " student pupil teacher assistant secretary successor predecessor widow widower lover partner"
     " parent child grandson granddaughter suburb outskirts neighbour neighbor neighborhood near outside"
     " north south east west opposite"
+    " frau mann sohn tochter vater mutter bruder schwester freund schüler lehrer"
+    " femme épouse mari fils fille père mère frère ami élève esposa esposo hijo hija padre madre hermano"
+    " hermana amigo moglie marito figlio figlia"
 )
+_OF = frozenset(["de", "von", "di", "des", "du"])
+_RELATED_ZH = re.compile(
+    r"[的の](?:学生|學生|弟子|老师|老師|先生|妻|丈夫|夫|父|母|儿子|兒子|息子|女儿|女兒|娘|兄|弟|姐|妹"
+    r"|朋友|友人)"
+)
+_DENIED_ZH = re.compile(
+    r"[并並]?(?:没|沒|不是|不会|不會|并非|並非)|[从從]未|未曾|(?:では|じゃ)(?:な|あ)"
+    r"|[はが].{0,8}(?:ません|ない|なかった)"
+)
+ORDERED = re.compile(
+    r"\bfrom (?:the )?(?:\w+ )?(?:top|bottom|left|right|hoist|\w+est)\b"
+    r"|\b(?:in|what|which) (?:\w+ )?order\b(?! to\b)|\bwhom\b|\bwhich\b.{1,40}\bwhich\b",
+    re.I,
+)
+"""What a question says that asks for things in an order, or who did it to whom."""
+# An expression without words; of another one the answer may be a part.
+_COMMAND, _EXPRESSED = re.compile(r"\\[A-Za-z]{1,20}"), re.compile(r"[=+≠^√±\\]|(?<![^\W_])[ixyzπ](?!\w)")
+_NAMED_VALUE = re.compile(r"\W{0,3}[A-Za-z](?:\([a-z]\))? ?= ?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +174,16 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
     answers = list(answers)
     if len(text) > MAX_MENTIONS:
         return None
-    exact = matches(text, answers)
+    ordered = ORDERED.search(question) is not None
+    loosen = LOOSENINGS.keys() - {"order"} if ordered else LOOSENINGS.keys()
+    exact = matches(text, answers, loosen)
     if exact is not None:
+        return exact
+    bare = _COMMAND.sub(" ", text)
+    if re.search(r"\d", bare) and not _LONG_WORDS.search(bare) and _EXPRESSED.search(text):
+        return matches(_NAMED_VALUE.sub("", text, count=1).strip("$ "), answers)
+    box = boxed(text) if text.count("\\boxed") == 1 else None
+    if box and (exact := matches(box.text, answers, loosen)):
         return exact
     query = read(question)
     query_words = frozenset(query.words)
@@ -171,7 +207,9 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
     if several_numbers(said.reading, known):
         return None
     for answer, spelling, wanted in accepted:
-        given_so = _gives(said, wanted, query) and _signed(raw, spelling)
+        given_so = (
+            _gives(said, wanted, query) and _signed(raw, spelling) and not _disordered(said, wanted, ordered)
+        )
         if given_so or _spaceless(raw, answer):
             return answer
     return None
@@ -225,6 +263,7 @@ def _stands(pattern: str, raw: str, flags: int = 0) -> re.Match[str] | None:
 
 
 _FORMULA = re.compile(r"([A-Z][A-Za-z]{0,3})-?(\d{1,4}[A-Za-z]{0,3}\d{0,3})")
+_LONG_WORDS = re.compile(r"[^\W\d_]{2}")
 _SIGN_APART, _LONG_WORD = re.compile(r"(?:^| )[^\w\s]$"), re.compile(r"[^\W\d_]{4}")
 # 007, 2x and names of files
 _CODE = re.compile(
@@ -239,7 +278,7 @@ def _said(raw: str, known: frozenset[str]) -> _Said:
     reading = read(raw)
     left_out = alternatives(reading, known)
     if known.isdisjoint(_DENIALS):  # "Which Games did it not attend?" asks for what is denied
-        left_out |= _denied(reading)
+        left_out |= _denied(reading, known)
     places: dict[str, list[int]] = {}
     for place, word in enumerate(reading.words):
         if place not in left_out:
@@ -275,8 +314,11 @@ def _spellings(answer: str) -> list[str]:
     return list(dict.fromkeys([bare, *_OR.split(bare)]))
 
 
-def _denied(reading: Reading) -> set[int]:
-    """The places of up to five words after a denial, in the same clause."""
+def _denied(reading: Reading, known: frozenset[str]) -> set[int]:
+    """The places of up to five words after a denial in its clause, and of a subject of what it denies.
+
+    "X did not write it" denies X; "X did not publish it under her name" adds to the question, and does not.
+    """
     denied: set[int] = set()
     left = 0
     for place, word in enumerate(reading.words):
@@ -287,7 +329,27 @@ def _denied(reading: Reading) -> set[int]:
             left -= 1
         if word in _DENIALS:
             left = 5
+            denied.update(_subject(reading, place, known) if word not in _BESIDE_ONLY else ())
     return denied
+
+
+def _subject(reading: Reading, place: int, known: frozenset[str]) -> range:
+    """The places before a denial in its clause, if no more than the question and a verb follows it."""
+    words, spelt = reading.words, reading.spelt
+    new: list[str] = []
+    for at in range(place + 1, len(words)):
+        if words[at] in _JOINS:
+            break
+        if at - place > 12:
+            return range(0)
+        if not any(words[at] in one for one in (known, STOP_WORDS, _DENIALS)):
+            new.append(spelt[at])
+    if len(new) > 1 or not all(word.isalpha() and word[0] == word[0].lower() for word in new):
+        return range(0)
+    start = place
+    while start and place - start < 12 and words[start - 1] not in _JOINS:
+        start -= 1
+    return range(start, place)
 
 
 def _gives(said: _Said, wanted: Reading, query: Reading) -> bool:
@@ -308,11 +370,13 @@ def _gives(said: _Said, wanted: Reading, query: Reading) -> bool:
     if not _numbered(wanted, said, telling, query) or _other_quantifier(wanted, said, query_words):
         return False
     compact = _compact(" ".join(wanted.spelt))
-    if _related(said, wanted, query_words):
+    if _related(said, wanted, query_words) or _qualified(said, wanted, query_words):
+        return False
+    if not _WHO.isdisjoint(query_words) and _longer(said, wanted, query_words):
         return False
     if len(compact) >= _LONG and not compact.isdigit() and _begins(compact, said):
         return True  # `seashells` for `sea shells`
-    if _other_initials(said, wanted) or _qualified(said, wanted, query_words):
+    if _other_initials(said, wanted):
         return False
     missing = {word for word in telling if word[0] != "#" and not _places(word, said)}
     missing |= {word for word in telling if word not in missing and _accented(word, wanted, said)}
@@ -405,7 +469,8 @@ def _qualified(said: _Said, wanted: Reading, query_words: frozenset[str]) -> boo
     if not wanted.spelt[first][:1].isupper():
         return False
     before = [said.reading.words[place - 1] if place else "" for place in _places(wanted.words[first], said)]
-    return bool(before) and all(word in _QUALIFIERS - query_words - {*wanted.words} for word in before)
+    others = (_QUALIFIERS | _STATES) - query_words - {*wanted.words}
+    return bool(before) and all(word in others for word in before)
 
 
 def _related(said: _Said, wanted: Reading, query_words: frozenset[str]) -> bool:
@@ -416,8 +481,10 @@ def _related(said: _Said, wanted: Reading, query_words: frozenset[str]) -> bool:
     words, spelt = said.reading.words, said.reading.spelt
     related: list[bool] = []
     for place in _places(wanted.words[own[-1]], said):
-        after = spelt[place].endswith("'s") and words[place + 1 : place + 2]
+        genitive = spelt[place].endswith("'s") or spelt[place] == f"{wanted.spelt[own[-1]]}s"
+        after = genitive and words[place + 1 : place + 2]
         before, _ = beside(words, place - (own[-1] - own[0]), -1, 2)
+        before -= before > 0 and words[before] in _OF
         related.append(
             bool(after and after[0] in _RELATED - query_words)
             or words[max(before, 0)] in _RELATED - query_words
@@ -518,6 +585,58 @@ def _names_before(spelt: tuple[str, ...], place: int) -> list[str]:
     return names
 
 
+def _longer(said: _Said, wanted: Reading, query_words: frozenset[str]) -> bool:
+    """Whether a person is only said with another name behind: `Mary Wollstonecraft Shelley`."""
+    names = wanted.spelt
+    if (
+        len(names) < 2
+        or "the" in wanted.words
+        or not all(name[:1].isupper() and name.isalpha() for name in names)
+    ):
+        return False
+    words, spelt = said.reading.words, said.reading.spelt
+    size = len(names)
+    ends = [
+        at + 1
+        for at in said.places.get(wanted.words[-1], ())
+        if at + 1 >= size and words[at + 1 - size : at + 1] == wanted.words
+    ]
+    return bool(ends) and all(
+        at < len(words)
+        and spelt[at][:1].isupper()
+        and spelt[at].isalpha()
+        and any(map(str.islower, spelt[at]))
+        and not spelt[at].endswith("'s")
+        and words[at] not in STOP_WORDS | query_words | _FIRMS - {"jr", "sr"}
+        for at in ends
+    )
+
+
+def _disordered(said: _Said, wanted: Reading, ordered: bool) -> bool:
+    """Whether what has an order is said in another: a list that is asked in one, "France beat Italy".
+
+    Without being asked for, an order counts around a verb that is said between two names.
+    """
+    telling = [place for place, word in enumerate(wanted.words) if word not in STOP_WORDS and word != "|"]
+    names = [place for place in telling if wanted.spelt[place][:1].isupper()]
+    if {"by"}.isdisjoint(wanted.words) != {"by"}.isdisjoint(said.reading.words):  # the passive voice
+        return False
+    verbs = [
+        wanted.words[place]
+        for place in telling
+        if len(names) > 1
+        and names[0] < place < names[-1]
+        and wanted.spelt[place].islower()
+        and len(wanted.spelt[place]) > 3
+    ]
+    kept = names if names else telling
+    places = [at[0] for place in kept if (at := _places(wanted.words[place], said))]
+    if len(places) < 2 or places == sorted(places):
+        return False
+    between = said.reading.words[min(places) : max(places)]
+    return ordered or (places[0] > places[-1] and any(word in between for word in verbs))
+
+
 def _reversed(said: _Said, wanted: Reading) -> bool:
     """Whether a name of two words is only said the other way round, without the comma of a list of names."""
     if len(wanted.words) != 2 or not all(name[:1].isupper() and name.isalpha() for name in wanted.spelt):
@@ -567,9 +686,8 @@ def _spaceless(raw: str, answer: str) -> bool:
         return False
     place = text.find(compact)
     while place >= 0:
-        if not text[:place].endswith(_NOT_BEFORE):
-            return not text[place + len(compact) :].startswith(
-                ("还是", "或", "ではな", "不是", "または", "もしくは", "それとも")
-            )
+        rest = text[place + len(compact) :]
+        if not (text[:place].endswith(_NOT_BEFORE) or _RELATED_ZH.match(rest) or _DENIED_ZH.match(rest)):
+            return not rest.startswith(("还是", "或", "または", "もしくは", "それとも"))
         place = text.find(compact, place + 1)
     return False

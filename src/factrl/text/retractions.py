@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from factrl.text import boxed, unwrap_latex
+from factrl.text.answers import NUMBER_WORDS
 from factrl.text.words import STOP_WORDS, Reading, read, stem
 
 _MONTHS = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
@@ -21,7 +22,11 @@ _STRUCK = re.compile(
 _TAKEN_BACK = re.compile(
     r"\b(?:no,? wait|wait,? no|oh wait|hold on|scratch that|strike that|correction:|let me correct that"
     r"|i take that back|(?:sorry, )?i (?:mean|meant)\b|my mistake|on second thought"
-    r"|(?<=\? )i doubt (?:it|that|so)\b)|\? (?:no|never|hardly|no way|not at all)\b[,.:]?"
+    r"|je me corrige|je rectifie|(?:ich )?(?:korrigiere|berichtige)(?: mich)?\b"
+    r"|korrektur:|me corrijo|mi correggo"
+    r"|corrijo|поправка:|更正|(?<=\? )i doubt (?:it|that|so)\b)|(?:^|(?<=[\s.;!?…]))wait[,:.!…]"
+    r"|(?<=[.;!?…] )(?:pardon|sorry|perdón|entschuldigung|scusa|desculpe)[,:]"
+    r" (?!i\b|but|for|if|that|there|no\b)|\? (?:no|never|hardly|no way|not at all)\b[,.:]?"
     r"|(?<=\w), no, |(?<=[.;!?] )actually\b,?",
     re.I,
 )
@@ -42,9 +47,13 @@ _BESIDE = (
     "|不是|لا|ليس|नहीं|לא"
 )
 _BESIDE_IT = re.compile(rf"(?:^|(?<=[ (]))({_BESIDE}) [\w' -]{{1,80}}", re.I)
+_OWN_VERB = re.compile(
+    r"(?i:nicht|pas|не|não|नहीं|değil) [^\W\d_A-ZÄÖÜА-Я]"
+)  # what denies a verb denies its subject
 _BRIEF = 60  # characters
 _NOT_DATED = re.compile(rf"\b(?:not|isn't|wasn't|never|{_FOREIGN}) {_DATE}", re.I)
 _NEGATIONS = frozenset(map(stem, ("not", "never", "isn't", "wasn't", "don't", "didn't")))
+_PARTS = frozenset(map(stem, ("half", "third", "quarter", "twice", "double", "triple")))
 _NO_DOUBT = re.compile(
     r"\b(?:do not|don't|does not|doesn't|cannot|can't|no one|nobody) doubts?\b|\bno doubt\b", re.I
 )
@@ -61,6 +70,35 @@ _DOUBTED = re.compile(
     re.I,
 )
 
+
+# What was said before, or by others, and is replaced by what follows.
+_ANSWERED = "thought|guess|answer|idea|instinct|impression|choice|assumption|reply"
+_SAY = "say|said|think|thought|believed?|claim|assumed?|guess|guessed|argue|write|wrote|answer|answered"
+_FOLLOWED = (
+    r"(?=,? (?:but|yet|though|however)\b|[;.,!?] ?(?:but|in (?:truth|fact|reality)|actually|really|that)\b)"
+)
+_REPLACED = re.compile(
+    r"(?:^|(?<=[.;!?]))[^.;!?]{1,80}? (?:is|was|were) (?:(?:my|the|our) (?:first|initial|original|earlier"
+    rf"|previous) (?:{_ANSWERED})"
+    rf"|what i (?:first |earlier |originally )?(?:{_SAY})\b)[^.;!?,]{{0,40}}{_FOLLOWED}"
+    rf"|\b(?:i|we) (?:first|initially|originally|earlier|at first) (?:{_SAY})\b[^.;!?]{{1,80}}?{_FOLLOWED}"
+    rf"|\b(?:at first|initially|originally),? (?:i|we) (?:{_SAY})\b[^.;!?]{{1,80}}?{_FOLLOWED}"
+    r"|\b(?:many|most|some|people|others)(?: people)?(?: (?:would|might|may|often|still|mistakenly"
+    rf"|wrongly))? (?:{_SAY})\b[^.;!?]{{1,80}}?{_FOLLOWED}"
+    rf"|\((?:some|many|most|others|people)(?: people)?(?: (?:would|might|may))? (?:{_SAY})\b[^()]{{1,80}}\)",
+    re.I,
+)
+_POSSIBLE = re.compile(
+    r"\b(?:(?:possible|potential|plausible|likely|conceivable) \w{1,30}|candidates|possibilities|contenders)"
+    r" (?:include|are|would be|could be|might be)\b([^.;!?]{1,200})",
+    re.I,
+)
+_TWO_VALUES = re.compile(r"\b((?:answer|result|value|number) is:? [\d.,]{1,20}),? (?:and|&) (?=\d)", re.I)
+_PART_OF = re.compile(
+    r"\b(?:half|a third|a quarter|two thirds|a fifth|a tenth|twice|double|triple|thrice|treble)(?: of)?"
+    rf" (?:\d[\d.,]{{0,30}}|(?:{'|'.join(NUMBER_WORDS)}|hundred|thousand)\b)",
+    re.I,
+)
 
 # What stands between candidates beside each other; each is put as "X or Y".
 _OR_ELSEWHERE = (
@@ -110,6 +148,9 @@ def given(raw: str, known: frozenset[str]) -> str:
     raw = _STRUCK.sub(" ", raw)
     backs = list(_TAKEN_BACK.finditer(raw))
     raw = raw[backs[-1].end() :] if backs else raw
+    raw = _REPLACED.sub(" ", raw)
+    if known.isdisjoint(_PARTS):
+        raw = _PART_OF.sub(" ", raw)
     raw = _DOUBTED.sub(" ", _NO_DOUBT.sub(" ", raw))
     if "or" not in known:
         raw = _DATE_OR.sub(
@@ -118,8 +159,12 @@ def given(raw: str, known: frozenset[str]) -> str:
     if known.isdisjoint(_LIMITS):
         raw = _LIMITED.sub(" ", raw)
     if len(raw) <= _BRIEF:
-        raw = _BESIDE_IT.sub(lambda match: match[0] if _asked_for(match[1], known) else " ", raw)
+        raw = _BESIDE_IT.sub(
+            lambda match: match[0] if _asked_for(match[1], known) or _OWN_VERB.match(match[0]) else " ", raw
+        )
     if "or" not in known:
+        raw = _POSSIBLE.sub(lambda match: re.sub(r",? and |, ", " or ", match[1]), raw)
+        raw = _TWO_VALUES.sub(r"\1 or ", raw) if "and" not in known else raw
         raw = _OTHERS.sub(r"\1 or ", _IF_NOT.sub(r"\1 or ", raw))
         if len(raw) <= _BRIEF or _NUMBERS.search(raw):
             raw = raw if "between" in known else _BETWEEN.sub(r"\1 or ", raw)
@@ -159,6 +204,9 @@ def alternatives(reading: Reading, known: frozenset[str]) -> set[int]:
 _MORE_OR_LESS = "maybe possibly perhaps probably likely less more else even also rather"
 _HEDGES = frozenset(map(stem, _MORE_OR_LESS.split()))
 _ARTICLES = frozenset({"the", "a", "an", "in", "by", "it", "is", "was", "of", stem("city"), stem("town")})
+_PARTICLES = frozenset(
+    ["da", "de", "di", "du", "von", "van", "der", "den", "del", "della", "bin", "ibn", "al"]
+)
 _FEW = 8  # words of a text in which a candidate may be in small letters
 
 
@@ -170,7 +218,7 @@ def _names_from(words: tuple[str, ...], spelt: tuple[str, ...], place: int, step
     side = place + step
     while 0 <= side < len(words) and abs(side - place) <= 40:
         named = spelt[side][:1].isupper() and spelt[side] != "I" and words[side] not in skipped
-        if named or words[side][0] == "#":
+        if named or words[side][0] == "#" or (sides and spelt[side] in _PARTICLES):
             sides.append(side)
         elif not (spelt[side] == "," and step < 0) and (
             sides or (words[side] not in skipped and spelt[side] not in ".;:")

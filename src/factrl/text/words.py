@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from itertools import pairwise
 
 from factrl.text import clean
 from factrl.text.answers import (
@@ -46,6 +47,18 @@ _SPELLED = {
 }
 _ORDINAL = frozenset({*ORDINALS, *(word for word in _SPELLED if word.endswith("th"))}) - {"second"}
 _SHORT_SCALES = {"k": 3, "M": 6, "bn": 9, "mn": 6, "万": 4, "萬": 4, "亿": 8, "億": 8}
+# Of other languages; a Billion in German is none.
+_SHORT_SCALES |= {
+    word: power
+    for power, names in {
+        3: "tausend Tausend mille тысяч тысячи tisíc",
+        6: "Millionen millions millones milioni milione milhões milion miliony milionů mln Mio"
+        " миллион миллионов миллиона",
+        9: "Milliarde Milliarden milliard milliards miliardi miliardo miliarda miliardy miliard миллиард"
+        " миллиардов миллиарда Mrd",
+    }.items()
+    for word in names.split()
+}
 
 # (what is measured, size in the first unit of its kind); sizes of None are only ever equal to themselves.
 _MEASURES: dict[str, tuple[str, Decimal | None]] = {
@@ -60,7 +73,9 @@ _MEASURES: dict[str, tuple[str, Decimal | None]] = {
         "percent": "percent %=",
         "celsius": "celsius °c=",
         "fahrenheit": "fahrenheit °f=",
-        "dollar": "dollar $=",
+        "points": "percentage-point=100|basis-point=1",
+        "dollar": "dollar $ usd=",
+        **{f"dollar {code}": f"{code}$=" for code in ("A", "C", "S", "R", "HK", "NZ", "AU", "CA")},
         "sterling": "£=",
         "euro": "euro €=",
         "yen": "yen ¥=",
@@ -171,7 +186,7 @@ class Amount:
         if (self.unit in _SAID and not other_kind) or (other.unit in _SAID_ALONE and not kind):
             return False
         if not kind or not other_kind or self.unit == other.unit or (kind == other_kind and not size):
-            return self.value == other.value and (kind or other_kind or self._as_precise(other))
+            return self.value == other.value and bool(kind or other_kind or self._as_precise(other))
         if kind != other_kind or size is None or other_size is None:
             return False
         mine, others = self.value * size, other.value * other_size
@@ -409,6 +424,8 @@ def _at(spelt: list[str], place: int) -> str:
 def _with_unit(amount: Amount, spelt: list[str], start: int, end: int) -> Amount:
     after = [spelt[at] if at < len(spelt) else "" for at in (end, end + 1)]
     degree, shape = after[0].lower() in ("°", "degree", "degrees"), _SHAPES.get(after[0].lower())
+    if after[0].lower() in ("percentage", "percent", "basis") and after[1].lower() in ("point", "points"):
+        return replace(amount, unit="basis-point" if after[0].lower() == "basis" else "percentage-point")
     unit = unit_named(after[1]) if degree or shape else unit_named(after[0])
     if shape and unit:
         unit = f"{shape} {unit}"
@@ -416,6 +433,8 @@ def _with_unit(amount: Amount, spelt: list[str], start: int, end: int) -> Amount
         unit = "bc"
     if not unit and _at(spelt, start - 1) in ("$", "£", "€", "¥"):
         unit = _at(spelt, start - 1)
+        country = f"{spelt[start - 2]}$" if start > 1 and unit == "$" else ""
+        unit = country if country in _MEASURES else unit
     if not unit and spelt[end - 1].endswith("%"):
         unit = "%"
     return replace(amount, unit=unit) if unit else amount
@@ -509,6 +528,9 @@ def same_amount(question: str, text: str, answers: Iterable[str]) -> str | None:
 
 def unit_asked(query: Reading) -> str:
     """The last unit that a question names."""
+    pairs = set(pairwise(map(str.lower, query.spelt)))
+    if not pairs.isdisjoint({("basis", "point"), ("basis", "points")}):
+        return "basis-point"
     named = (unit_named(word) for word in reversed(query.spelt) if len(word) > 1)
     return next((unit for unit in named if unit and unit not in _SAID), "")
 
