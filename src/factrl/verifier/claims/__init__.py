@@ -444,8 +444,7 @@ _SAYS_THAT = re.compile(rf"\bthat {_CLAUSE} ?{_IS}", re.IGNORECASE)
 _SAYS = re.compile(
     rf"(?:[,!;:—-] ?(?:but |and |so |as |because |since )?|\b(?:but|because) ){_CLAUSE} ?{_IS}"
     rf"|[,!;:—-] ?(?:but |and |so )?(?:he|she|they|it) (?!(?:is|was) (?:an? )?{_ADVISES}){_IS}"
-    r"|^(?!not\b)[^,;:]{0,12}\b(?<!not )(?:sorry|afraid|glad|happy|pleased|sad|certain|sure|remember|recall"
-    r"|note"
+    r"|^(?!not\b)[^,;:]{0,12}\b(?<!not )(?:sorry|afraid|glad|happy|pleased|sad|sure|remember|recall|note"
     rf"|forget|repeat|say|add|tell you|assure you|confirm)(?: that)? {_CLAUSE} ?{_IS}",
     re.IGNORECASE,
 )
