@@ -27,7 +27,7 @@ def is_conversation(value: Any) -> bool:
 def last_message(messages: Sequence[Any], role: str) -> Any:
     """The last message of a role, `user` or `assistant`; None where there is none.
 
-    Of several channels it is one of `final`; a message that only calls tools follows the one that it belongs to.
+    Of several channels it is one of `final`; one that only calls tools is passed over where another speaks.
 
     >>> last_message([{"role": "Model", "content": "Warsaw"}, {"role": "tool", "content": "x"}], "assistant")
     {'role': 'Model', 'content': 'Warsaw'}
@@ -129,8 +129,8 @@ def _blank(part: Any, name: str) -> bool:
 def _unknown(content: Any) -> DataError:
     keys = f" with {', '.join(map(str, content))}" if isinstance(content, Mapping) else ""
     return DataError(
-        f"the content of a message holds a {type(content).__name__}{keys}: {str(content)[:80]!r}; write a text, "
-        'or a list of parts such as {"type": "text", "text": "…"}'
+        f"the content of a message holds a {type(content).__name__}{keys}: {str(content)[:80]!r}; write a "
+        'text, or a list of parts such as {"type": "text", "text": "…"}'
     )
 
 
