@@ -132,7 +132,8 @@ class Reward:
         """Score one completion: scored, masked or floored, never a default number.
 
         Raises:
-            RewardBug: the reward raised something else than `Unscored`; `NoScore` where it returned no score.
+            RewardBug: the reward raised something other than `Unscored`.
+            NoScore: it returned no score.
             ConfigError: a resource is missing, or a knob has a value that it cannot have.
         """
         self._check_supplied()

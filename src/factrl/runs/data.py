@@ -374,10 +374,9 @@ def _answers(value: Any, where: str) -> tuple[str, ...]:
 
 def _refuse_places(row: Row, cell: Any, answers: Sequence[str], where: str) -> None:
     """Refuse the number or the letter of a choice, as MMLU has it, in the place of an answer's text."""
-    found = ((name, _listed(native(_look_up(row, name)))) for name in _CHOICES)
-    column, choices = next(
-        ((name, one) for name, one in found if isinstance(one, (list, dict)) and one), ("", [])
-    )
+    cells = ((name, _listed(native(_look_up(row, name)))) for name in _CHOICES)
+    found: Iterable[tuple[str, Any]] = ((name, one) for name, one in cells if isinstance(one, (list, dict)))
+    column, choices = next((pair for pair in found if pair[1]), ("", []))
     if isinstance(choices, dict):  # ARC's texts and labels, or a text for each letter
         choices = choices["text"] if isinstance(choices.get("text"), list) else [*choices.values()]
     if not column and {"A", "B"} <= row.keys():
@@ -392,10 +391,9 @@ def _refuse_places(row: Row, cell: Any, answers: Sequence[str], where: str) -> N
         meant = texts[number : number + 1] if place[2] else texts[max(0, number - 1) : number + 1]
         if meant and {*meant} != {answer}:
             raise DataError(
-                f"{where} is {answer!r} beside {column}: the place of a choice, or its text? Write the text "
-                f"of the right choice, such as {texts[-1]!r}, or a list of it, [{json.dumps(texts[-1])}], "
-                "where it "
-                "is a number or a letter; or name another column with data.columns.answers=..."
+                f"{where} is {answer!r} beside {column}: the place of a choice, or its text? Write the "
+                f"right choice's text, such as {texts[-1]!r}, and one that is a number or a letter as a "
+                f"list, [{json.dumps(answer)}]; or name another column with data.columns.answers=..."
             )
 
 

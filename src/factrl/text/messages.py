@@ -27,7 +27,7 @@ def is_conversation(value: Any) -> bool:
 def last_message(messages: Sequence[Any], role: str) -> Any:
     """The last message of a role, `user` or `assistant`; None where there is none.
 
-    Of several channels it is one of `final`; a message that only calls tools follows its own.
+    Of several channels it is one of `final`; one that only calls tools is passed over where another speaks.
 
     >>> last_message([{"role": "Model", "content": "Warsaw"}, {"role": "tool", "content": "x"}], "assistant")
     {'role': 'Model', 'content': 'Warsaw'}
