@@ -104,5 +104,5 @@ def excess(reward: fx.Reward, case: str) -> float:
 @pytest.mark.parametrize("case", ["D08", "D11", "D17"])
 def test_guards_take_the_profit_out_of_a_hack(case: str) -> None:
     profit = excess(bare, case)
-    assert profit > 0.3
+    assert profit > 0.25
     assert excess(guarded, case) < 0.2 * profit

@@ -139,8 +139,11 @@ ALLOWED = {
     "factrl.cli.doctor._REQUIREMENT": "reads this package's own metadata",
     "factrl.cli.options._SETTING": "reads the command line",
     "factrl.runs.folder._SECRET": "reads the command line",
+    "factrl.text.sentences._FENCE": "its repetitions have limits; its time is tested",
     "factrl.runs.data._LIST_OF_STRINGS": "space, comma and quotation mark each begin one part alone",
-    "factrl.runs.data._LOOKS_LISTED": "digits and spaces take turns, and neither can be the other",
+    "factrl.runs.data._LOOK_LISTED": "digits and spaces take turns, and neither can be the other",
+    "factrl.verifier.claims.stating._COUNTS": "at most two words, each with its space",
+    "factrl.verifier.judges.inherited._WORD": "a mark stands between two words, and neither holds it",
     "factrl.verifier.judges.subjects._WORD": "a mark stands between two words, and neither holds it",
 }
 

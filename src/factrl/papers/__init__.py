@@ -372,7 +372,7 @@ def check_gold(reward: Reward, case: Gold) -> str:
     """
     judge, claims = FakeLLM(case.replies), _ScriptedJudge(case.verdicts)
     scripted = {
-        "verify": Verifier(SentenceClaims(), Given([Passage("…")]), claims),
+        "verify": Verifier(SentenceClaims(), Given([Passage("…")]), claims, own_subject=False),
         "extract": SentenceClaims(),
         **case.given,
     }

@@ -131,7 +131,9 @@ _QUOTED = re.compile(r">[>\s]*")
 _HEADING = re.compile(r"#{1,6}\s{1,8}(?=\S)")
 _TITLED = re.compile(r"(?:\*\*|__)[^*_.!?。！？]{1,100}(?:\*\*|__):?")
 _RULE = frozenset("-*_=~#+. \t|:")
-_FENCE = re.compile(r"(`{3,}|~{3,})")
+# What may stand behind an opening fence is a language, and settings of a page; anything else is text.
+_FENCE = re.compile(r"(`{3,}|~{3,})(?=[ \t]{0,9}[\w+#.-]{0,40}[ \t]{0,9}(?:$|\{|\w{1,40}=))")
+_FENCE_SIGNS = re.compile(r"`{3,}|~{3,}")
 
 
 _LINE = re.compile(r"[^\n\r\u2028\u2029]+")
@@ -160,7 +162,9 @@ def _lines(text: str, first: int, last: int) -> Iterator[_Line]:
                 yield begin, begin, "blank"
             continue
         start, end = _trimmed(text, begin, stop)
-        if start == end or _FENCE.match(text, start, end) or _RULE.issuperset(text[start:end]):
+        if fence := _FENCE_SIGNS.match(text, start, end):  # it opens nothing, or text stands behind it
+            start, end = _trimmed(text, fence.end(), stop)
+        if start == end or _RULE.issuperset(text[start:end]):
             yield begin, begin, "blank"
         else:
             below = spans[number + 1] if number + 1 < len(spans) else (stop, stop)
