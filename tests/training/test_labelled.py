@@ -93,7 +93,7 @@ def test_a_tuned_extractor_finds_the_claims_of_a_reward(base: Path, tmp_path: Pa
     models = JudgeSettings(extractor_model=str(run / "model"), checklist_model=str(run / "model"))
     source = Supplier(None, models, VerifierSettings(cache=False))
     assert [claim.text for claim in source.extract()(said, row["question"])] == row["claims"]
-    with pytest.raises(Unscored, match="judge_unreadable"):  # it has learnt other replies
+    with pytest.raises(Unscored, match=r"judge_unreadable|truncated"):  # it has learnt other replies
         source.checklist()(row["question"], said, ["The museum is old."])
     with pytest.raises(LLMError, match="truncated"):
         source.checklist().llm.complete([{"role": "user", "content": "?" * 9000}])

@@ -27,15 +27,16 @@ def is_conversation(value: Any) -> bool:
 def last_message(messages: Sequence[Any], role: str) -> Any:
     """The last message of a role, `user` or `assistant`; None where there is none.
 
-    Of several channels it is one of `final`; one that only calls tools is passed over where another speaks.
+    Of several channels it is one of `final`; one that only calls tools is passed over where another has none.
 
     >>> last_message([{"role": "Model", "content": "Warsaw"}, {"role": "tool", "content": "x"}], "assistant")
     {'role': 'Model', 'content': 'Warsaw'}
     """
     those = [one for one in reversed(messages) if _role(one) == role]
     those = [one for one in those if _get(one, "channel") == "final"] or those
-    spoken = (one for one in those if not _get(one, "tool_calls") or text_of(one))
-    return next(spoken, those[0] if those else None)
+    if those and _get(those[0], "tool_calls") and not text_of(those[0]):
+        return next((one for one in those if not _get(one, "tool_calls")), those[0])
+    return those[0] if those else None
 
 
 def _role(message: Any) -> str:
