@@ -30,6 +30,7 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
 
 from factrl.text import abstention, masking
 from factrl.text.abstention import grams, joined, mixed, sentences_of
@@ -417,6 +418,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="compare with the weights in the package")
     parser.add_argument("--cross", action="store_true", help="print cross-validation by template")
     chosen = parser.parse_args()
+    threadpool_limits(1)  # more threads add up sums in another order
     words = vocabulary()
     known = frozenset(map(hashed, words))
     masking.tables = abstention.tables = lambda: Tables(

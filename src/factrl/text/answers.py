@@ -15,6 +15,7 @@ import unicodedata
 from collections.abc import Collection, Iterable
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 from factrl.text import MAX_PAYLOAD, clean, few_marks, unwrap_latex
@@ -195,6 +196,13 @@ class _Form(NamedTuple):
 
 
 def _form(text: str, loosen: Loosen = LOOSENINGS) -> _Form:
+    """The form of a text; an accepted answer is asked for with every completion of its question."""
+    kept = frozenset(loosen)
+    return _formed(text, kept) if len(text) <= MAX_ANSWER else _formed.__wrapped__(text, kept)
+
+
+@lru_cache(maxsize=4_096)
+def _formed(text: str, loosen: frozenset[str]) -> _Form:
     text = clean(text)
     if len(text) > MAX_ANSWER:
         text = ""
@@ -467,7 +475,7 @@ def _same(prediction: _Form, answer: _Form, loosen: Loosen = LOOSENINGS) -> bool
     pairs = zip(prediction.variants * 2, answer.variants * 2, strict=False)
     if any(one.marks == other.marks and _alike(one, other, loosen) for one, other in pairs):
         return True
-    return "order" in loosen and _reordered(prediction.text, answer.text)
+    return "order" in loosen and _reordered(prediction, answer)
 
 
 def _core(text: str) -> str:
@@ -512,16 +520,18 @@ def _same_word(words: tuple[str, ...], wanted: tuple[str, ...], place: int, loos
 _LISTED = re.compile(r", and |, |; | and | & ")
 
 
-def _reordered(prediction: str, answer: str) -> bool:
+def _reordered(prediction: _Form, answer: _Form) -> bool:
     """Whether two texts are one list in another order, or one name with its surname and a comma first."""
-    one, other = (_LISTED.split(text.strip(" .")) for text in (prediction, answer))
-    if any(char.isdigit() for char in prediction) or sorted(_marks(prediction), key=str) != sorted(
-        _marks(answer), key=str
-    ):
+    texts = prediction.text, answer.text
+    one, other = (_LISTED.split(text.strip(" .")) for text in texts)
+    if len(one) == len(other) == 1 or any(char.isdigit() for char in texts[0]):
         return False
-    if len(one) == len(other) > 1:
+    marks, wanted = (sorted(form.variants[0].marks, key=str) for form in (prediction, answer))
+    if marks != wanted:
+        return False
+    if len(one) == len(other):
         return sorted(map(_words, one)) == sorted(map(_words, other))
-    named, plain = (prediction, answer) if len(one) > len(other) else (answer, prediction)
+    named, plain = texts if len(one) > len(other) else texts[::-1]
     parts = named.split(", ")
     if len(parts) != 2 or len(_LISTED.split(named)) != 2:
         return False

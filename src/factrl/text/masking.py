@@ -225,9 +225,8 @@ def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
         elif kind == "word":
             titled = said[0].isupper() and count > 0
             if word in _COUNTS and not is_asked(word, asked):
-                words.append(NEW)
                 named = named or said
-            elif is_known(word, exact=titled):
+            if is_known(word, exact=titled):
                 words += [TITLE, word] if titled and not german and len(word) > 2 else [word]
             elif is_asked(word, asked):
                 words.append(ASKED)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import lru_cache
 from itertools import pairwise
 
 from factrl.text import clean
@@ -272,7 +273,18 @@ STOP_WORDS = frozenset(map(stem, _STOP))
 
 
 def read(text: str) -> Reading:
-    """The words, amounts and dates of a text; `MAX_PAYLOAD` characters are read."""
+    """The words, amounts and dates of a text; `MAX_PAYLOAD` characters are read.
+
+    Short ones are kept: a question and its answers are read with every completion.
+    """
+    return _reading(text) if len(text) <= _KEPT else _reading.__wrapped__(text)
+
+
+_KEPT = 1_000  # characters
+
+
+@lru_cache(maxsize=4_096)
+def _reading(text: str) -> Reading:
     text = _era(clean(text))
     tokens = list(_TOKEN.finditer(text))
     spelt = [match[0] for match in tokens]
