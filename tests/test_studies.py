@@ -84,7 +84,7 @@ def test_what_the_warm_start_teaches_is_true_and_in_form() -> None:
     for task in ("profile", "reasoned", "short"):
         asked = world.examples(task, "warm")[:12]
         texts = [target(task, one, TABLE, draw, 0.0) for one in asked]
-        for one in measure(task, asked, texts, verifier, Grader(), "" if task == "short" else "<think>"):
+        for one in measure(task, asked, texts, verifier, Grader()):
             assert one.true == one.claims
             assert not one.malformed
             assert task == "profile" or one.right == 1
@@ -100,9 +100,7 @@ def measured(*texts: str, task: Any = "profile") -> list[dict[str, Any]]:
         text.replace("LAND", TABLE.facts[one.topic]["country"][0][0])
         for text, one in zip(texts, asked, strict=True)
     ]
-    rows = measure(
-        task, asked, full, Verifier(judge.extract, judge, judge, own_subject=False), Grader(), "<think>"
-    )
+    rows = measure(task, asked, full, Verifier(judge.extract, judge, judge, own_subject=False), Grader())
     return [row.to_json() for row in rows]
 
 

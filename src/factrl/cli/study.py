@@ -9,7 +9,7 @@ from typing import Any
 
 from factrl.errors import ConfigError
 from factrl.runs.disk import FileLock, check_free, write_whole
-from factrl.studies import ALL, StudySettings, add_row, load_study, study_names
+from factrl.studies import ALL, StudySettings, add_row, load_study, steps_of, study_names
 from factrl.verifier.judges import Table
 
 from .options import Verbs, a_seed, add_settings, add_verb, at_least_one, needs_extra
@@ -70,10 +70,7 @@ def _study(args: argparse.Namespace) -> int:
     studies = {Path(name).stem: load_study(name, words, gpu=args.gpu) for name in names}
     for spec in args.add:
         studies = {name: add_row(study, spec) for name, study in studies.items()}
-    steps = ["start", *(f"{name}/{row}" for name, study in studies.items() for row in study.rows)]
-    for step in args.only:
-        if step not in steps:
-            raise ConfigError(f"--only {step!r} is no step (there are: {', '.join(steps)})")
+    steps_of(studies, args.only)
     out, seeds = Path(args.output), range(args.first_seed, args.first_seed + args.seeds)
     if out.exists() and not out.is_dir():
         raise ConfigError(f"--output {out} is a file; name a folder")

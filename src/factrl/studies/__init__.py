@@ -12,7 +12,7 @@ noise of training alone.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -137,6 +137,19 @@ def load_study(name: str, overrides: tuple[str, ...] = (), *, gpu: bool = False)
         row_settings(study, row)
         row_reward(study.rows[row])
     return study
+
+
+def steps_of(studies: Mapping[str, StudySettings], only: Sequence[str] = ()) -> list[str]:
+    """`start` and every row as `study/row`, in order.
+
+    Raises:
+        ConfigError: `only` names something else.
+    """
+    steps = ["start", *(f"{name}/{row}" for name, study in studies.items() for row in study.rows)]
+    for step in only:
+        if step not in steps:
+            raise ConfigError(f"--only {step!r} is no step (there are: {', '.join(steps)})")
+    return steps
 
 
 SUPPLIED = ("verify", "grade", "extract", "checklist", "truthfulness", "compare")

@@ -31,9 +31,10 @@ from factrl.runs.config import dump_toml
 from factrl.runs.disk import write_whole
 from factrl.runs.folder import Run, read_metrics
 from factrl.runs.settings import DataSettings, ModelSettings, RunSettings, TrainSettings
-from factrl.studies import RowSettings, StartSettings, StudySettings, row_reward, row_settings
-from factrl.studies.measure import Measured, measure
+from factrl.studies import RowSettings, StartSettings, StudySettings, row_reward, row_settings, steps_of
+from factrl.studies.measure import Measured, blocks_of, measure
 from factrl.studies.world import (
+    PREFILLS,
     PROMPTS,
     Part,
     Task,
@@ -47,7 +48,7 @@ from factrl.train.model import load_policy, render_prompts, uses_bf16
 from factrl.train.online import optimise
 from factrl.train.supervised import supervise
 from factrl.train.writing import AT_ONCE, answer
-from factrl.types import Example
+from factrl.types import Claim, Example
 from factrl.verifier import Verifier
 from factrl.verifier.judges.table import Statement, Table, TableJudge
 
@@ -94,7 +95,7 @@ class Seed:
             train="study",
             chat=False,
             prompt=_TURN.format(PROMPTS[task]),
-            prefill="" if task == "short" else "<think>",
+            prefill=PREFILLS[task],
         )
         run: Any = {"seed": self.number, "dir": str(self.folder / "runs")}
         return RunSettings(paper=paper, model=self.model_settings, data=data, train=train, run=run)
@@ -104,19 +105,19 @@ class Seed:
 
     # -- The start
 
-    def make_start(self, tell: Tell, train: TrainSettings | None = None) -> None:
+    def make_start(self, tell: Tell) -> None:
         """Teach the forms of all tasks with true facts of the warm start's entities."""
         if self.weights.exists():
             self.reset()
             return
-        begun, told, train = time.monotonic(), self.start, train or TrainSettings()
+        begun, told, train = time.monotonic(), self.start, TrainSettings()
         draw = random.Random(f"start {self.number}")
         pools = {task: self.examples(task, "warm") for task in TASKS}
         rest = 1 - told.profiles
         shares = {"profile": told.profiles, "reasoned": 0.6 * rest, "short": 0.4 * rest}
         rows: list[tuple[str, str]] = []
         for task in TASKS:
-            settings = self.settings(task, TrainSettings())
+            settings = self.settings(task, train)
             count = round(shares[task] * told.steps * told.batch_size)
             chosen = [pools[task][n % len(pools[task])] for n in range(count)]
             prompts = render_prompts(chosen, self.tokenizer, settings.data)
@@ -172,8 +173,7 @@ class Seed:
         return found
 
     def measured(self, task: Task, asked: Sequence[Example], texts: Sequence[str]) -> list[Measured]:
-        prefill = "" if task == "short" else "<think>"
-        return measure(task, asked, texts, self.verifier, self.grader, prefill)
+        return measure(task, asked, texts, self.verifier, self.grader)
 
     def known_file(self, task: Task) -> Path:
         return self.folder / f"known-{task}.json"
@@ -193,7 +193,7 @@ class Seed:
         found: dict[str, Any] = {}
         if task == "profile":
             flat = [(one, text) for one, group in zip(asked, groups, strict=True) for text in group]
-            answers = [self._answer_of(text) for _, text in flat]
+            answers = [blocks_of(task, text)[1] or "" for _, text in flat]
             reports = self.verifier.batch(answers, topics=[one.topic for one, _ in flat])
             for (one, _), report in zip(flat, reports, strict=True):
                 right = found.setdefault(one.topic, [])
@@ -206,9 +206,6 @@ class Seed:
                 found[one.id] = sum(row.right for row in rows) / len(rows)
         write_whole(path, json.dumps(found).encode())
         return found
-
-    def _answer_of(self, text: str) -> str:
-        return text.partition("<answer>")[2].partition("</answer>")[0]
 
     # -- Rows
 
@@ -252,7 +249,8 @@ class Seed:
         judge, extract = self.judge, self.judge.extract
 
         def truthfulness(claims: Sequence[str]) -> list[float]:
-            return [float(self._is_true(claim)) for claim in claims]
+            pairs = [(Claim(claim, 0, len(claim)), judge.search(claim)) for claim in claims]
+            return [float(verdict.label == "supported") for verdict in judge.judge(pairs)]
 
         def compare(question: str, text: str, **_: Any) -> float:
             stated = extract(text)
@@ -269,14 +267,6 @@ class Seed:
         }
         return bare.with_(**{name: here[name] for name in bare.missing})
 
-    def _is_true(self, claim: str) -> bool:
-        one = self.world.table.parse(claim)
-        entity = one and self.world.table.find(one.entity)
-        if one is None or entity is None:
-            return False
-        values = self.world.table.facts[entity].get(one.relation, [])
-        return any(self.world.table.same(one.relation, one.value, value[0]) for value in values)
-
     def train(self, name: str, study: StudySettings, tell: Tell) -> Mapping[str, Any]:
         """Train and evaluate one row; what is on disk is not done again."""
         path = self.folder / "rows" / f"{name.replace('/', '-')}.json"
@@ -287,16 +277,8 @@ class Seed:
             "train": train.model_dump(mode="json", exclude_unset=True),
             "size": study.size.model_dump(),
         }
-        if path.exists():
-            held = json.loads(path.read_text("utf-8"))
-            for key, setting in told.items():
-                if held[key] != json.loads(json.dumps(setting)):
-                    raise ConfigError(
-                        f"{path} was made with {key} = {held[key]}, and now it is {setting}; give another "
-                        "--output, or delete the file"
-                    )
+        if (held := _held(path, told)) is not None:
             return held
-        path.parent.mkdir(parents=True, exist_ok=True)
         made, asked = self.reward(row), self.questions(study, row)
         if len(asked) < train.prompts_per_step:
             raise ConfigError(
@@ -333,13 +315,33 @@ class Seed:
     def before(self, study: StudySettings) -> Mapping[str, Any]:
         """The start's texts in a task, measured once for all studies of it."""
         path = self.folder / "rows" / f"start-{study.task}.json"
-        if path.exists():
-            return json.loads(path.read_text("utf-8"))
-        path.parent.mkdir(parents=True, exist_ok=True)
+        told = {"size": study.size.model_dump()}
+        if (held := _held(path, told)) is not None:
+            return held
         self.reset()
-        found = {"row": "start", "task": study.task} | self.evaluate(study.task, study.train, study.size.test)
+        found = {"row": "start", "task": study.task, **told}
+        found |= self.evaluate(study.task, study.train, study.size.test)
         write_whole(path, json.dumps(found).encode())
         return found
+
+
+def _held(path: Path, told: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The results in a file, and None where it is not there yet, with its folder made.
+
+    Raises:
+        ConfigError: they were made with other settings.
+    """
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return None
+    held = json.loads(path.read_text("utf-8"))
+    for key, setting in told.items():
+        if held.get(key) != json.loads(json.dumps(setting)):
+            raise ConfigError(
+                f"{path} was made with {key} = {held.get(key)}, and now it is {setting}; give another "
+                "--output, or delete the file"
+            )
+    return held
 
 
 def open_seed(folder: Path, number: int, study: StudySettings, model: str = MODEL) -> Seed:
@@ -408,16 +410,10 @@ def run_studies(
     Raises:
         ConfigError: `only` names no step.
     """
-    names = [f"{study}/{row}" for study, told in studies.items() for row in told.rows]
-    for step in only:
-        if step not in ("start", *names):
-            raise ConfigError(f"--only {step!r} is no step (there are: start, {', '.join(names)})")
+    names = steps_of(studies, only)
     for number in seeds:
         seed = open_seed(out / f"seed-{number}", number, next(iter(studies.values())), model)
-        for study in studies.values():
-            for row in study.rows.values():
-                seed.reward(row)  # what cannot be had is said before anything is trained
         prepare(seed, studies, tell)
-        for name in names:
+        for name in names[1:]:
             if not only or name in only:
                 seed.train(name, studies[name.partition("/")[0]], tell)

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from factrl.evals.metrics import Interval, bootstrap, ratio
+from factrl.evals.metrics import Interval, Statistic, bootstrap, ratio
 from factrl.rewards.grading import Grader
-from factrl.studies.world import Task
+from factrl.studies.world import PREFILLS, Task
 from factrl.text import think_answer
 from factrl.types import Completion, Example
 from factrl.verifier import Verifier
@@ -47,18 +47,11 @@ def measure(
     texts: Sequence[str],
     verifier: Verifier,
     grader: Grader,
-    prefill: str = "",
 ) -> list[Measured]:
-    """The counts of every text, in order.
-
-    Args:
-        prefill: what the prompt has begun the text with.
-    """
+    """The counts of every text, in order."""
     answers, checked = list[str | None](), list[str]()
     for text in texts:
-        blocks = think_answer(Completion(text, prefill=prefill), prefill)
-        answer = text.strip() if task == "short" else blocks.answer and blocks.answer.text
-        think = blocks.think.text if blocks.think and blocks.answer else ""
+        think, answer = blocks_of(task, text)
         answers.append(answer)
         checked.append("" if task == "short" else (answer or "") if task == "profile" else think)
     evidence = [one.evidence for one in examples]
@@ -79,7 +72,20 @@ def measure(
     return found
 
 
-COLUMNS: Mapping[Task, Mapping[str, tuple[str, str, float]]] = {
+def blocks_of(task: Task, text: str) -> tuple[str, str | None]:
+    """The reasoning and the answer of a text; no answer where it is malformed."""
+    if task == "short":
+        return "", text.strip()
+    blocks = think_answer(Completion(text, prefill=PREFILLS[task]), PREFILLS[task])
+    if blocks.answer is None or blocks.think is None:
+        return "", None
+    return blocks.think.text, blocks.answer.text
+
+
+Column = tuple[str, str, float]
+"""What is counted, over what, and the unit (100 for percent)."""
+
+COLUMNS: Mapping[Task, Mapping[str, Column]] = {
     "profile": {
         "precision": ("true", "claims", 100),
         "recall": ("stated", "facts", 100),
@@ -101,7 +107,7 @@ COLUMNS: Mapping[Task, Mapping[str, tuple[str, str, float]]] = {
         "wrong": ("wrong", "texts", 100),
     },
 }
-"""Column -> what is counted, over what, and its unit (100 for percent)."""
+"""Title of a column -> what it has."""
 
 
 def per_entity(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
@@ -116,25 +122,38 @@ def per_entity(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]
     return found
 
 
-def value(rows: Sequence[Mapping[str, Any]], column: tuple[str, str, float]) -> Interval | None:
+def _sums(rows: Sequence[Mapping[str, Any]], column: Column, entities: Sequence[str]) -> list[list[float]]:
+    """What a column counts and over what, of each entity."""
+    counted = per_entity(rows)
+    return [[counted[entity][name] for name in column[:2]] for entity in entities]
+
+
+def value(rows: Sequence[Mapping[str, Any]], column: Column) -> Interval | None:
     """A column of one model with its bootstrap interval over entities; None without a denominator."""
-    over, under, scale = column
-    sums = per_entity(rows).values()
-    found = bootstrap(
-        [[s[over], s[under]] for s in sums], lambda means: scale * ratio(means[:, 0], means[:, 1])
-    )
-    return found
+    return bootstrap(_sums(rows, column, [*per_entity(rows)]), _quotient(column))
 
 
 def change(
-    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], column: tuple[str, str, float]
+    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], column: Column
 ) -> Interval | None:
     """After minus before on the same entities, with a bootstrap interval over entities."""
-    over, under, scale = column
-    first, second = per_entity(before), per_entity(after)
-    both = [one for one in first if one in second]
-    sides = [[[side[one][over], side[one][under]] for one in both] for side in (second, first)]
-    return bootstrap(sides[0], lambda means: scale * ratio(means[:, 0], means[:, 1]), before=sides[1])
+    both = _of_both(before, after)
+    return bootstrap(_sums(after, column, both), _quotient(column), before=_sums(before, column, both))
+
+
+def _quotient(column: Column) -> Statistic:
+    return lambda means: column[2] * ratio(means[:, 0], means[:, 1])
+
+
+def _of_both(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[str]:
+    there = per_entity(after)
+    return [entity for entity in per_entity(before) if entity in there]
+
+
+def _number(rows: Sequence[Mapping[str, Any]], column: Column, entities: Sequence[str]) -> float | None:
+    """A column without its interval, which several seeds have no use for."""
+    over, under = (sum(side) for side in zip(*_sums(rows, column, entities), strict=True))
+    return column[2] * over / under if under else None
 
 
 _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # Student's t, 1 to 9 degrees
@@ -177,23 +196,29 @@ class Cell:
         )
 
 
-def cells(results: Results, row: str, start: str, how: str, column: tuple[str, str, float]) -> Cell:
+def cells(results: Results, row: str, start: str, how: str, column: Column) -> Cell:
     """One row's value and change in a column, over the seeds that have both.
 
     Args:
         start: name of the start's results.
         how: `greedy` or `sampled`.
     """
-    both = [held for held in results.values() if row in held and start in held]
-    values = [value(held[row][how], column) for held in both]
-    moved = [change(held[start][how], held[row][how], column) for held in both]
-    if not both or None in values or None in moved:
-        return Cell(None, None, len(both))
-    kept = [one for one in values if one], [one for one in moved if one]
+    both = [(held[start][how], held[row][how]) for held in results.values() if row in held and start in held]
     if len(both) == 1:
-        return Cell(kept[0][0], kept[1][0], 1)
-    first, second = (over_seeds([one.value for one in side]) for side in kept)
-    return Cell(first, second, len(both))
+        return Cell(value(both[0][1], column), change(*both[0], column), 1)
+    values = [_number(after, column, [*per_entity(after)]) for _, after in both]
+    pairs = [
+        [_number(side, column, _of_both(before, after)) for side in (before, after)] for before, after in both
+    ]
+    told = [
+        (now, last - first)
+        for now, (first, last) in zip(values, pairs, strict=True)
+        if now is not None and first is not None and last is not None
+    ]
+    if not both or len(told) < len(both):
+        return Cell(None, None, len(both))
+    now, moved = (over_seeds(side) for side in zip(*told, strict=True))
+    return Cell(now, moved, len(both))
 
 
 def lines(
@@ -202,18 +227,13 @@ def lines(
     """The table of a study: the start's line, then each row's value and change in every column."""
     start = f"start-{task}"
     columns = COLUMNS[task]
-    first = [
-        f"{values.value:.1f}" if (values := _start(results, start, how, c)) else "–" for c in columns.values()
-    ]
+    kept = [held[start][how] for held in results.values() if start in held]
+    numbers = [[_number(one, column, [*per_entity(one)]) for one in kept] for column in columns.values()]
+    known = [[one for one in side if one is not None] for side in numbers]
+    first = [f"{statistics.fmean(side):.1f}" if side else "–" for side in known]
     found = [["start", *first]]
     for row in rows:
         name = f"{study}/{row}"
         if any(name in held for held in results.values()):
             found.append([row, *(str(cells(results, name, start, how, c)) for c in columns.values())])
     return found
-
-
-def _start(results: Results, start: str, how: str, column: tuple[str, str, float]) -> Interval | None:
-    values = [value(held[start][how], column) for held in results.values() if start in held]
-    kept = [one for one in values if one]
-    return (kept[0] if len(kept) == 1 else over_seeds([one.value for one in kept])) if kept else None

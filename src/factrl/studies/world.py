@@ -32,6 +32,8 @@ PROMPTS: Mapping[Task, str] = {
     "short": "{question} Answer in a few words.",
 }
 """What the user says in each task; `{question}` of a profile is the entity's name."""
+PREFILLS: Mapping[Task, str] = {"profile": "<think>", "reasoned": "<think>", "short": ""}
+"""What the prompt has begun the text with."""
 _CONTINENTS = {
     "AF": "Africa",
     "AS": "Asia",

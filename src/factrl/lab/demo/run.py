@@ -16,19 +16,14 @@ import gc
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import torch
-from datasets import Dataset
 from rich.console import Console
 from safetensors.torch import load_model, save_model
-from transformers import PrinterCallback, TrainerCallback
-from trl.trainer.sft_config import SFTConfig
-from trl.trainer.sft_trainer import SFTTrainer
 
 from factrl.evals.confidence import answers_of, risk_coverage
 from factrl.evals.plots import Point
@@ -61,7 +56,7 @@ from factrl.train.model import (
 )
 from factrl.train.online import optimise
 from factrl.train.page import write_run_page
-from factrl.train.shortcuts import restore_forward, use_packed_logprobs
+from factrl.train.supervised import supervise
 from factrl.train.writing import answer
 from factrl.types import Example
 
@@ -106,7 +101,7 @@ def _run(settings: DemoSettings) -> tuple[Arm, list[Arm], Knowledge]:
     rewards = {contrast: steps, settings.paper: settings.train.steps or 1}
     stages = _Stages(settings)
     with Run.create(settings.run.dir, settings.run.name or "demo", dump_toml(settings)) as run:
-        stages.warm(run.path / "warm")
+        stages.warm()
         before, knows, samples = stages.before(run.path)
         calibrated = stages.calibrate(run.path / "calibrated", before, samples)
         start = run.path / "start.safetensors"  # on disk: a copy of the weights is half a gigabyte
@@ -143,14 +138,6 @@ def frontier_of(test: Sequence[Row], train: Sequence[Row]) -> tuple[list[Point],
     return [point for _, point in allowed], [point for at, point in allowed if at >= level][-1]
 
 
-class _OnStep(TrainerCallback):
-    def __init__(self, call: Callable[[], None]) -> None:
-        self.call = call
-
-    def on_step_end(self, *_: Any, **__: Any) -> None:
-        self.call()
-
-
 class _Stages:
     """The stages of one demo on one model, whose weights they change in place."""
 
@@ -164,7 +151,7 @@ class _Stages:
         self.test = self.questions.test[: settings.demo.test_questions]
         self.grader = Grader()  # by rules alone: every question has its accepted answers
 
-    def warm(self, folder: Path) -> None:
+    def warm(self) -> None:
         """A few supervised steps that teach the form of an answer, and that declining is one.
 
         The untouched model rambles and never declines, so there is nothing for a reward to strengthen.  The
@@ -176,7 +163,7 @@ class _Stages:
         count = round(told.abstain_share * len(examples))
         declined = set(random.Random(self.settings.run.seed).sample(range(len(examples)), count))
         targets = [ABSTENTION if i in declined else example.answers[0] for i, example in enumerate(examples)]
-        self._tune(examples, targets, told, folder, "warm start")
+        self._tune(examples, targets, told, "warm start")
 
     def calibrate(self, folder: Path, before: Arm, samples: Sequence[Sequence[Row]]) -> Arm:
         """Teach the warm-started model to decline where hardly any of its `samples` of a training question
@@ -188,7 +175,7 @@ class _Stages:
             targets.append(Counter(right).most_common(1)[0][0] if len(right) >= told.right else ABSTENTION)
         self.model.get_input_embeddings().requires_grad_(not self.settings.model.freeze_embeddings)
         starts = [(w, w.detach().clone()) for w in self.model.parameters() if w.requires_grad]
-        self._tune(examples, targets, told, folder, "calibrate")
+        self._tune(examples, targets, told, "calibrate")
         for weight, start in starts:
             weight.detach().lerp_(start, 1 - told.way)
         rows = self._rows()
@@ -200,46 +187,22 @@ class _Stages:
         examples: Sequence[Example],
         targets: Sequence[str],
         told: SupervisedSettings,
-        folder: Path,
         title: str,
     ) -> None:
         """Supervised steps on these answers."""
-        prompts = render_prompts(examples, self.tokenizer, self.settings.data)
-        on_cpu = not torch.cuda.is_available()
-        rows = {"prompt": prompts, "completion": [text + self.tokenizer.eos_token for text in targets]}
-        config = SFTConfig(
-            output_dir=str(folder),
-            max_steps=told.steps,
-            per_device_train_batch_size=told.batch_size,
-            learning_rate=told.learning_rate,
-            lr_scheduler_type="cosine",
-            warmup_steps=told.steps // 10,
-            optim="adamw_torch_fused",
-            weight_decay=0.0,
-            completion_only_loss=True,
-            gradient_checkpointing=False,
-            bf16=uses_bf16(self.settings.train),
-            use_cpu=on_cpu,
-            save_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-            seed=self.settings.run.seed,
-        )
+        data = self.settings.data
         with Progress(title, told.steps) as progress:
-            trainer = SFTTrainer(
+            supervise(
                 self.model,
-                args=config,
-                train_dataset=Dataset.from_dict(rows),
-                processing_class=self.tokenizer,
-                callbacks=[_OnStep(progress.advance)],
+                self.tokenizer,
+                render_prompts(examples, self.tokenizer, data),
+                targets,
+                **told.model_dump(include={"steps", "batch_size", "learning_rate"}),
+                bf16=uses_bf16(self.settings.train),
+                chat=data.chat,
+                seed=self.settings.run.seed,
+                on_step=progress.advance,
             )
-            trainer.remove_callback(PrinterCallback)
-            if on_cpu:
-                use_packed_logprobs(self.model)
-            trainer.train()
-            restore_forward(self.model)
-        del trainer
-        gc.collect()  # a trainer is part of a circle, and holds the optimizer's two copies of the weights
 
     def before(self, folder: Path) -> tuple[Arm, Knowledge, list[list[Row]]]:
         """The warm-started model's answers, what it knows, and its samples of training questions."""
