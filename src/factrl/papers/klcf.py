@@ -537,6 +537,7 @@ WEAKNESSES = {
         "D04": _UNSURE,
         **dict.fromkeys(("D08", "D12", "D13"), "claims off the question count"),
         "D16": _UNSURE,
+        "D17": "what stands in code makes no claim, so it lowers no share, and what is true beside it counts",
         "D20": "claims are checked one by one, and the whole not at all",
         "D30": "the reasoning is not read",
         "D31": _UNSURE,
