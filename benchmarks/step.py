@@ -26,10 +26,13 @@ from typing import Any
 import torch
 from transformers import PrinterCallback
 
-from factrl.lab.demo import build_questions, demo_settings
 from factrl.papers import load_reward
 from factrl.rewards import reward
-from factrl.rewards.resources import supply
+from factrl.rewards.grading import Grader
+from factrl.runs.settings import ModelSettings, RunSettings
+from factrl.studies import load_study, row_settings
+from factrl.studies.engine import asked_with
+from factrl.studies.world import real_world
 from factrl.train.grpo import FactualGRPOTrainer
 from factrl.train.model import SMALLEST, for_command_line, load_policy, render_prompts
 from factrl.train.online import grpo_config
@@ -39,11 +42,19 @@ PROMPT, SIZE, LONGEST = 1024, 4, 512  # of the long step
 Seconds = dict[str, float]
 
 
+def demo_settings(*words: str) -> RunSettings:
+    """The demo's training of its main row."""
+    study = load_study("truthrl", words)
+    model = ModelSettings(name=SMALLEST, freeze_embeddings=True, freeze_layers=study.start.freeze_layers)
+    train = row_settings(study, "ternary")
+    return RunSettings(paper="truthrl", model=model, data=asked_with(study.task), train=train)
+
+
 def demo_step(shortcuts: bool, folder: Path) -> Seconds:
     """CPU seconds of the second of two steps, generation to gradient."""
-    settings = demo_settings([f"model.name={SMALLEST}", "train.steps=2"], "truthrl:ternary")
+    settings = demo_settings("train.steps=2")
     model, tokenizer = load_policy(settings.model)
-    questions = build_questions(0).train
+    questions = real_world().examples("short", "train")
     config = grpo_config(settings, folder)
     config.shortcuts, config.save_strategy = shortcuts, "no"
     times: list[float] = []
@@ -55,7 +66,7 @@ def demo_step(shortcuts: bool, folder: Path) -> Seconds:
             times.append(time.process_time() - started)
             return loss
 
-    ternary = supply(load_reward(settings.paper).with_(**settings.reward), None)
+    ternary = load_reward("truthrl:ternary").with_(answer="text", grade=Grader())
     prompts = render_prompts(questions, tokenizer, settings.data)
     _train(Timed(model, ternary, questions, prompts, config, processing_class=tokenizer))
     return {"step": times[-1]}
@@ -74,11 +85,11 @@ def numbered(example: Example, completion: Completion) -> dict[str, float]:
 
 def long_step(shortcuts: bool, folder: Path) -> Seconds:
     """CPU seconds of one step, and those of its generation."""
-    told = [f"model.name={SMALLEST}", "train.steps=1", "train.prompts_per_step=1"]
-    told += [f"train.num_generations={SIZE}", f"train.micro_batch_size={SIZE}"]
-    settings = demo_settings([*told, f"train.max_completion_length={LONGEST}"], "truthrl:ternary")
+    words = ["train.steps=1", "train.prompts_per_step=1", f"train.num_generations={SIZE}"]
+    words += [f"train.micro_batch_size={SIZE}", f"train.max_completion_length={LONGEST}"]
+    settings = demo_settings(*words)
     model, tokenizer = load_policy(settings.model)
-    known = " ".join(f"{each.question} {each.answers[0]}" for each in build_questions(0).train)
+    known = " ".join(f"{each.question} {each.answers[0]}" for each in real_world().examples("short", "train"))
     prompt = tokenizer.decode(tokenizer(known)["input_ids"][:PROMPT])
     config = grpo_config(settings, folder)
     config.shortcuts, config.save_strategy = shortcuts, "no"

@@ -140,7 +140,9 @@ def test_an_extra_that_is_not_installed(
 ) -> None:
     # With all of the extra missing, the first package that is looked for is the one that is named.
     with mock.patch.dict(sys.modules, dict.fromkeys(("torch", "transformers", "datasets", "peft", "trl"))):
-        for name in [name for name in sys.modules if name.startswith(("factrl.train.", "factrl.lab.demo."))]:
+        for name in [
+            name for name in sys.modules if name.startswith(("factrl.train.", "factrl.studies.engine"))
+        ]:
             del sys.modules[name]
         assert main(words) == 2
     assert (
@@ -164,12 +166,13 @@ def test_an_extra_that_is_not_installed(
 def test_endings_have_codes(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
     error: BaseException,
     code: int,
     said: str,
 ) -> None:
-    play_with(monkeypatch, error)
-    assert main(["demo"]) == code
+    replace(monkeypatch, "factrl.studies.engine", MODEL="", run_studies=mock.Mock(side_effect=error))
+    assert main(["demo", "--output", str(tmp_path)]) == code
     assert capsys.readouterr().err == f"factrl: {said}\n"
 
 
@@ -186,20 +189,6 @@ def test_a_terminal_without_the_letters_is_no_error() -> None:
     done = process(*command, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert (done.returncode, done.stderr) == (0, "")
     assert "\\u03bb of the additive form" in done.stdout
-
-
-def play_with(monkeypatch: pytest.MonkeyPatch, error: BaseException | None = None) -> list[Any]:
-    """Replace the demo; returns what it will be called with."""
-    calls: list[Any] = []
-
-    def play(reward: str, overrides: list[str], *, quick: bool, retrieval: bool) -> Path:
-        calls.append((reward, overrides, quick, retrieval))
-        if error is not None:
-            raise error
-        return Path("report.html")
-
-    replace(monkeypatch, "factrl.lab.demo.run", play=play)
-    return calls
 
 
 def replace(monkeypatch: pytest.MonkeyPatch, module: str, **names: object) -> None:
@@ -232,18 +221,6 @@ def test_nothing_here_loads_torch() -> None:
     )
     done = process("-c", code)
     assert (done.returncode, done.stderr.partition("Traceback")[1]) == (0, "")
-
-
-# demo
-
-
-def test_demo_options_become_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = play_with(monkeypatch)
-    words = "demo --steps 3 --output out warm.steps=2 --seed 7 --quick --retrieval"
-    assert main(words.split()) == 0
-    assert main(["demo", "--reward", "truthrl:binary"]) == 0
-    told = ["train.steps=3", "run.seed=7", "run.dir=out", "warm.steps=2"]
-    assert calls == [("truthrl:ternary", told, True, True), ("truthrl:binary", [], False, False)]
 
 
 # train

@@ -50,7 +50,7 @@ def test_the_package_and_its_recipes_are_in_the_wheel_and_nothing_else(wheel: Pa
     assert {
         "factrl/py.typed",
         "factrl/recipes/small/questions.jsonl",
-        "factrl/evals/picture.svg",
+        "factrl/studies/picture.svg",
         "factrl/text/chart.css",
         "factrl/text/page.css",
         "factrl/text/page.html",

@@ -16,8 +16,8 @@ SETTINGS = [
     "start.steps=2",
     "start.batch_size=4",
     "start.freeze_layers=0",
-    "start.questions=4",
-    "start.samples=2",
+    "known.questions=4",
+    "known.samples=2",
     "size.test=4",
     "train.steps=1",
     "train.prompts_per_step=2",
@@ -89,9 +89,7 @@ def test_a_folder_that_was_begun_otherwise_is_refused(
 
 def test_each_task_trains(place: Path) -> None:
     for name, row in (("knowrl", "random"), ("truthrl", "random"), ("klcf", "all-facts")):
-        words = (
-            ["--only", f"{name}/{row}"] if name == "klcf" else ["practice=false", "--only", f"{name}/{row}"]
-        )
+        words = ["--only", f"{name}/{row}"] if name == "klcf" else ["practice=0", "--only", f"{name}/{row}"]
         assert study(place, f"{name}-out", *words, name=name) == 0
         assert f"{name}-{row}" in rows(place, f"{name}-out")
 

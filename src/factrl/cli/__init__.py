@@ -18,6 +18,7 @@ from factrl.errors import ConfigError, NoScore, RewardBug, SetupError, TooManyMa
 
 from . import (
     completion,
+    demo,
     describe,
     doctor,
     evaluate,
@@ -49,6 +50,7 @@ from .terminal import (
 )
 
 _VERBS = (
+    demo,
     lab,
     verify,
     probe,

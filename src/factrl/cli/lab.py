@@ -1,4 +1,4 @@
-"""`factrl demo` and `factrl lab`: what a reward teaches a small real model, and a tiny one."""
+"""`factrl lab`: what a reward teaches a tiny model."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factrl.lab import tables
-from factrl.lab.demo import demo_settings
 from factrl.lab.rewards import REWARDS, rewards_table
 from factrl.lab.tables import find_table, table_names, table_of
 from factrl.runs.disk import write_whole
 from factrl.runs.folder import new_folder
 
-from .options import Verbs, add_options, add_settings, add_verb, as_overrides, at_least_one, needs_extra
+from .options import Verbs, add_options, add_verb, at_least_one, needs_extra
 from .terminal import say, show_table
 
 if TYPE_CHECKING:
@@ -24,18 +23,6 @@ if TYPE_CHECKING:
 
 def add_verbs(verbs: Verbs) -> None:
     """Add this module's verbs to the command line."""
-    parser = add_verb(
-        verbs,
-        "demo",
-        _demo,
-        about="teach a small real model to say when it does not know: ten minutes, no GPU, no key",
-        example="example:\n  factrl demo --quick",
-    )
-    parser.add_argument("--reward", default="", metavar="PAPER", help="the reward (default: the recipe's)")
-    parser.add_argument("--quick", action="store_true", help="a few steps, to see that everything works")
-    parser.add_argument("--retrieval", action="store_true", help="with passages, some of which help")
-    add_options(parser, "steps", "seed", "runs")
-    add_settings(parser)
     parser = add_verb(
         verbs,
         "lab",
@@ -67,16 +54,6 @@ def add_verbs(verbs: Verbs) -> None:
         "--output", metavar="DIR", default="runs", help="folder for the run folder (default: %(default)s)"
     )
     add_options(parser, "json")
-
-
-def _demo(args: argparse.Namespace) -> int:
-    overrides = as_overrides(args)
-    # Mistakes come before torch is loaded.
-    scale = {"quick": args.quick, "retrieval": args.retrieval}
-    reward = demo_settings(overrides, args.reward, **scale).paper
-    needs_extra("train.model", "demo").for_command_line()
-    needs_extra("lab.demo.run", "demo").play(reward, overrides, **scale)
-    return 0
 
 
 def _lab(args: argparse.Namespace) -> int:

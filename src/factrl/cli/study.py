@@ -9,7 +9,7 @@ from typing import Any
 
 from factrl.errors import ConfigError
 from factrl.runs.disk import FileLock, check_free, write_whole
-from factrl.studies import ALL, StudySettings, add_row, load_study, steps_of, study_names
+from factrl.studies import ALL, CALIBRATED, StudySettings, add_row, load_study, steps_of, study_names
 from factrl.verifier.judges import Table
 
 from .options import Verbs, a_seed, add_settings, add_verb, at_least_one, needs_extra
@@ -110,7 +110,7 @@ def render(studies: Mapping[str, StudySettings], results: Mapping[int, Any]) -> 
     for name, study in studies.items():
         parts += [f"## {study.title}", ""]
         for how, title in _HOW.items():
-            rows = lines(results, name, study.task, [*study.rows], how)
+            rows = lines(results, name, study.task, [CALIBRATED, *study.rows], how)
             parts += [f"{title.capitalize()}, {len(results)} seed{'s'[: len(results) > 1]}:", ""]
             parts += [*_markdown([study.task, *COLUMNS[study.task]], rows), ""]
         parts += [f"- {note}" for note in study.notes]

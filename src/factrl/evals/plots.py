@@ -1,24 +1,19 @@
 """The pictures: hallucination against abstention, every outcome over the steps, risk against coverage.
 
-All of them are SVG without script, coloured by one style sheet in light and dark mode: inline on pages, and
-of the demo as a file.  The palette is safe for the common kinds of colour blindness, and every line has its
-own marker too.
+All of them are SVG without script, coloured by one style sheet in light and dark mode, inline on pages.  The
+palette is safe for the common kinds of colour blindness, and every line has its own marker too.
 """
 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from markupsafe import Markup
 
-from factrl.evals.metrics import wilson
 from factrl.text.escape import one_line
-from factrl.text.html import chart_style, fragment, write_page
-from factrl.types import Label
+from factrl.text.html import fragment
 
 OUTCOMES = ("accuracy", "abstention", "hallucination", "truthfulness")
 MOST = 30  # points of a line; of more steps, means of as many as it takes
@@ -28,12 +23,6 @@ Spot = tuple[float, float]
 # Of an SVG, in the units of its own view box.
 _WIDTH, _HEIGHT, _TOP, _BOTTOM, _LEFT, _ROW = 400, 300, 30, 42, 34, 18
 _COLOURS = 5  # the style sheet has a0 to a4
-_WORDS: Mapping[Label | None, tuple[str, str]] = {  # what a grade is called, and its colour
-    "correct": ("right", "accuracy"),
-    "abstained": ("declined", "abstention"),
-    "incorrect": ("wrong", "hallucination"),
-    None: ("masked", "axis"),
-}
 _SHAPES: Sequence[
     Sequence[Spot]
 ] = (  # corners, in the order of the colours and of the outcomes; a circle has none
@@ -64,83 +53,25 @@ Curves = Mapping[str, Sequence[Point]]
 """Arm -> its points in the order of the steps; no arm is empty."""
 
 
-def write_picture(
-    curves: Curves,
-    path: Path,
-    *,
-    title: str,
-    frontier: Sequence[Point] = (),
-    count: int = 0,
-    answers: Sequence[tuple[str, Label | None, Label | None]] = (),
-) -> None:
-    """Draw every arm's path from its first to its last step, and what became of some questions below.
-
-    It is as wide as a telephone, so that its words can be read there.
-
-    Args:
-        path: of an SVG file; missing folders are made.
-        title: what the picture shows, in one neutral sentence.
-        frontier: what the model's own knowledge allows, a dashed line behind the paths.
-        count: questions; where it is told, the last points get Wilson's 95 % intervals.
-        answers: a question with its grade before and after.
-
-    Raises:
-        ConfigError: it cannot be written.
-    """
-    lines = textwrap.wrap(one_line(title), 46)
-    below = 20 + _ROW * (len(lines) + len(curves) + bool(frontier) + 1) + _HEIGHT
-    svg = fragment(
-        "evals/picture.svg",
-        style=Markup(chart_style()),  # noqa: S704 - our own
-        lines=lines,
-        row=_ROW,
-        top=_ROW * len(lines) + 20,
-        chart=path_chart(curves, frontier, count),
-        below=below,
-        answers=[(_short(asked, 40), _WORDS[before], _WORDS[after]) for asked, before, after in answers],
-        width=_WIDTH + 20,
-        height=below + (_ROW * (len(answers) + 1) + 10 if answers else 0),
-    )
-    write_page(path, svg)
-
-
-def path_chart(curves: Curves, frontier: Sequence[Point] = (), count: int = 0) -> Markup:
-    """Hallucination against abstention, one path per arm, lines of equal accuracy behind.
-
-    Args:
-        frontier: as in `write_picture`.
-        count: as there.
-    """
-    frontier = [frontier[at] for at in _spread(len(frontier))] if frontier else []
-    points = [point for arm in (*curves.values(), frontier) for point in arm]
+def path_chart(curves: Curves) -> Markup:
+    """Hallucination against abstention, one path per arm, lines of equal accuracy behind."""
+    points = [point for arm in curves.values() for point in arm]
     across = 10.0 * math.ceil(10.5 * max(point.abstention for point in points) + 0.3)
     up = 10.0 * math.ceil(10.5 * max(point.hallucination for point in points) + 0.3)
     told = [[f"{arm}, step {one.step}: {_outcomes(one)}" for one in points] for arm, points in curves.items()]
-    named = {f"{_short(arm)}, step {points[-1].step}": points for arm, points in curves.items()}
-    kinds: list[str] = []
-    if frontier:
-        named["what the model's own knowledge allows"] = frontier
-        told.append([f"a threshold on its agreement: {_outcomes(one)}" for one in frontier])
-        kinds = [*(f"a{number % _COLOURS}" for number in range(len(curves))), "frontier"]
     paths = {
-        name: [(100 * p.abstention, 100 * p.hallucination) for p in points] for name, points in named.items()
+        f"{_short(arm)}, step {points[-1].step}": [
+            (100 * one.abstention, 100 * one.hallucination) for one in points
+        ]
+        for arm, points in curves.items()
     }
     guides = [
         ((max(0.0, rest - up), min(up, rest)), (min(across, rest), max(0.0, rest - across)))
         for rest in range(20, 101, 20)
         if rest < across + up
     ]
-    bars: list[tuple[str, Spot, Spot]] = []
-    for number, points in enumerate(curves.values() if count else ()):
-        shares = (points[-1].abstention, points[-1].hallucination)
-        (x, left, right), (y, low, high) = (
-            (100 * each.value, 100 * each.low, 100 * each.high)
-            for each in (wilson(round(share * count), count) for share in shares)
-        )
-        kind = f"a{number % _COLOURS}"
-        bars += [(kind, (left, y), (min(right, across), y)), (kind, (x, low), (x, min(high, up)))]
     label, axes = "Hallucination against abstention, one path per arm", ("abstention, %", "hallucination, %")
-    return _chart(label, axes, (0, across), (0, up), paths, told, kinds, guides, bars)
+    return _chart(label, axes, (0, across), (0, up), paths, told, guides=guides)
 
 
 def _outcomes(point: Point) -> str:
@@ -203,9 +134,8 @@ def _chart(
     told: Sequence[Sequence[str]],
     kinds: Sequence[str] = (),
     guides: Sequence[tuple[Spot, Spot]] = (),
-    bars: Sequence[tuple[str, Spot, Spot]] = (),
 ) -> Markup:
-    """Lines with a marker at every spot, which tells its numbers, their names below, and bars of a kind."""
+    """Lines with a marker at every spot, which tells its numbers, and their names below."""
     right, floor = _WIDTH - 10, _HEIGHT - _BOTTOM
 
     def at(spot: Spot) -> Spot:
@@ -216,7 +146,6 @@ def _chart(
         return _LEFT + across * (right - _LEFT), floor - up * (floor - _TOP)
 
     drawn = [("guide", *at(first), *at(last)) for first, last in guides]
-    drawn += [(f"bar {kind}", *at(first), *at(last)) for kind, first, last in bars]
     texts = [("axis", 0, 12, "start", axes[1]), ("axis", (_LEFT + right) / 2, _HEIGHT - 4, "middle", axes[0])]
     for tick in _ticks(*y_range):
         y = at((x_range[0], tick))[1]

@@ -31,6 +31,8 @@ from factrl.runs.config import load_settings
 from factrl.runs.settings import Positive, Section, TrainSettings
 
 RANDOM = "random"
+CALIBRATED = "calibrated"
+"""The row of the start after `[calibrate]`, from which a study with it trains."""
 ALL = "all"
 
 
@@ -49,10 +51,30 @@ class StartSettings(Section):
     """Share of the texts that are profiles; of the rest three in five are reasoned answers."""
     freeze_layers: int = Field(default=15, ge=0)
     """Leave so many of the lowest layers as they are, in all training."""
-    samples: Positive = 8
-    """Samples of a training question that tell what the start knows."""
+
+
+class KnownSettings(Section):
+    """`[known]`: samples that tell what the start knows of the training questions."""
+
     questions: Positive = 160
-    """Training questions of a task that are sampled so."""
+    """Training questions of the task."""
+    samples: Positive = 8
+    """Samples of each."""
+
+
+class CalibrateSettings(Section):
+    """`[calibrate]`: supervised steps from the start's own samples, before any reward (R-Tuning)."""
+
+    steps: int = Field(default=0, ge=0)
+    """Optimizer steps; 0 leaves it out."""
+    batch_size: Positive = 16
+    """Questions of a step."""
+    learning_rate: float = Field(default=5e-5, gt=0, lt=1)
+    """Peak learning rate."""
+    right: Positive = 2
+    """So many samples must be right; otherwise the question is taught to be declined."""
+    way: float = Field(default=0.6, gt=0, le=1)
+    """How far the weights go from the start's to those that the steps end at (WiSE-FT, arXiv 2109.01903)."""
 
 
 class RowSettings(Section):
@@ -88,11 +110,14 @@ class StudySettings(Section):
     """What is asked."""
     table: str | None = None
     """Your own facts, a CSV file with entity, relation, value; by default the real world's."""
-    practice: bool = False
-    """Train on questions that half of the start's samples have right and as many others."""
+    practice: float = Field(default=0.0, ge=0)
+    """Train on the questions that half of the start's samples have right and on so many others for each of
+    these; 0 trains on all."""
     notes: tuple[str, ...] = Field(default=(), strict=False)
     """Lines under the table."""
     start: StartSettings = StartSettings()
+    known: KnownSettings = KnownSettings()
+    calibrate: CalibrateSettings = CalibrateSettings()
     size: SizeSettings = SizeSettings()
     train: TrainSettings = TrainSettings()
     rows: dict[str, RowSettings]
@@ -102,6 +127,10 @@ class StudySettings(Section):
     def _problems(self) -> Iterator[str]:
         if not self.rows:
             yield "a study needs at least one row"
+        if CALIBRATED in self.rows:
+            yield f"rows.{CALIBRATED}: the name is that of the calibrated start; give the row another"
+        if self.calibrate.steps and self.task != "short":
+            yield f"calibrate.steps = {self.calibrate.steps} is for short questions alone; set it to 0"
 
 
 _SHARED = files("factrl.studies") / "shared.toml"
@@ -189,14 +218,20 @@ def row_reward(row: RowSettings) -> Reward | None:
     return bare
 
 
-def add_row(study: StudySettings, spec: str) -> StudySettings:
-    """The study with a further reward as a row, named by the last part of its specification."""
+def add_row(study: StudySettings, spec: str, like: str = "") -> StudySettings:
+    """The study with a further reward as a row, named by the last part of its specification.
+
+    Args:
+        like: a row whose knobs it takes over, those that it has.
+    """
     name = spec.rpartition("/")[2].replace(".py:", "-").replace(":", "-")
     if name in study.rows:
         raise ConfigError(f"--add {spec}: the study has a row {name!r} already")
     if not spec:
         raise ConfigError("--add needs a reward, such as my.py:reward")
-    row = RowSettings(reward=spec)
+    knobs = study.rows[like].knobs if like else {}
+    usual = load_reward(spec).knobs if knobs else {}
+    row = RowSettings(reward=spec, knobs={knob: value for knob, value in knobs.items() if knob in usual})
     row_reward(row)
     return study.model_copy(update={"rows": {**study.rows, name: row}})
 
@@ -204,7 +239,7 @@ def add_row(study: StudySettings, spec: str) -> StudySettings:
 def _merged(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """What all studies share, of the task's own where it has its own."""
     task = shared["tasks"].get(str(own.get("task", "")), {})
-    base = {name: dict(shared.get(name, {})) for name in ("start", "size", "train")}
+    base = {name: dict(shared.get(name, {})) for name in ("start", "known", "size", "train")}
     for name, values in task.items():
         base[name] |= values
     return base

@@ -31,16 +31,25 @@ from factrl.runs.config import dump_toml
 from factrl.runs.disk import write_whole
 from factrl.runs.folder import Run, read_metrics
 from factrl.runs.settings import DataSettings, ModelSettings, RunSettings, TrainSettings
-from factrl.studies import RowSettings, StartSettings, StudySettings, row_reward, row_settings, steps_of
+from factrl.studies import (
+    CALIBRATED,
+    RowSettings,
+    StartSettings,
+    StudySettings,
+    row_reward,
+    row_settings,
+    steps_of,
+)
 from factrl.studies.measure import Measured, blocks_of, measure
 from factrl.studies.world import (
+    ABSTENTION,
     PREFILLS,
     PROMPTS,
+    TASKS,
     Part,
     Task,
     World,
-    real_world,
-    split,
+    open_world,
     target,
     with_checklist,
 )
@@ -50,12 +59,12 @@ from factrl.train.supervised import supervise
 from factrl.train.writing import AT_ONCE, answer
 from factrl.types import Claim, Example
 from factrl.verifier import Verifier
-from factrl.verifier.judges.table import Statement, Table, TableJudge
+from factrl.verifier.judges.table import Statement, TableJudge
 
 MODEL = "SmolLM2-135M-Instruct"
-TASKS: tuple[Task, ...] = ("profile", "reasoned", "short")
 _TURN = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 _LEAST = 3  # sentences of a text that the rule prefers
+SHOWN = 20  # texts of a row that are kept
 Tell = Callable[[str], None]
 
 
@@ -63,6 +72,12 @@ Tell = Callable[[str], None]
 def random_reward(example: Example, completion: str) -> dict[str, float]:
     """0 or 1 by a hash of the question and the text: the noise of training, and nothing else."""
     return {"random": float(hashlib.sha256(f"{example.id} {completion}".encode()).digest()[0] & 1)}
+
+
+def asked_with(task: Task) -> DataSettings:
+    """The prompt of a task, in SmolLM2's chat markup without its system message, which costs 25 tokens."""
+    prompt = _TURN.format(PROMPTS[task])
+    return DataSettings(train="study", chat=False, prompt=prompt, prefill=PREFILLS[task])
 
 
 @dataclass
@@ -79,26 +94,21 @@ class Seed:
         self.judge = TableJudge(self.world.table)
         self.verifier = Verifier(self.judge.extract, self.judge, self.judge, own_subject=False)
         self.grader = Grader()
-        told = ModelSettings(
+        self.model_settings = ModelSettings(
             name=self.model_name, freeze_embeddings=True, freeze_layers=self.start.freeze_layers
         )
-        self.model_settings = told
-        self.model, self.tokenizer = load_policy(told)
+        self.model, self.tokenizer = load_policy(self.model_settings)
         if torch.cuda.is_available():
             torch.set_float32_matmul_precision("high")
             self.model.to("cuda")
         self.weights = self.folder / "start.safetensors"
 
     def settings(self, task: Task, train: TrainSettings, paper: str = "study") -> RunSettings:
-        """What a task is asked with."""
-        data = DataSettings(
-            train="study",
-            chat=False,
-            prompt=_TURN.format(PROMPTS[task]),
-            prefill=PREFILLS[task],
-        )
+        """What a task is asked and trained with."""
         run: Any = {"seed": self.number, "dir": str(self.folder / "runs")}
-        return RunSettings(paper=paper, model=self.model_settings, data=data, train=train, run=run)
+        return RunSettings(
+            paper=paper, model=self.model_settings, data=asked_with(task), train=train, run=run
+        )
 
     def examples(self, task: Task, part: Part) -> list[Example]:
         return self.world.examples(task, part, self.number)
@@ -135,9 +145,7 @@ class Seed:
             seed=self.number,
         )
         self.folder.mkdir(parents=True, exist_ok=True)
-        unfinished = self.weights.with_suffix(".unfinished")
-        save_model(self.model, str(unfinished))
-        unfinished.replace(self.weights)
+        self.keep(self.weights)
         tell(f"seed {self.number}: warm start in {time.monotonic() - begun:.0f} s")
 
     def texts(
@@ -164,32 +172,40 @@ class Seed:
         """Greedy texts and one sample at the training temperature of each held-out question, measured."""
         settings = self.settings(task, train)
         asked = self.examples(task, "test")[:size]
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = {
+            "shown": [[one.question, *one.answers[:1]] for one in asked[:SHOWN]]  # with their greedy texts
+        }
         for name, temperature in (("greedy", 0.0), ("sampled", train.temperature)):
             texts = [one for [one] in self.texts(asked, settings, temperature=temperature)]
             rows = self.measured(task, asked, texts)
             found[name] = [row.to_json() for row in rows]
-            found[f"{name}_texts"] = texts[:20]
+            found[f"{name}_texts"] = texts[:SHOWN]
         return found
 
     def measured(self, task: Task, asked: Sequence[Example], texts: Sequence[str]) -> list[Measured]:
         return measure(task, asked, texts, self.verifier, self.grader)
 
-    def known_file(self, task: Task) -> Path:
-        return self.folder / f"known-{task}.json"
+    def keep(self, weights: Path) -> None:
+        """Write the weights as a file, whole or not at all."""
+        unfinished = weights.with_suffix(".unfinished")
+        save_model(self.model, str(unfinished))
+        unfinished.replace(weights)
 
-    def reset(self) -> None:
-        """Set the weights back to the start's."""
-        load_model(self.model, str(self.weights))
+    def reset(self, weights: Path | None = None) -> None:
+        """Set the weights back to the start's, or to those of a file."""
+        load_model(self.model, str(weights or self.weights))
 
-    def known(self, task: Task, train: TrainSettings) -> dict[str, Any]:
-        """What the start says rightly in samples of training questions, by entity or question."""
-        path = self.known_file(task)
-        if path.exists():
-            return json.loads(path.read_text("utf-8"))
-        told, settings = self.start, self.settings(task, train)
-        asked = self.examples(task, "train")[: told.questions]
-        groups = self.texts(asked, settings, samples=told.samples, temperature=1.0)
+    def known(self, study: StudySettings) -> dict[str, Any]:
+        """What the start says rightly in samples of training questions: sentences by entity, or shares of the
+        samples by question."""
+        task, path = study.task, self.folder / f"known-{study.task}.json"
+        told: dict[str, Any] = {"known": study.known.model_dump()}
+        if (held := _held(path, told)) is not None:
+            return dict(held["found"])
+        self.reset()
+        settings = self.settings(task, study.train)
+        asked = self.examples(task, "train")[: study.known.questions]
+        groups = self.texts(asked, settings, samples=study.known.samples, temperature=1.0)
         found: dict[str, Any] = {}
         if task == "profile":
             flat = [(one, text) for one, group in zip(asked, groups, strict=True) for text in group]
@@ -204,8 +220,47 @@ class Seed:
             for one, group in zip(asked, groups, strict=True):
                 rows = self.measured(task, [one] * len(group), group)
                 found[one.id] = sum(row.right for row in rows) / len(rows)
-        write_whole(path, json.dumps(found).encode())
+        write_whole(path, json.dumps({**told, "found": found}).encode())
         return found
+
+    def calibrate(self, name: str, study: StudySettings, tell: Tell) -> Path:
+        """The weights that a study's rows begin with: the start's, or those after `[calibrate]`.
+
+        Where enough of the start's samples are right the answer is taught, elsewhere "I don't know.".
+        """
+        told, weights = study.calibrate, self.folder / f"{CALIBRATED}-{name}.safetensors"
+        if not told.steps:
+            return self.weights
+        path = self.folder / "rows" / f"{name}-{CALIBRATED}.json"
+        settings = {"calibrate": told.model_dump(), "known": study.known.model_dump()}
+        settings |= {"size": study.size.model_dump()}
+        if _held(path, settings) is not None and weights.exists():
+            return weights
+        shares, begun = self.known(study), time.monotonic()
+        asked = [one for one in self.examples(study.task, "train") if one.id in shares]
+        enough = told.right / study.known.samples
+        answers = [one.answers[0] if shares[one.id] >= enough else ABSTENTION for one in asked]
+        self.reset()
+        trained = [weight for weight in self.model.parameters() if weight.requires_grad]
+        starts = [weight.detach().clone() for weight in trained]
+        supervise(
+            self.model,
+            self.tokenizer,
+            render_prompts(asked, self.tokenizer, self.settings(study.task, study.train).data),
+            answers,
+            **told.model_dump(include={"steps", "batch_size", "learning_rate"}),
+            bf16=uses_bf16(study.train),
+            seed=self.number,
+        )
+        for weight, start in zip(trained, starts, strict=True):
+            weight.detach().lerp_(start, 1 - told.way)
+        del starts
+        self.keep(weights)
+        found = {"row": f"{name}/{CALIBRATED}", "task": study.task, **settings}
+        found |= self.evaluate(study.task, study.train, study.size.test)
+        write_whole(path, json.dumps(found).encode())
+        tell(f"seed {self.number}: {name} calibrated in {time.monotonic() - begun:.0f} s")
+        return weights
 
     # -- Rows
 
@@ -217,7 +272,7 @@ class Seed:
                 asked, {e: self.world.table.statements(e) for e in self.world.parts["train"]}
             )
         if row.checklist == "own":
-            known = self.known(study.task, study.train)
+            known = self.known(study)
             parsed = {
                 entity: [
                     Statement(entity, one.relation, one.value)
@@ -228,11 +283,11 @@ class Seed:
             }
             return with_checklist(asked, parsed)
         if study.practice:
-            share = self.known(study.task, study.train)
+            share = self.known(study)
             sure = [one for one in asked if share.get(one.id, 0) >= 0.5]
             others = [one for one in asked if one.id in share and share[one.id] < 0.5]
-            draw = random.Random(self.number)
-            mixed = sure + draw.sample(others, min(len(others), max(len(sure), 8)))
+            draw, count = random.Random(self.number), round(study.practice * len(sure))
+            mixed = sure + draw.sample(others, min(len(others), max(count, 8)))
             draw.shuffle(mixed)
             return mixed
         return asked
@@ -270,12 +325,14 @@ class Seed:
     def train(self, name: str, study: StudySettings, tell: Tell) -> Mapping[str, Any]:
         """Train and evaluate one row; what is on disk is not done again."""
         path = self.folder / "rows" / f"{name.replace('/', '-')}.json"
-        row, train = study.rows[name.rpartition("/")[2]], row_settings(study, name.rpartition("/")[2])
+        of_study, _, of_row = name.partition("/")
+        row, train = study.rows[of_row], row_settings(study, of_row)
         told = {
             "reward": row.reward,
             "knobs": row.knobs,
             "train": train.model_dump(mode="json", exclude_unset=True),
             "size": study.size.model_dump(),
+            "calibrate": study.calibrate.model_dump(),
         }
         if (held := _held(path, told)) is not None:
             return held
@@ -283,10 +340,10 @@ class Seed:
         if len(asked) < train.prompts_per_step:
             raise ConfigError(
                 f"{name} has {len(asked)} training questions, fewer than the {train.prompts_per_step} of one "
-                "step; lower train.prompts_per_step, or raise start.questions, where samples choose them"
+                "step; lower train.prompts_per_step, or raise known.questions, where samples choose them"
             )
         made.check_examples(asked)
-        self.reset()
+        self.reset(self.calibrate(of_study, study, tell))
         settings = self.settings(study.task, train, row.reward)
         prompts = render_prompts(asked, self.tokenizer, settings.data)
         begun, cpu = time.monotonic(), time.process_time()
@@ -358,8 +415,7 @@ def open_seed(folder: Path, number: int, study: StudySettings, model: str = MODE
     if path.exists():
         world = World.read(path)
     else:
-        table = study.table
-        world = split(Table.read(table), number) if table else real_world(number, more=study.size.more)
+        world = open_world(study.table, number, more=study.size.more)
         folder.mkdir(parents=True, exist_ok=True)
         world.save(path)
     write_whole(begun, json.dumps(told).encode())
@@ -378,18 +434,19 @@ def read_results(out: Path, seeds: Iterable[int]) -> dict[int, dict[str, Any]]:
 
 
 def needs_known(study: StudySettings) -> bool:
-    """Whether the start's samples choose a study's questions or checklists."""
-    return study.practice or any(row.checklist == "own" for row in study.rows.values())
+    """Whether the start's samples choose a study's questions or checklists, or calibrate it."""
+    own = any(row.checklist == "own" for row in study.rows.values())
+    return own or study.practice > 0 or study.calibrate.steps > 0
 
 
 def prepare(seed: Seed, studies: Mapping[str, StudySettings], tell: Tell) -> None:
     """The warm start, its held-out texts in every task, and what it knows of the training questions."""
     seed.make_start(tell)
-    for study in studies.values():
+    for name, study in studies.items():
         seed.before(study)
         if needs_known(study):
-            seed.reset()
-            seed.known(study.task, study.train)
+            seed.known(study)
+        seed.calibrate(name, study, tell)
 
 
 def run_studies(

@@ -23,6 +23,8 @@ from factrl.verifier.judges.table import Statement, Table, sentence
 
 Task = Literal["profile", "reasoned", "short"]
 Part = Literal["warm", "train", "test"]
+TASKS: tuple[Task, ...] = ("profile", "reasoned", "short")
+PARTS: tuple[Part, ...] = ("warm", "train", "test")
 ABSTENTION = "I don't know."
 SHARES = (0.25, 0.70)  # ends of the warm start's and of the training entities; the rest is the test
 CITIES = 500
@@ -93,6 +95,16 @@ class World:
             for value in values
         )
         return cls(Table(rows, held["several"]), held["parts"])
+
+
+def open_world(table: str | Path | None, seed: int, *, more: int = 0) -> World:
+    """The world of a user's table, or the real one.
+
+    Raises:
+        DataError: the table cannot be read, or has too few entities.
+        MissingExtra: one of the real world's data packages is not installed.
+    """
+    return split(Table.read(table), seed) if table else real_world(seed, more=more)
 
 
 def split(table: Table, seed: int, extra: Sequence[str] = ()) -> World:

@@ -1,0 +1,88 @@
+"""`factrl demo`: TruthRL's study on a small real model, its picture, and answers before and after."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from factrl.runs.disk import FileLock
+from factrl.studies import CALIBRATED, RANDOM, add_row, load_study
+from factrl.text.escape import one_line
+
+from .options import Verbs, a_seed, add_settings, add_verb, needs_extra
+from .study import render
+from .terminal import say, show_table, tell
+
+_STUDY = "truthrl"
+_QUICK = (
+    *("start.steps=6", "calibrate.steps=4", "known.questions=32", "size.test=60"),
+    *("train.steps=4", "train.prompts_per_step=8", "train.micro_batch_size=64"),
+)
+_SHOWN = 10
+_NEXT = "your own  factrl train small/truthrl --model FOLDER --data FILE (columns: question, answers)"
+
+
+def add_verbs(verbs: Verbs) -> None:
+    """Add this module's verb to the command line."""
+    parser = add_verb(
+        verbs,
+        "demo",
+        _demo,
+        about="teach a small real model to say when it does not know: ten minutes, no GPU, no key",
+        example=(
+            "examples:\n"
+            "  factrl demo --quick\n"
+            "  factrl demo --reward my.py:reward     # yours beside TruthRL's\n"
+            f"It is factrl study {_STUDY} without the random reward, and goes on where it was stopped."
+        ),
+    )
+    parser.add_argument("--reward", metavar="SPEC", help="a further reward, such as my.py:mine")
+    parser.add_argument("--quick", action="store_true", help="a few steps, to see that everything works")
+    parser.add_argument(
+        "--seed", metavar="N", type=a_seed, default=0, help="of the split and of all training"
+    )
+    parser.add_argument(
+        "--output", metavar="DIR", help="folder of everything that is made (default: runs/demo)"
+    )
+    parser.add_argument("--model", metavar="NAME", help="start from this model")
+    add_settings(parser, "any setting of the study, such as train.steps=30")
+
+
+def _demo(args: argparse.Namespace) -> int:
+    study = load_study(_STUDY, (*(_QUICK if args.quick else ()), *args.settings))
+    study = study.model_copy(update={"rows": {k: v for k, v in study.rows.items() if v.reward != RANDOM}})
+    if args.reward:
+        study = add_row(study, args.reward, like="ternary")
+    needs_extra("train.model", "demo").for_command_line()
+    engine = needs_extra("studies.engine", "demo")
+    picture = needs_extra("studies.picture", "demo")
+    out = Path(args.output or ("runs/demo-quick" if args.quick else "runs/demo"))
+    out.mkdir(parents=True, exist_ok=True)
+    lock, seeds = FileLock(out / ".lock", f"--output {out}"), [args.seed]
+    try:
+        engine.run_studies({_STUDY: study}, out, seeds, model=args.model or engine.MODEL, tell=tell)
+        results = engine.read_results(out, seeds)
+        picture.write_picture({_STUDY: study}, results, out / "demo.svg")
+    finally:
+        lock.release()
+    say(render({_STUDY: study}, results))
+    show_table(answers_table(results[args.seed], [CALIBRATED, *study.rows]))
+    if args.quick:
+        say("This was --quick: it shows that everything works, not what training does.")
+    say(f"picture   {out / 'demo.svg'}\n{_NEXT}")
+    return 0
+
+
+def answers_table(held: Mapping[str, Any], rows: Sequence[str]) -> Table:
+    """Some held-out questions with the greedy answers of the start and of every row."""
+    start = held["start-short"]
+    table = Table("question", "accepted", "start", *rows, title="Some of the answers", title_justify="left")
+    texts = [start["greedy_texts"], *(held[f"{_STUDY}/{row}"]["greedy_texts"] for row in rows)]
+    for number, (question, accepted) in enumerate(start["shown"][:_SHOWN]):
+        table.add_row(*(Text(one_line(t)) for t in (question, accepted, *(side[number] for side in texts))))
+    return table
