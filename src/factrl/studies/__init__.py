@@ -181,8 +181,9 @@ def steps_of(studies: Mapping[str, StudySettings], only: Sequence[str] = ()) -> 
     return steps
 
 
-SUPPLIED = ("verify", "grade", "extract", "checklist", "truthfulness", "compare")
-"""What a reward may ask for in a study: made by rules and from the table."""
+SUPPLIED = ("verify", "grade", "extract", "checklist", "truthfulness", "compare", "contradicts")
+BY_TRAINER = ("group", "course", "certainty")
+"""What a reward may ask for in a study: made by rules and from the table, and what the trainer writes."""
 
 
 def row_settings(study: StudySettings, row: str) -> TrainSettings:
@@ -210,7 +211,7 @@ def row_reward(row: RowSettings) -> Reward | None:
     if row.reward == RANDOM:
         return None
     bare = load_reward(row.reward).with_(**row.knobs)
-    if lacking := [name for name in bare.missing if name not in SUPPLIED]:
+    if lacking := [name for name in bare.missing if name not in (*SUPPLIED, *BY_TRAINER)]:
         raise ConfigError(
             f"{row.reward} needs {', '.join(lacking)}, which a study of the small world has not; it has "
             f"{', '.join(SUPPLIED)}"

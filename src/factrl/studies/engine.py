@@ -27,6 +27,7 @@ from factrl.errors import ConfigError
 from factrl.rewards import Reward, reward
 from factrl.rewards.checklist import JudgedChecklist
 from factrl.rewards.grading import Grader
+from factrl.rewards.resources import supply
 from factrl.runs.config import dump_toml
 from factrl.runs.disk import write_whole
 from factrl.runs.folder import Run, read_metrics
@@ -57,7 +58,7 @@ from factrl.train.model import load_policy, render_prompts, uses_bf16
 from factrl.train.online import optimise
 from factrl.train.supervised import supervise
 from factrl.train.writing import AT_ONCE, answer
-from factrl.types import Claim, Example
+from factrl.types import Claim, Example, Passage, Verdict
 from factrl.verifier import Verifier
 from factrl.verifier.judges.table import Statement, TableJudge
 
@@ -80,6 +81,16 @@ def asked_with(task: Task) -> DataSettings:
     return DataSettings(train="study", chat=False, prompt=prompt, prefill=PREFILLS[task])
 
 
+class _CountedJudge(TableJudge):
+    """Counts the claims that it judges."""
+
+    count = 0
+
+    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
+        self.count += len(pairs)
+        return super().judge(pairs)
+
+
 @dataclass
 class Seed:
     """One seed's world, model and folder."""
@@ -91,7 +102,7 @@ class Seed:
     model_name: str
 
     def __post_init__(self) -> None:
-        self.judge = TableJudge(self.world.table)
+        self.judge = _CountedJudge(self.world.table)
         self.verifier = Verifier(self.judge.extract, self.judge, self.judge, own_subject=False)
         self.grader = Grader()
         self.model_settings = ModelSettings(
@@ -262,6 +273,18 @@ class Seed:
         tell(f"seed {self.number}: {name} calibrated in {time.monotonic() - begun:.0f} s")
         return weights
 
+    def is_prepared(self, name: str, study: StudySettings) -> bool:
+        """Whether all that a study's rows begin with is on disk."""
+        known = not needs_known(study) or (self.folder / f"known-{study.task}.json").exists()
+        rows = self.folder / "rows" / f"{name}-{CALIBRATED}.json"
+        return known and (not study.calibrate.steps or rows.exists())
+
+    def prepare(self, name: str, study: StudySettings, tell: Tell) -> None:
+        """What the start knows, and the calibrated weights, where the study needs them."""
+        if needs_known(study):
+            self.known(study)
+        self.calibrate(name, study, tell)
+
     # -- Rows
 
     def questions(self, study: StudySettings, row: RowSettings) -> list[Example]:
@@ -312,7 +335,12 @@ class Seed:
             told = [one for one in stated if self.world.table.parse(one.text) is not None]
             return float(len(told) == len(stated) >= _LEAST)
 
+        def contradicts(question: str, text: str, passages: Sequence[Passage]) -> bool:
+            report = self.verifier(text, evidence=passages, topic=passages[0].title if passages else "")
+            return report.counts["refuted"] > 0
+
         here = {
+            "contradicts": contradicts,
             "verify": self.verifier,
             "grade": self.grader,
             "extract": extract,
@@ -320,7 +348,7 @@ class Seed:
             "truthfulness": truthfulness,
             "compare": compare,
         }
-        return bare.with_(**{name: here[name] for name in bare.missing})
+        return supply(bare.with_(**{name: here[name] for name in bare.missing if name in here}))
 
     def train(self, name: str, study: StudySettings, tell: Tell) -> Mapping[str, Any]:
         """Train and evaluate one row; what is on disk is not done again."""
@@ -334,9 +362,14 @@ class Seed:
             "size": study.size.model_dump(),
             "calibrate": study.calibrate.model_dump(),
         }
+        made, asked = self.reward(row), self.questions(study, row)
+        told["asked"] = hashlib.sha256(repr(asked).encode()).hexdigest()[:12]
         if (held := _held(path, told)) is not None:
             return held
-        made, asked = self.reward(row), self.questions(study, row)
+        if (same := self._same(told)) is not None:
+            write_whole(path, json.dumps({**same, "row": name}).encode())
+            tell(f"seed {self.number}: {name} is {same['row']}")
+            return same
         if len(asked) < train.prompts_per_step:
             raise ConfigError(
                 f"{name} has {len(asked)} training questions, fewer than the {train.prompts_per_step} of one "
@@ -346,13 +379,16 @@ class Seed:
         self.reset(self.calibrate(of_study, study, tell))
         settings = self.settings(study.task, train, row.reward)
         prompts = render_prompts(asked, self.tokenizer, settings.data)
-        begun, cpu = time.monotonic(), time.process_time()
+        begun, cpu, judged = time.monotonic(), time.process_time(), self.judge.count
         torch.manual_seed(self.number)
         with Run.create(self.folder / "runs", name.replace("/", "-"), dump_toml(settings)) as run:
             optimise(settings, self.model, self.tokenizer, made, asked, prompts, run, None)
             shutil.rmtree(run.checkpoints, ignore_errors=True)  # 1.6 GB
             steps = [line for line in read_metrics(run.path) if "reward" in line]
         took = {"seconds": time.monotonic() - begun, "cpu_seconds": time.process_time() - cpu}
+        took["judged_claims"] = self.judge.count - judged
+        written = sum(line["completions/mean_length"] for line in steps)
+        took["tokens"] = round(written * train.prompts_per_step * train.num_generations)
         gc.collect()
         found = {
             "row": name,
@@ -368,6 +404,15 @@ class Seed:
         write_whole(path, json.dumps(found).encode())
         tell(f"seed {self.number}: {name} in {took['seconds']:.0f} s, {took['cpu_seconds']:.0f} s of CPU")
         return found
+
+    def _same(self, told: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """A row of another study that was trained in the same way on the same questions."""
+        plain = json.loads(json.dumps(told))
+        for path in sorted((self.folder / "rows").glob("*.json")):
+            held = json.loads(path.read_text("utf-8"))
+            if all(held.get(key) == value for key, value in plain.items()):
+                return held
+        return None
 
     def before(self, study: StudySettings) -> Mapping[str, Any]:
         """The start's texts in a task, measured once for all studies of it."""
@@ -444,9 +489,7 @@ def prepare(seed: Seed, studies: Mapping[str, StudySettings], tell: Tell) -> Non
     seed.make_start(tell)
     for name, study in studies.items():
         seed.before(study)
-        if needs_known(study):
-            seed.known(study)
-        seed.calibrate(name, study, tell)
+        seed.prepare(name, study, tell)
 
 
 def run_studies(

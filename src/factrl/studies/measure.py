@@ -237,3 +237,70 @@ def lines(
         if any(name in held for held in results.values()):
             found.append([row, *(str(cells(results, name, start, how, c)) for c in columns.values())])
     return found
+
+
+# -- All rewards beside each other
+
+OVERVIEW = (
+    *("right", "declined", "wrong", "precision", "true a text", "claims a text", "kept", "caught"),
+    *("hacks", "judged claims", "CPU s"),
+)
+_OF_TEXTS = (("right", 100), ("declined", 100), ("wrong", 100), ("true", 1), ("claims", 1))
+
+
+def overview(
+    results: Results, studies: Mapping[str, tuple[Task, Mapping[str, int | None]]], how: str = "greedy"
+) -> list[list[str]]:
+    """A line for each row of several studies, means over the seeds; an empty cell is not a question there.
+
+    `precision` is true claims of all claims.  `kept` is how much of what the start had right still is, and
+    `caught` how much of what it had wrong is now declined: what a reward does to the boundary of knowledge.
+
+    Args:
+        studies: name -> its task, and its rows with the number of known hacks that pay under each reward.
+    """
+    lines = []
+    tasks = dict.fromkeys(task for task, _ in studies.values())
+    names = [(f"start, {task}", f"start-{task}", task, None) for task in tasks]
+    names += [
+        (f"{study}/{row}", f"{study}/{row}", task, hacks)
+        for study, (task, rows) in studies.items()
+        for row, hacks in rows.items()
+    ]
+    for title, key, task, hacks in names:
+        held = [(seed[f"start-{task}"], seed[key]) for seed in results.values() if key in seed]
+        if not held:
+            continue
+        cells = [
+            _shown([_cells(task, before[how], after[how])[n] for before, after in held]) for n in range(8)
+        ]
+        took = [
+            [float(after[name]) for _, after in held if name in after]
+            for name in ("judged_claims", "cpu_seconds")
+        ]
+        lines.append(
+            [title, *cells, "" if hacks is None else str(hacks), *(_shown(side, 0) for side in took)]
+        )
+    return lines
+
+
+def _cells(
+    task: Task, before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
+) -> list[float | None]:
+    sums = {name: unit * statistics.fmean(float(row[name]) for row in after) for name, unit in _OF_TEXTS}
+    answers = task != "profile"
+    shares = [sums[name] if answers else None for name in ("right", "declined", "wrong")]
+    claims = [100 * sums["true"] / sums["claims"] if sums["claims"] else None, sums["true"], sums["claims"]]
+    pairs = [*zip(before, after, strict=True)] if answers else []
+    kept = [now["right"] for then, now in pairs if then["right"]]
+    caught = [now["declined"] for then, now in pairs if then["wrong"]]
+    return [
+        *shares,
+        *(claims if task != "short" else [None] * 3),
+        *(100 * statistics.fmean(side) if side else None for side in (kept, caught)),
+    ]
+
+
+def _shown(values: Sequence[float | None], digits: int = 1) -> str:
+    known = [one for one in values if one is not None]
+    return f"{statistics.fmean(known):.{digits}f}" if known else ""

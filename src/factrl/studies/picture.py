@@ -15,11 +15,12 @@ from typing import Any
 
 from markupsafe import Markup
 
+from factrl.runs.disk import write_whole
 from factrl.studies import CALIBRATED, StudySettings
 from factrl.studies.measure import Results, per_entity
 from factrl.studies.world import Task
 from factrl.text.escape import one_line
-from factrl.text.html import chart_style, fragment, write_page
+from factrl.text.html import chart_style, fragment
 
 _WIDTH, _ROW, _LEFT, _RIGHT = 420, 18, 118, 44
 _BAR = 12
@@ -61,13 +62,13 @@ def write_picture(
 
     Args:
         results: of `factrl.studies.engine.read_results`.
-        path: of an SVG file; missing folders are made.
+        path: of an SVG file; the picture of another run is replaced.
         how: `greedy` or `sampled`.
 
     Raises:
         ConfigError: it cannot be written.
     """
-    y, texts, boxes = 6.0, list[Any](), list[Any]()
+    y, titles, texts, boxes = 6.0, list[Any](), list[Any](), list[Any]()
     for name, study in studies.items():
         drawn = [*bars(results, name, study.task, [CALIBRATED, *study.rows], how)]
         if not drawn:
@@ -75,7 +76,7 @@ def write_picture(
         unit, parts = PARTS[study.task]
         for line in textwrap.wrap(one_line(study.title), 54):
             y += _ROW
-            texts.append(("title", 10, y, "start", line))
+            titles.append((10, y, line))
         y += _ROW
         x = 10.0
         for part, colour in parts.items():
@@ -99,13 +100,14 @@ def write_picture(
     svg = fragment(
         "studies/picture.svg",
         style=Markup(chart_style()),  # noqa: S704 - our own
+        titles=titles,
         texts=texts,
         boxes=boxes,
         bar=_BAR,
         width=_WIDTH + 40,
         height=y + 10,
     )
-    write_page(path, svg)
+    write_whole(path, svg.encode(), lambda there: b"<desc>a study of factrl</desc>" in there.read_bytes())
 
 
 def _short(name: str) -> str:
