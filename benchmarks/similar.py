@@ -75,6 +75,7 @@ def main() -> None:
     families = list(read_rows(str(path if path.suffix else Path(__file__).parent / f"{path}.jsonl")))
     for judge in args.judges:
         verifier = opened(judge)
+        verifier.deadline = 3600.0  # on a busy machine a batch takes longer than anybody would wait
         verifier("The sun is hot.", evidence=["The sun is hot."])  # the model is loaded
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         wall, cpu = time.monotonic(), time.process_time()
