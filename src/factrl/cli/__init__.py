@@ -18,10 +18,10 @@ from factrl.errors import ConfigError, NoScore, RewardBug, SetupError, TooManyMa
 
 from . import (
     completion,
+    demo,
     describe,
     doctor,
     evaluate,
-    lab,
     label,
     prepare,
     prepare_questions,
@@ -49,7 +49,7 @@ from .terminal import (
 )
 
 _VERBS = (
-    lab,
+    demo,
     verify,
     probe,
     prepare,
@@ -101,13 +101,13 @@ GONE = {
     **dict.fromkeys(("tune trainable-layers", "tune files", "tune positive", "tune negative"), _LABELLED),
     **dict.fromkeys(("tune held-out", "tune calibrate", "tune style"), _LABELLED),
 }
-
+FORMER_VERBS = {"lab": "`factrl study` compares rewards on a real model"}
+"""A verb that there was -> what to do instead."""
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "check a text": ("verify", "index"),
     "train": (
         "demo",
-        "lab",
         "train",
         "tune",
         "reproduce",
@@ -215,6 +215,8 @@ def _parse(
     verb, *rest = words
     if rest and f"{verb} {rest[0]}" in verbs:  # "prepare klcf": argparse's own second level takes no settings
         verb, rest = f"{verb} {rest[0]}", rest[1:]
+    if verb in FORMER_VERBS:
+        raise ConfigError(f"`factrl {verb}` is gone; {FORMER_VERBS[verb]}")
     for name in (word.partition("=")[0].strip() for word in rest if word.startswith("--") or "=" in word):
         leaf = name.rpartition(".")[2].lstrip("-").replace("_", "-")
         if (why := GONE.get(f"{verb} {leaf}")) and not name.startswith("reward."):
