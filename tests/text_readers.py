@@ -255,7 +255,7 @@ READERS: dict[str, Reader] = {
 # What takes text and is not timed here, and why.
 ELSEWHERE = {
     "what the user writes": "bridges.verl train.page cli evals.plots evals.report train.tuning.settings",
-    "a small world of its own": "lab",
+    "texts of our own": "lab stress",
     "a protocol": "verifier.search.Search rewards.Reward verifier.judges.local.LetterModel",
     "what others here are given to": "evals.shortqa.score_text text.html.page "
     "text.retractions text.words text.answers.normalize_released text.answers.unaccented "
