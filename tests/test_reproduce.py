@@ -151,7 +151,7 @@ def test_what_a_row_has_no_number_of_is_a_dash_and_no_change() -> None:
     known = {"value": 50.0, "low": 40.0, "high": 60.0}
     rows = {"base": [{"accuracy": known}], "sure": [{"accuracy": known, "ece": known}]}
     columns = {"accuracy": "accuracy", "ece": "ece"}
-    found = Measured(columns, {"sure": {"ece": -5.0}}, {}, rows, {})
+    found = Measured(columns, {"sure": {"ece": -5.0}}, rows, {})
     assert list(found.lines()) == [
         ["base", "50.0 [40.0, 60.0]", "–"],
         ["sure", "50.0 [40.0, 60.0]", "50.0 [40.0, 60.0]"],
@@ -165,9 +165,9 @@ def test_an_effect_is_a_row_whose_interval_is_apart_from_bases() -> None:
         return [{"accuracy": {"value": (low + high) / 2, "low": low, "high": high}}]
 
     rows = {"base": between(10, 20), "near": between(19, 30)}
-    assert not Measured({"accuracy": "accuracy"}, {}, {}, rows, {}).tells_apart()
+    assert not Measured({"accuracy": "accuracy"}, {}, rows, {}).tells_apart()
     rows["apart"] = between(21, 30)
-    assert Measured({"accuracy": "accuracy"}, {}, {}, rows, {}).tells_apart()
+    assert Measured({"accuracy": "accuracy"}, {}, rows, {}).tells_apart()
 
 
 def test_a_step_that_fails_is_said_and_the_same_command_goes_on(
