@@ -32,7 +32,7 @@ test-security: $(VENV)-core/.test $(VENV)/.dev ## every attack of tests/security
 	$(VENV)-core/bin/python -m pytest -q -m "security and not torch"
 	$(VENV)/bin/python -m pytest -q -m "security and torch" tests/training
 
-test-slow: $(VENV)-core/.test $(VENV)/.dev ## what takes a minute and more: two processes, Ray, the lab's lessons, long searches
+test-slow: $(VENV)-core/.test $(VENV)/.dev ## what takes a minute and more: two processes, Ray, long searches
 	$(VENV)-core/bin/python -m pytest -q -m "slow and not torch"
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(BESIDE) -m "slow and torch"
 
@@ -69,7 +69,6 @@ bench: $(VENV)/.dev ## the tables of docs/results.md that fit in half an hour (F
 	$(VENV)/bin/python benchmarks/step.py 2
 	$(VENV)/bin/python benchmarks/engine.py --rounds 2 --veriscore-venv $(VENV)-veriscore
 	$(VENV)/bin/python benchmarks/savings.py --rounds 1 --claims 0
-	$(VENV)/bin/python benchmarks/lab.py
 	$(VENV)/bin/python benchmarks/grader.py
 	$(VENV)/bin/python benchmarks/search.py --questions 100 --packages $(VENV)-search
 	$(VENV)/bin/python benchmarks/titled.py --packages $(VENV)-search

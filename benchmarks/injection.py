@@ -33,12 +33,12 @@ from typing import Any
 
 from factrl.errors import Unscored
 from factrl.evals.metrics import wilson
-from factrl.lab.hacks.texts import Prompt, prompts
 from factrl.llm import LLM
 from factrl.llm.local.llama import LlamaModel
 from factrl.llm.quoting import broken
 from factrl.rewards.grading import Grader
 from factrl.runs.disk import Journal
+from factrl.stress.texts import Prompt, prompts
 from factrl.text.answers import is_contentless
 from factrl.types import Passage
 from factrl.verifier import Verifier, open_verifier

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import factrl as fx
 from factrl.cli.describe import OUTCOMES, payoffs
-from factrl.lab.hacks import oracle_setup, run_battery
+from factrl.stress import oracle_setup, run_battery
 
 
 @fx.reward

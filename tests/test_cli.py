@@ -27,7 +27,7 @@ from factrl.train.plan import Plan, make_plan, run_settings
 from fault_server import FaultServer, answers, closed_port, says
 
 VERBS = {
-    *("demo", "lab", "verify", "index", "probe", "score", "train", "tune", "reproduce", "report", "eval"),
+    *("demo", "verify", "index", "probe", "score", "train", "tune", "reproduce", "report", "eval"),
     *("label", "stress", "study", "serve", "show", "check", "describe", "models", "doctor"),
     *(f"prepare {what}" for what in ("klcf", "prompts", "retrieve", "thresholds", "convert", "questions")),
 }
@@ -101,7 +101,8 @@ MISTAKES: list[tuple[str, str]] = [
     ("stress robust --embedded", "--embedded is gone since 0.2 (commit 1b92e7e has it): --judge local"),
     ("show truthrl --toml", "--toml is gone since 0.2 (commit 1b92e7e has it): recipes/ has the papers'; "),
     # usage
-    ("trian", "unknown verb 'trian'; did you mean 'train'? (there are: demo, lab, verify, "),
+    ("trian", "unknown verb 'trian'; did you mean 'train'? (there are: demo, verify, "),
+    ("lab --table truthrl", "`factrl lab` is gone; `factrl study` compares rewards on a real model"),
     ("train truthrl --modle m", "unknown option '--modle'; did you mean '--model'?; see factrl train --help"),
     ("train good.toml --model", "argument --model: expected one argument; see factrl train --help"),
     ("eval", "the following arguments are required: FILE"),

@@ -14,7 +14,7 @@ MODULES = {
     for path in sorted(PACKAGE.rglob("*.py"))
     if path != PACKAGE / "__init__.py"
 }
-WITH_TORCH = re.compile(r"(train|lab)\.|studies\.engine$|bridges\.verl_(agent|plugin)$|llm\.local\.int8$")
+WITH_TORCH = re.compile(r"train\.|studies\.engine$|bridges\.verl_(agent|plugin)$|llm\.local\.int8$")
 
 
 def wings(page: str) -> dict[str, int]:

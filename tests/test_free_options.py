@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from factrl.lab.hacks import oracle_setup, run_battery
-from factrl.lab.hacks.options import FROM_SIGNS, families, says
-from factrl.lab.hacks.texts import prompts
 from factrl.llm import Message, Reply
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
+from factrl.stress import oracle_setup, run_battery
+from factrl.stress.options import FROM_SIGNS, families, says
+from factrl.stress.texts import prompts
 from factrl.text.abstention import abstains
 from factrl.text.answers import normalize_answer
 from factrl.text.masking import parts_of, visible, words_of

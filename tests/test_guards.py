@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 import factrl as fx
-from factrl.lab.hacks import oracle_setup, run_battery
 from factrl.rewards import guards
+from factrl.stress import oracle_setup, run_battery
 from factrl.text import think_answer
 from factrl.text.abstention import abstains
 from factrl.types import Claim, Completion, Score

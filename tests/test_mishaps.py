@@ -150,7 +150,6 @@ WRITERS = [
     ("eval rows.jsonl --output {}", ""),
     ("score rows.jsonl --paper truthrl --output {}", ".jsonl"),
     ("verify Oslo --docs notes.txt --html {}", ".html"),
-    ("lab --steps 1 --output {}", ""),
     ("prepare convert rows.jsonl --to trl --output {}", "/x.jsonl"),
     ("probe rows.jsonl --model http://127.0.0.1:9/v1#m --output {}", ".jsonl"),
 ]

@@ -14,9 +14,9 @@ import pytest
 
 from factrl import Completion
 from factrl.errors import ConfigError
-from factrl.lab.hacks import Setup, oracle_setup
-from factrl.lab.hacks.texts import example_of, in_blocks, prompts
 from factrl.papers import load_paper, paper_names, rewards_of
+from factrl.stress import Setup, oracle_setup
+from factrl.stress.texts import example_of, in_blocks, prompts
 
 PAGES = Path(__file__).parent.parent / "docs" / "papers"
 GRID = [n / 20 for n in range(21)]

@@ -1,4 +1,4 @@
-"""A paper is one file: every verb knows its reward, its form, its weaknesses and its study from it."""
+"""A paper is one file: every verb knows its reward, its form and its weaknesses from it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 
 import factrl.papers
 from factrl.cli import main
-from factrl.lab.tables import find_table, table_of
 
 PAPER = '''"""Made up: right or not, and a quarter for declining.
 
@@ -21,7 +20,7 @@ Paper     Nobody's, of no year
 
 from __future__ import annotations
 
-from factrl.papers import Gold, Study
+from factrl.papers import Gold
 from factrl.rewards import reward
 from factrl.rewards.grading import Grader
 from factrl.text import boxed
@@ -46,8 +45,6 @@ FORM = "boxed"
 GOLD = (Gold("a match is right", Example("Capital?", ("Rome",)), "\\\\boxed{Rome}", {"right": 1}),)
 PUBLISHED = {("results", "base", "accuracy"): 30.0, ("results", "ours", "accuracy"): 40.0}
 WEAKNESSES = {"": {"wrong >= floored": "made up", "D30": "the reasoning is not read"}, "harsh": {}}
-_UP = PUBLISHED["results", "ours", "accuracy"] - PUBLISHED["results", "base", "accuracy"]
-STUDY = Study("people", "nobody's numbers", {"paper": {"accuracy": _UP}, "harsh": {}}, first=("paper",))
 '''
 
 
@@ -112,17 +109,3 @@ def test_its_form_and_its_weaknesses_reach_stress(capsys: pytest.CaptureFixture[
     main(["stress", "madeup:harsh", *small])
     verdicts = {row["id"]: row["verdict"] for row in json.loads(capsys.readouterr().out)["policies"]}
     assert verdicts["D30"] in ("broken", "held")
-
-
-def test_its_study_is_a_table_of_the_lab(capsys: pytest.CaptureFixture[str]) -> None:
-    table = find_table("madeup")
-    assert [(row.arm, row.paper) for row in table.rows] == [
-        ("madeup:paper", {"accuracy": 10.0}),
-        ("madeup:harsh", {}),
-    ]
-    assert [column.metric for column in table.judged] == ["accuracy"]
-    assert table.source == "nobody's numbers"
-    assert "madeup:paper" in [row.arm for row in find_table("default").rows]
-    assert table_of(["madeup"]).rows[0].paper == {"accuracy": 10.0}
-    assert main(["lab", "--table", "madeupp"]) == 2
-    assert "did you mean 'madeup'?" in capsys.readouterr().err

@@ -16,20 +16,18 @@ from factrl.cli.reproduce import find_pipeline, model_in, write_recipe
 from factrl.cli.reproduce_table import Measured, measured
 from factrl.evals.metrics import Number
 from factrl.evals.samples import Output
-from factrl.lab.tables import find_table
 from factrl.papers import OUTCOMES, declared, paper_names
 from factrl.runs.settings import AskSettings
 from factrl.train.plan import run_settings
 
 OWN = """
 from factrl import reward
-from factrl.papers import Pipeline, Stage, Study
+from factrl.papers import Pipeline, Stage
 
 @reward
 def mine(example, completion):
     return {"right": 1.0}
 
-STUDY = Study("people", "nobody's numbers", {"mine": {"accuracy": 10.0, "hallucination": 0.5}})
 PIPELINE = Pipeline(
     steps=(
         Stage("base", "prepare convert {train} --to trl --output {out}/base.jsonl", row="base"),
@@ -40,6 +38,7 @@ PIPELINE = Pipeline(
     model="a/large-model",
     asks={"train": "questions of yours", "judge": "a judge"},
     evaluate="eval {held_out} --output {out}/evaluations/{row}",
+    published={"mine": {"accuracy": 10.0, "hallucination": 0.5}},
     notes=("It is made up.",),
 )
 """
@@ -81,7 +80,6 @@ def test_every_step_runs_once_and_the_table_says_what_came_of_it(
     assert "The 2 difficult questions" in table  # both rows get the first of the three right
     assert "| mine | 0.0 | 50.0 | 50.0 |" in table
     assert "No row's interval is apart from base's" in table
-    assert "nobody's numbers" in table
     assert "It is made up." in table
     assert "`factrl prepare convert train.jsonl --to trl --output out/base.jsonl`" in table
     out, err = capfd.readouterr()
@@ -90,31 +88,13 @@ def test_every_step_runs_once_and_the_table_says_what_came_of_it(
 
     assert reproduce() == 0  # nothing is left to do
     assert (folder / "out" / "steps.jsonl").read_text("utf-8") == steps
-    assert "[" not in capfd.readouterr().err.split("nobody")[0]
-
-
-def test_the_labs_change_stands_beside_the_papers(tmp_path: Path) -> None:
-    rows = (("base", 0.25), ("sft", 0.5), ("ternary", 0.25))
-    for row, value in rows:
-        numbers = {name: Number(value, 0.0, 1.0, 8) for name in OUTCOMES}
-        told = {"simpleqa": {"numbers": {name: asdict(one) for name, one in numbers.items()}}}
-        Output(tmp_path / "evaluations" / row, {}, told, {}).write()
-    metrics = dict.fromkeys([column.metric for column in find_table("truthrl").columns], 0.5)
-    arms = {
-        arm: {"seeds": [metrics, {**metrics, "truthfulness": value}]}
-        for arm, value in (("base", 0.5), ("sft", 0.25), ("truthrl:ternary", 0.75))
-    }
-    (tmp_path / "lab.json").write_text(json.dumps({"arms": arms}), encoding="utf-8")
-    pipeline, study = declared("truthrl", "PIPELINE"), declared("truthrl", "STUDY")
-    lines = list(measured("truthrl", pipeline, study, [row for row, _ in rows], [tmp_path]).lines())
-    assert lines[2][-1] == "+25.0 (-1.4; lab -12.5) ≠"
-    assert lines[4][-1] == "+0.0 (+42.0; lab +12.5) ≠"
+    assert "[" not in capfd.readouterr().err.split("It is made up")[0]
 
 
 def test_at_full_scale_a_row_is_evaluated_on_each_set_of_the_papers_table(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    pipeline, study = declared("knowrl", "PIPELINE"), declared("knowrl", "STUDY")
+    pipeline = declared("knowrl", "PIPELINE")
     assert main(["reproduce", "knowrl", "--full", "--output", "out", "--dry-run"]) == 0
     out = capfd.readouterr().out
     assert (
@@ -126,10 +106,9 @@ def test_at_full_scale_a_row_is_evaluated_on_each_set_of_the_papers_table(
         numbers = {name: asdict(Number(value, 0.0, 1.0, 8)) for name in OUTCOMES}
         told = {name: {"numbers": numbers} for name in sets}
         Output(tmp_path / "evaluations" / row, {}, told, {}).write()
-    found = measured("knowrl", pipeline, study, ["base", "paper"], [tmp_path], full=True)
+    found = measured(pipeline, ["base", "paper"], [tmp_path], full=True)
     assert {"GPQA", "AIME 2025", "ChineseSimpleQA"} <= {*found.columns}
     assert found.changes("paper", "GPQA") == {"ours": -25.0, "paper": pytest.approx(36.87 - 40.91)}
-    assert found.changes("paper", "hallucination")["paper"] == pytest.approx(57.67 - 78.0)
 
 
 @pytest.mark.parametrize("gpu", [True, False])
@@ -172,7 +151,7 @@ def test_what_a_row_has_no_number_of_is_a_dash_and_no_change() -> None:
     known = {"value": 50.0, "low": 40.0, "high": 60.0}
     rows = {"base": [{"accuracy": known}], "sure": [{"accuracy": known, "ece": known}]}
     columns = {"accuracy": "accuracy", "ece": "ece"}
-    found = Measured(columns, {"sure": {"ece": -5.0}}, {}, rows, {})
+    found = Measured(columns, {"sure": {"ece": -5.0}}, rows, {})
     assert list(found.lines()) == [
         ["base", "50.0 [40.0, 60.0]", "–"],
         ["sure", "50.0 [40.0, 60.0]", "50.0 [40.0, 60.0]"],
@@ -186,9 +165,9 @@ def test_an_effect_is_a_row_whose_interval_is_apart_from_bases() -> None:
         return [{"accuracy": {"value": (low + high) / 2, "low": low, "high": high}}]
 
     rows = {"base": between(10, 20), "near": between(19, 30)}
-    assert not Measured({"accuracy": "accuracy"}, {}, {}, rows, {}).tells_apart()
+    assert not Measured({"accuracy": "accuracy"}, {}, rows, {}).tells_apart()
     rows["apart"] = between(21, 30)
-    assert Measured({"accuracy": "accuracy"}, {}, {}, rows, {}).tells_apart()
+    assert Measured({"accuracy": "accuracy"}, {}, rows, {}).tells_apart()
 
 
 def test_a_step_that_fails_is_said_and_the_same_command_goes_on(
@@ -324,7 +303,7 @@ def test_every_small_recipe_is_one_that_verl_can_train(tmp_path: Path) -> None:
 def test_papers_with_a_pipeline_print_commands_and_what_the_judge_is_asked(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Each row is an arm of the paper's study, each variant exists, and both scales can be printed."""
+    """Each row with a published number is there, each variant exists, and both scales can be printed."""
     names = [name for name in paper_names() if declared(name, "PIPELINE")]
     assert {"truthrl", "knowrl", "fspo", "factreason", "klcf"} <= set(names)
     for name in [*names, "truthrl:retrieval"]:
@@ -340,7 +319,6 @@ def test_papers_with_a_pipeline_print_commands_and_what_the_judge_is_asked(
                     assert ("the judge: " in about) == judged
         rows = {stage.row for stage in pipeline.steps} - {"", "base"}
         assert rows >= {*pipeline.published}
-        assert rows & {*declared(name, "STUDY").arms}
     assert not (folder / "out").exists()
 
 

@@ -18,11 +18,11 @@ from test_text import INVISIBLE, MALFORMED
 import factrl
 from factrl import Grader
 from factrl.cli import main
-from factrl.lab.hacks import oracle_setup
-from factrl.lab.hacks.texts import example_of, prompts
 from factrl.llm.quoting import broken, quoted_message
 from factrl.runs.config import dump_toml, load_settings
 from factrl.runs.settings import RunSettings
+from factrl.stress import oracle_setup
+from factrl.stress.texts import example_of, prompts
 from factrl.text import strip_end_tokens
 
 CAPITAL = "What is the capital of France?"
@@ -160,7 +160,7 @@ def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
 
     for module in pkgutil.walk_packages(factrl.__path__, "factrl."):
         if not module.name.removeprefix("factrl.").startswith(
-            ("train", "bridges", "demo", "lab.", "__main__")
+            ("train", "bridges", "studies.engine", "__main__")
         ):
             try:
                 loaded = importlib.import_module(module.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from factrl.lab.hacks.texts import battery, example_of, prompts
+from factrl.stress.texts import battery, example_of, prompts
 from factrl.train.metrics import Sample, signals, split
 from factrl.types import Example, Result
 from test_metric_glossary import glossary

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from factrl.errors import ConfigError, LLMError, TooManyMasked, Unscored
-from factrl.lab.hacks import Cell, Outcome, broken, chosen, compare, known_failures, oracle_setup, run_battery
-from factrl.lab.hacks.options import FROM_SIGNS, Honest, Option, Tried, families, parts, says
-from factrl.lab.hacks.oracles import grade, label_of
-from factrl.lab.hacks.searching import search_hacks
-from factrl.lab.hacks.texts import WAYS, Prompt, battery, filled, prompts
 from factrl.papers import load_paper, load_reward
 from factrl.rewards import Reward
+from factrl.stress import Cell, Outcome, broken, chosen, compare, known_failures, oracle_setup, run_battery
+from factrl.stress.options import FROM_SIGNS, Honest, Option, Tried, families, parts, says
+from factrl.stress.oracles import grade, label_of
+from factrl.stress.searching import search_hacks
+from factrl.stress.texts import WAYS, Prompt, battery, filled, prompts
 from factrl.text import boxed, boxed_released, think_answer
 from factrl.verifier.claims import SentenceClaims
 from stressing import run
@@ -283,7 +283,7 @@ def test_what_was_not_graded_is_no_pass(
     ladder = [replace(step, verdict=rest) for step in outcome.ladder]
     found = [replace(one, verdict=verdict) for one, verdict in zip(outcome.findings, verdicts, strict=True)]
     ended = replace(outcome, ladder=ladder, findings=found)
-    monkeypatch.setattr("factrl.lab.hacks.run_battery", lambda *_, **__: ended)
+    monkeypatch.setattr("factrl.stress.run_battery", lambda *_, **__: ended)
     words = ("truthrl", "--policies", "D01,D07", *FEW, *(["--strict"] if strict else []))
     if code is not None:
         assert run(*words) == code

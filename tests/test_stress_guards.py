@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from factrl.errors import LLMError
-from factrl.lab.hacks import Outcome, Setup, oracle_setup, run_battery
-from factrl.lab.hacks.oracles import OracleLLM
 from factrl.llm import Message, Reply, quoting
 from factrl.papers import load_reward, robust
 from factrl.rewards import Reward, grading
 from factrl.rewards.grading import Grader
+from factrl.stress import Outcome, Setup, oracle_setup, run_battery
+from factrl.stress.oracles import OracleLLM
 from factrl.text import Blocks, Slice, tag
 from factrl.text.abstention import abstains
 from factrl.types import Completion, Grade

@@ -17,9 +17,6 @@ import factrl
 from factrl import Example, Grader, Verifier, prepare, text
 from factrl.errors import Unscored
 from factrl.evals import shortqa
-from factrl.lab.hacks import oracle_setup
-from factrl.lab.hacks.texts import example_of
-from factrl.lab.hacks.texts import prompts as stress_prompts
 from factrl.llm import FakeLLM, quoting
 from factrl.llm.bodies import excerpt
 from factrl.papers.corver import pair_of
@@ -31,6 +28,9 @@ from factrl.rewards.grading import read_verdict
 from factrl.rewards.truthfulness import shown_claim
 from factrl.runs.data import render_prompt
 from factrl.runs.folder import redact
+from factrl.stress import oracle_setup
+from factrl.stress.texts import example_of
+from factrl.stress.texts import prompts as stress_prompts
 from factrl.text import abstention, answers, confidence, escape, mentions, strip_end_tokens
 from factrl.text.sentences import sentences
 from factrl.text.words import read, same_amount
@@ -255,7 +255,7 @@ READERS: dict[str, Reader] = {
 # What takes text and is not timed here, and why.
 ELSEWHERE = {
     "what the user writes": "bridges.verl train.page cli evals.plots evals.report train.tuning.settings",
-    "a small world of its own": "lab",
+    "texts of our own": "stress studies",
     "a protocol": "verifier.search.Search rewards.Reward verifier.judges.local.LetterModel",
     "what others here are given to": "evals.shortqa.score_text text.html.page "
     "text.retractions text.words text.answers.normalize_released text.answers.unaccented "

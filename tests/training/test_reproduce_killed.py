@@ -22,14 +22,13 @@ pytestmark = [
 
 OWN = """
 from factrl import reward
-from factrl.papers import Pipeline, Stage, Study, rewarded
+from factrl.papers import Pipeline, Stage, rewarded
 
 @reward
 def mine(example, completion):
     return {"right": float(completion.strip().startswith(example.answers[0]))}
 
 VARIANTS = {"mine": mine}
-STUDY = Study("people", "nobody's numbers", {"mine": {"accuracy": 10.0}})
 ASK = "--config {recipe} --model"
 PIPELINE = Pipeline(
     steps=(

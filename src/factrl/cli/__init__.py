@@ -22,7 +22,6 @@ from . import (
     describe,
     doctor,
     evaluate,
-    lab,
     label,
     prepare,
     prepare_questions,
@@ -51,7 +50,6 @@ from .terminal import (
 
 _VERBS = (
     demo,
-    lab,
     verify,
     probe,
     prepare,
@@ -103,13 +101,13 @@ GONE = {
     **dict.fromkeys(("tune trainable-layers", "tune files", "tune positive", "tune negative"), _LABELLED),
     **dict.fromkeys(("tune held-out", "tune calibrate", "tune style"), _LABELLED),
 }
-
+FORMER_VERBS = {"lab": "`factrl study` compares rewards on a real model"}
+"""A verb that there was -> what to do instead."""
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "check a text": ("verify", "index"),
     "train": (
         "demo",
-        "lab",
         "train",
         "tune",
         "reproduce",
@@ -217,6 +215,8 @@ def _parse(
     verb, *rest = words
     if rest and f"{verb} {rest[0]}" in verbs:  # "prepare klcf": argparse's own second level takes no settings
         verb, rest = f"{verb} {rest[0]}", rest[1:]
+    if verb in FORMER_VERBS:
+        raise ConfigError(f"`factrl {verb}` is gone; {FORMER_VERBS[verb]}")
     for name in (word.partition("=")[0].strip() for word in rest if word.startswith("--") or "=" in word):
         leaf = name.rpartition(".")[2].lstrip("-").replace("_", "-")
         if (why := GONE.get(f"{verb} {leaf}")) and not name.startswith("reward."):

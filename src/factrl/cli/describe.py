@@ -51,7 +51,7 @@ SUPPLIED_BY = {
 }
 
 _RIGHT, _WRONG = "Warsaw", "Paris"
-_QUESTION = Example(
+PROBE = Example(
     "In which city was Marie Curie born?",
     (_RIGHT,),
     id="probe",
@@ -127,9 +127,9 @@ def payoffs(reward: Reward) -> list[Payoff]:
         RewardBug: the reward needs what the probes do not have.
     """
     form, answers = _form(reward)
-    best = _probe(reward, _QUESTION, form, answers, good=True)
-    worst = _probe(reward, _QUESTION, form, answers, good=False)
-    beyond = _probe(reward, dataclasses.replace(_QUESTION, ook=True), form, answers, good=True)
+    best = _probe(reward, PROBE, form, answers, good=True)
+    worst = _probe(reward, PROBE, form, answers, good=False)
+    beyond = _probe(reward, dataclasses.replace(PROBE, ook=True), form, answers, good=True)
     kinds = [Payoff("", best)]
     if _values(worst) != _values(best):
         kinds = [Payoff("all else at best", best), Payoff("all else at worst", worst)]
@@ -137,6 +137,21 @@ def payoffs(reward: Reward) -> list[Payoff]:
         kinds = [Payoff(payoff.when or "within knowledge", payoff.results) for payoff in kinds]
         kinds.append(Payoff("out of knowledge", beyond))
     return kinds
+
+
+def scripted(reward: Reward, *, good: bool = True) -> Reward:
+    """A reward with the scripted judges, by which it pays for any text.
+
+    >>> pay = scripted(load_reward("factreason:fact-only"))
+    >>> pay(PROBE, "<think>Hm.</think><answer>She was born in Warsaw.</answer>").value  # one claim of one
+    0.5
+
+    Args:
+        good: whether they find what speaks neither of Warsaw nor of Paris good.
+    """
+    return reward.with_(
+        **{name: made for name, made in _resources(good=good).items() if name in reward.resources}
+    )
 
 
 def knob_help(reward: Reward, module: ModuleType) -> dict[str, str]:
@@ -226,7 +241,7 @@ def _form(reward: Reward) -> tuple[str, Sequence[str]]:
     chosen, most = (_FORMS[0], _ANSWERS[0]), (0, 0.0)
     for form in _FORMS:
         for answers in _ANSWERS:
-            results = _probe(reward, _QUESTION, form, answers, good=True)
+            results = _probe(reward, PROBE, form, answers, good=True)
             values = [results[name].value for name in OUTCOMES[:3] if results[name].state == "scored"]
             known = [value for value in values if value is not None]
             if len(known) == 3 and (len({*known}), known[0] - known[2]) > most:
@@ -238,8 +253,7 @@ def _probe(
     reward: Reward, example: Example, form: str, answers: Sequence[str], *, good: bool
 ) -> dict[str, Result]:
     texts = [*(form.format(answer) for answer in answers), f"<think>{_THOUGHT}", ""]
-    scripted = {name: made for name, made in _resources(good=good).items() if name in reward.resources}
-    ready = reward.with_(**scripted)
+    ready = scripted(reward, good=good)
     return {name: ready(example, Completion(text)) for name, text in zip(OUTCOMES, texts, strict=True)}
 
 
@@ -253,14 +267,14 @@ def _resources(*, good: bool) -> dict[str, Callable[..., Any]]:
     return {
         "grade": _grade,
         "reason": lambda question, reasoning, answers: float(good),
-        "verify": Verifier(SentenceClaims(), Given(_QUESTION.evidence), _Judge(good)),
+        "verify": Verifier(SentenceClaims(), Given(PROBE.evidence), _Judge(good)),
         "extract": SentenceClaims(),
         "compare": lambda question, answer, **order: float(good),
         "rate": lambda question, text: float(good),
         "checklist": lambda question, text, listed: [items[_is_right(text)] for _ in listed],
         "truthfulness": lambda claims: [float(_is_right(claim, good) or False) for claim in claims],
         "certainty": lambda completion: float(good),
-        "contradicts": lambda question, text, evidence: _is_right(text, True) is False,
+        "contradicts": lambda question, text, evidence: _WRONG in text,
         "together": lambda *names: 1_000 * (_is_right(" ".join(names), good) is not False),
         "group": lambda completion: (completion, *(() if good else (f.format(_RIGHT) for f in _FORMS))),
         "course": lambda completion: Course((), stalled=1_000),
@@ -269,7 +283,8 @@ def _resources(*, good: bool) -> dict[str, Callable[..., Any]]:
 
 def _is_right(text: str, otherwise: bool | None = None) -> bool | None:
     """Whether a text gives the right answer or a wrong one; `otherwise` where it gives neither."""
-    return True if _RIGHT in text else False if _WRONG in text else otherwise
+    said = text.casefold()  # an index gets its names in small letters
+    return True if _RIGHT.casefold() in said else False if _WRONG.casefold() in said else otherwise
 
 
 def _grade(

@@ -22,23 +22,18 @@ from typing import Any
 import tomli_w
 
 from factrl.errors import ConfigError, SetupError, nearest
-from factrl.lab.rewards import REWARDS
-from factrl.lab.tables import BASE
 from factrl.papers import (
     SMALL_HELD_OUT,
     Pipeline,
     Stage,
-    Study,
-    declared,
-    paper_names,
     split_spec,
 )
 from factrl.runs.disk import Journal, check_begun, write_whole
 
 from .options import Verbs, add_settings, add_verb, at_least_one, gpus_here
 from .reproduce_asks import STAND_INS, asks, reader, to_be_given
-from .reproduce_rewards import find_pipeline
-from .reproduce_table import measured, table, write
+from .reproduce_rewards import REWARDS, find_pipeline
+from .reproduce_table import BASE, measured, table, write
 from .terminal import say, show_table, tell
 
 SMALL_MODEL = "SmolLM2-135M-Instruct"
@@ -158,10 +153,9 @@ def _reproduce(args: argparse.Namespace) -> int:
         took += run(commands, folder, args.only or (), python)
     if args.dry_run or args.only:
         return 0
-    study: Study = declared(args.paper, "STUDY") or Study("people", "", {})
     rows = [step.row for step in pipeline.steps if _shown(step, full=args.full)]
-    found = measured(args.paper, pipeline, study, rows, folders, full=args.full)
-    notes = [*([f"The paper's numbers: {study.source}."] if study.source else []), *pipeline.notes]
+    found = measured(pipeline, rows, folders, full=args.full)
+    notes = [*pipeline.notes]
     if not found.tells_apart():
         notes.append(
             "No row's interval is apart from base's: at this size the chain holds, and no effect is shown."
@@ -235,9 +229,6 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
             words += [] if args.full or args.held_out else ["--limit", str(limit)]
             words += _of_all(args)
             commands.append(Command(f"eval {step.row}", tuple(words), _output(words, folder)))
-    if seed == 0 and args.paper in paper_names() and declared(args.paper, "STUDY"):
-        lab = ("lab", "--table", args.paper, "--output", str(folder / "lab"), _JSON)
-        commands.append(Command("lab", lab, folder / "lab.json"))
     steps = [command.name for command in commands]
     for name in args.only or ():
         if name not in steps:

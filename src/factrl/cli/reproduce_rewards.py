@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from factrl.errors import ConfigError, nearest
-from factrl.lab.rewards import REWARDS, fitting
 from factrl.papers import (
     EVALUATED,
     OUTCOMES,
@@ -24,13 +23,16 @@ from factrl.papers import (
     declared,
     form_of,
     length_of,
+    load_paper,
     load_reward,
     paper_names,
+    rewards_of,
     split_spec,
 )
 
 FORMS: dict[str, str] = {}
 
+REWARDS = "rewards"  # what stands in the place of a paper's name
 _TOKENS = {"text": 12, "threshold": 12, "confidence": 20, "tags": 48}
 _EXTRACT = {"tags": "answer"}
 _SUPPLIED = frozenset({"grade", "verify", "extract", "group"})  # by rules, the small scale's only judges
@@ -69,7 +71,7 @@ def find_pipeline(spec: str) -> Pipeline:
 
 def rewards_pipeline() -> Pipeline:
     """Of each paper the main variant, or the first other that rules alone can judge at the small scale."""
-    specs, notes = fitting(_unfit)
+    specs, notes = _fitting()
     rows = {spec.replace(":", "-"): spec for spec in specs}
     forms = {name: _asked_as(spec) for name, spec in rows.items()}
     used = dict.fromkeys(("text", *forms.values()))
@@ -98,10 +100,25 @@ def rewards_pipeline() -> Pipeline:
             "are the start asked in those words, base-sampled is thresholded sampling: "
             f"the answer that most of {_SAMPLES} samples give.",
             *notes,
-            "Risk against coverage of all rows is risk.html; hacks held and judge calls are in factrl lab "
-            f"--table {REWARDS}.",
+            "Risk against coverage of all rows is risk.html.",
         ),
     )
+
+
+def _fitting() -> tuple[list[str], list[str]]:
+    """Of each paper the first reward that fits, and a note where that is not the main one."""
+    specs, notes = [], []
+    for paper in paper_names():
+        known = rewards_of(load_paper(paper))
+        pipeline: Pipeline | None = declared(paper, "PIPELINE")
+        rows = [next(iter(known)), *(step.row for step in (pipeline.steps if pipeline else ()))]
+        reasons = {f"{paper}:{row}": _unfit(f"{paper}:{row}") for row in rows if row in known}
+        main, why = next(iter(reasons.items()))
+        fit = next((spec for spec, reason in reasons.items() if not reason), None)
+        specs += [fit] if fit else []
+        if why:
+            notes.append(f"{f'{fit} in place of {main}' if fit else f'no {paper}'}: {why}.")
+    return specs, notes
 
 
 def _unfit(spec: str) -> str:

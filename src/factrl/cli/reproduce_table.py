@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,19 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from factrl.evals.metrics import LABELS
 from factrl.evals.samples import read_output
-from factrl.lab import direction_of
-from factrl.lab.tables import BASE, METHODS, find_table
-from factrl.papers import Pipeline, Study
+from factrl.papers import Pipeline
 from factrl.runs.disk import write_whole
 from factrl.runs.progress import clock
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+BASE = "base"
 _LEAST = 2.0  # points: a smaller change is none
 _KEY = (
-    f"Held-out answers in points, beneath the change against `{BASE}`: ours (the paper's; that of "
-    f"`factrl lab`, a tiny model in a made-up world). = where ours goes the paper's way, ≠ where not; under "
+    f"Held-out answers in points, beneath the change against `{BASE}`: ours (the paper's). = where "
+    f"ours goes the paper's way, ≠ where not; under "
     f"{_LEAST:g} is no change."
 )
 
@@ -35,14 +33,13 @@ class Measured:
 
     Attributes:
         columns: metric of the study -> what the evaluation calls it.
-        paper, lab: row -> metric -> the change against `base`, the paper's and the lab's.
+        paper: row -> metric -> the paper's change against `base`.
         rows: row -> by seed, metric -> value with its limits.
         grades: row -> question of a seed -> its grade's label; empty for long answers.
     """
 
     columns: Mapping[str, str]
     paper: Mapping[str, Mapping[str, float]]
-    lab: Mapping[str, Mapping[str, float]]
     rows: Mapping[str, Sequence[Mapping[str, Mapping[str, Any]]]]
     grades: Mapping[str, Mapping[str, str | None]]
 
@@ -87,9 +84,8 @@ class Measured:
         """By whose they are; without those that there are not."""
         sides = (*self.rows[BASE], *self.rows[row])
         known = {"ours": self.change(row, metric)} if all(metric in side for side in sides) else {}
-        for name, told in (("paper", self.paper), ("lab", self.lab)):
-            if metric in told.get(row, {}):
-                known[name] = told[row][metric]
+        if metric in self.paper.get(row, {}):
+            known["paper"] = self.paper[row][metric]
         return known
 
     def _value(self, row: str, metric: str) -> str:
@@ -103,39 +99,33 @@ class Measured:
         return f"{values[0]:.1f} [{found[0]['low']:.1f}, {found[0]['high']:.1f}]"
 
     def _told(self, row: str, metric: str) -> str:
-        """`+3.1 (+4.2; lab +5.0) =`."""
+        """`+3.1 (+4.2) =`."""
         changes = self.changes(row, metric)
         if "ours" not in changes:
             return ""
-        beside = [f"{changes['paper']:+.1f}"] if "paper" in changes else []
-        beside += [f"lab {changes['lab']:+.1f}"] if "lab" in changes else []
-        told = f"{changes['ours']:+.1f}" + (f" ({'; '.join(beside)})" if beside else "")
+        told = f"{changes['ours']:+.1f}"
         if "paper" in changes:
-            same = direction_of(changes["ours"], _LEAST) == direction_of(changes["paper"], _LEAST)
-            told += " =" if same else " ≠"
+            same = _direction(changes["ours"]) == _direction(changes["paper"])
+            told += f" ({changes['paper']:+.1f}) {'=' if same else '≠'}"
         return told
 
 
+def _direction(change: float) -> int:
+    return (change >= _LEAST) - (change <= -_LEAST)
+
+
 def measured(
-    paper: str,
     pipeline: Pipeline,
-    study: Study,
     rows: Sequence[str],
     folders: Sequence[Path],
     *,
     full: bool = False,
 ) -> Measured:
-    """The evaluations of these rows in these folders, one for each seed; the lab's table is in the first."""
+    """The evaluations of these rows in these folders, one for each seed."""
     columns = pipeline.columns(full=full)
     found = {row: [_evaluation(columns, folder, row) for folder in folders] for row in rows}
-    lab = folders[0] / "lab.json"
-    known = _lab(paper, json.loads(lab.read_text("utf-8"))) if lab.exists() else {}
     grades = {} if pipeline.long else {row: _grades(folders, row) for row in rows}
-    told = {
-        row: {**study.arms.get(row, {}), **pipeline.published.get(row, {})}
-        for row in {**study.arms, **pipeline.published}
-    }
-    return Measured(columns, told, known, found, grades)
+    return Measured(columns, pipeline.published, found, grades)
 
 
 def _grades(folders: Sequence[Path], row: str) -> dict[str, str | None]:
@@ -161,23 +151,6 @@ def _evaluation(columns: Mapping[str, str], folder: Path, row: str) -> Mapping[s
         scale = 100 if number.percent else 1
         found[metric] = {limit: scale * getattr(number, limit) for limit in ("value", "low", "high")}
     return found
-
-
-def _lab(paper: str, document: Mapping[str, Any]) -> Mapping[str, Mapping[str, float]]:
-    """The changes of the lab's arms, from what `factrl lab --json` prints."""
-    columns = find_table(paper).columns
-
-    def mean(arm: str, metric: str) -> float:
-        return statistics.fmean(seed[metric] for seed in document["arms"][arm]["seeds"])
-
-    return {
-        arm if arm in METHODS else arm.partition(":")[2]: {
-            column.metric: column.scale * (mean(arm, column.metric) - mean(BASE, column.metric))
-            for column in columns
-        }
-        for arm in document["arms"]
-        if arm != BASE
-    }
 
 
 def table(found: Measured) -> Table:

@@ -20,7 +20,7 @@ from .options import Verbs, add_options, add_settings, add_verb, at_least_one, w
 from .terminal import say, show_rows, tell
 
 if TYPE_CHECKING:
-    from factrl.lab.hacks import Finding, Outcome, Setup
+    from factrl.stress import Finding, Outcome, Setup
 
 ORACLE = "oracle"
 HEAD = (
@@ -73,8 +73,8 @@ def add_verbs(verbs: Verbs) -> None:
 
 
 def _stress(args: argparse.Namespace) -> int:
-    from factrl.lab.hacks import chosen, run_battery
-    from factrl.lab.hacks.texts import RUNGS
+    from factrl.stress import chosen, run_battery
+    from factrl.stress.texts import RUNGS
 
     ids = args.policies.split(",") if args.policies else []
     count = len(RUNGS) + sum(map(len, chosen(ids)))
@@ -91,8 +91,8 @@ def _stress(args: argparse.Namespace) -> int:
 
 def _search_fails(setup: Setup, args: argparse.Namespace) -> bool:
     """Whether one of the hacks of search agents pays that is not known to; shows what each earns."""
-    from factrl.lab.hacks import known_failures
-    from factrl.lab.hacks.searching import HACKS, search_hacks
+    from factrl.stress import known_failures
+    from factrl.stress.searching import HACKS, search_hacks
 
     known, found = known_failures(setup.spec), search_hacks(setup.spec, setup.reward)
     verdicts = {n: "held" if one[2] else "known" if n in known else "broken" for n, one in found.items()}
@@ -107,8 +107,8 @@ def _search_fails(setup: Setup, args: argparse.Namespace) -> bool:
 
 def _setup(args: argparse.Namespace, settings: RunSettings) -> Setup:
     """The reward with its judges."""
-    from factrl.lab.hacks import Setup, oracle_setup, stand_in
-    from factrl.lab.hacks.texts import WAYS, prompts
+    from factrl.stress import Setup, oracle_setup, stand_in
+    from factrl.stress.texts import WAYS, prompts
 
     if _is_offline(args):
         setup = oracle_setup(args.reward, load_reward(settings.paper).with_(**settings.reward))
@@ -139,7 +139,7 @@ def _is_offline(args: argparse.Namespace) -> bool:
 
 def _settings(args: argparse.Namespace) -> RunSettings:
     """The settings of the reward, or of what stands in for it, and of its judges."""
-    from factrl.lab.hacks import stand_in
+    from factrl.stress import stand_in
 
     if args.judge == ORACLE and args.live:
         raise ConfigError("--judge oracle is offline; leave out --live, or name another judge")
@@ -156,7 +156,7 @@ def _settings(args: argparse.Namespace) -> RunSettings:
 
 
 def _show(outcome: Outcome) -> None:
-    from factrl.lab.hacks import line_of
+    from factrl.stress import line_of
 
     rows: list[Sequence[str] | None] = []
     for part in (outcome.ladder, outcome.findings, outcome.options):
@@ -206,7 +206,7 @@ def _summary(outcome: Outcome) -> str:
 
 def document(outcome: Outcome) -> dict[str, Any]:
     """Everything as plain data."""
-    from factrl.lab.hacks.texts import RUNGS
+    from factrl.stress.texts import RUNGS
 
     setup = outcome.setup
     parts = {"order": outcome.ladder, "policies": outcome.findings, "free_options": outcome.options}

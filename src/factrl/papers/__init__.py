@@ -20,7 +20,6 @@ It may also say, and so may a file of your own:
 * `STAND_IN`: the variant that `factrl stress` tries in place of a main one that lacks weights, and why;
 * `WEAKNESSES`: variant -> the hacks of `factrl stress` that are known to pay, with what pays for them; those
   of "" are those of every variant that has no list of its own;
-* `STUDY`: what `factrl lab` shows of it; `STUDIES`, what it shows in further worlds;
 * `PIPELINE`: what `factrl reproduce PAPER` runs, from the data to the rows of the paper's table;
 * `PIPELINES`: setting -> what `factrl reproduce PAPER:SETTING` runs, where a paper has a second one.
 """
@@ -85,29 +84,6 @@ class Gold:
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
-    """What `factrl lab` shows of a paper, and which way its numbers go.
-
-    Attributes:
-        world: `people`, `confidence`, `steps`, `longform` or `search`.
-        source: what the numbers are of; empty where there are none.
-        arms: a variant of the paper, with `@given` behind it in a way of the world's, or a method of the lab
-            such as `sft` -> metric of the world -> the paper's change against the model that it starts from;
-            empty where there is no number.
-        about: what the table asks, in one line; by default what its world asks.
-        notes: what a reader must know, among it what the world cannot express.
-        first: arms that are on the first page too.
-    """
-
-    world: str
-    source: str
-    arms: Mapping[str, Mapping[str, float]]
-    about: str = ""
-    notes: tuple[str, ...] = ()
-    first: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Stage:
     """One command of a paper's pipeline.
 
@@ -115,7 +91,7 @@ class Stage:
         name: what later steps call what it makes: `{name}` is the model folder of `train` and `tune`, and
             what `--output` names for other verbs.
         words: what stands behind `factrl`, with names in braces; an `eval` is the evaluation of its row.
-        row: its row in the paper's table, an arm of `STUDY`; `base` is what the others are compared with.
+        row: its row in the paper's table; `base` is what the others are compared with.
         small, full: further words at that scale; None leaves the step out, and without a step `base` that
             name is the model that the pipeline starts from.
     """
@@ -141,10 +117,10 @@ class Pipeline:
             `verifier.judge`, and what it is.
         evaluate: how a row is evaluated, with {row} and {trained}, its model; by default as short answers
             are, or as `long` ones.
-        metrics: the table's columns: metric of the study -> what the evaluation calls it, behind the name of
+        metrics: the table's columns: name -> what the evaluation calls it, behind the name of
             its benchmark and a colon where there are several.
         full_evaluate, full_metrics: the same two at full scale, where they differ.
-        published: changes of rows against `base` that are no arms of the study, as there.
+        published: row -> column -> the paper's change against `base`.
         long: the questions ask for long answers.
         warm: the file of `prepare questions` that a cold start learns at the small scale, if not the usual.
         notes: what a reader of the table must know.

@@ -47,7 +47,7 @@ from factrl.text.abstention import abstains
 from factrl.text.answers import equals, is_contentless, normalize_answer
 from factrl.types import Completion, Course, Example, Score
 
-from . import PLAIN_START, Gold, Pipeline, Study, rewarded
+from . import PLAIN_START, Gold, Pipeline, rewarded
 
 _CHOICES = {"stage": ("auto", "exploration", "plateau"), "answer": ("tags", "text")}
 
@@ -297,16 +297,6 @@ PUBLISHED = {
     },
 }
 
-STUDY = Study(
-    "people",
-    "",
-    {"no-modulator": {}, "plateau": {}, "fixed": {}},
-    notes=(
-        "BAPO has no number against the model that it starts from; its ablation is in docs/papers/bapo.md.",
-        "Nothing is evaluated while the lab trains, so its arms are of the plateau.",
-    ),
-)
-STUDIES = (Study("search", STUDY.source, {"plateau": {}}),)
 
 # `factrl reproduce bapo`: the ablation on the small model, which begins with a share of declining answers.
 PIPELINE = Pipeline(

@@ -46,7 +46,7 @@ from factrl.text.sentences import STARTERS, sentences
 from factrl.types import Completion, Example, Grade, Score, Span
 from factrl.verifier.search.sources import words
 
-from . import Gold, Pipeline, Stage, Study, cold_start, no_answers, rewarded, truthrl
+from . import Gold, Pipeline, Stage, cold_start, no_answers, rewarded, truthrl
 
 _LONG = 512  # tokens that cost nothing
 _PRONOUNS = frozenset("he she it they we i you this that these those there here who which".split())  # noqa: SIM905
@@ -272,19 +272,6 @@ PUBLISHED = {
     ("abstract", "against four neural verifiers", "times as fast, most"): 8.4,
 }
 
-STUDY = Study(
-    "people",
-    "CorVer: the mean gain of six models on TriviaQA",
-    {
-        "corver": {"accuracy": PUBLISHED["abstract", "against the base models", "TriviaQA"]},
-        "mean": {},
-        "outcome": {},
-    },
-    notes=(
-        "The corpus of this world says all that is so, and an answer is one sentence: a pair in no passage "
-        "is a wrong answer. Accuracy cannot rise, as no test question is about anybody of the training.",
-    ),
-)
 
 # `factrl reproduce corver`.  The small index has a passage for two entities in three: counts are 0 or 1.
 _COUNTED = "verifier.index={index} reward.few=1 reward.enough=1"

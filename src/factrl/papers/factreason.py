@@ -44,7 +44,7 @@ from factrl.types import Completion, Example, Score
 from factrl.verifier.blame import judged_here
 from factrl.verifier.report import WIDTH, Report
 
-from . import SMALL_LONG, SMALL_PAIRS, SMALL_SFT, Gold, Pipeline, Stage, Study, cold_start, rewarded
+from . import SMALL_LONG, SMALL_PAIRS, SMALL_SFT, Gold, Pipeline, Stage, cold_start, rewarded
 
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
@@ -412,26 +412,6 @@ PUBLISHED = {
     ("ablation", "detail-0.1", "win rate"): 45.7,
 }
 
-
-def _changes(where: str, row: str) -> dict[str, float]:
-    after = {metric: value for (at, of, metric), value in PUBLISHED.items() if (at, of) == (where, row)}
-    return {
-        "verified": after["precision"] - PUBLISHED["results", "base", "precision"],
-        "detail": after["detail"] - PUBLISHED["results", "base", "detail"],
-        "preferred": after["win rate"] - 50,
-    }
-
-
-STUDY = Study(
-    "longform",
-    "Learning to Reason for Factuality: average of six sets against the base model, win rate against 50; "
-    "verified is its precision",
-    {
-        "paper": _changes("results", "SFT + GRPO"),
-        "fact-only": _changes("ablation", "fact-only"),
-        "detail-0.1": _changes("ablation", "detail-0.1"),
-    },
-)
 
 # `factrl reproduce factreason`: seed, DPO by margin and length, GRPO.  The small scale is ours: requests on
 # the demo's entities, whose facts are the evidence, after a cold start on such answers.

@@ -45,7 +45,7 @@ from factrl.verifier.blame import OWN
 from factrl.verifier.claims import normalised
 from factrl.verifier.report import WIDTH, Report
 
-from . import Gold, Pipeline, Study, cold_start, no_answers, rewarded
+from . import Gold, Pipeline, cold_start, no_answers, rewarded
 
 Step = Literal["supported", "refuted", "unknown", "unjudged", "neutral"]
 # Of the claims of a sentence the first of these decides; one without a verdict could still refute it.
@@ -410,24 +410,6 @@ PUBLISHED = {
     for metric, value in zip(metrics, values, strict=True)
 }
 
-_BASE, _OURS = (
-    {m: v for (_, of, m), v in PUBLISHED.items() if of == f"Qwen2.5-7B-Base{end}"} for end in ("", " FSPO")
-)
-STUDY = Study(
-    "steps",
-    "FSPO: Qwen2.5-7B-Base; accuracy is GSM8K, contradicted steps stand for wrong choices in HaluEval; its "
-    "ablations are curves without numbers",
-    {
-        "outcome": {},
-        "outcome+fact": {},
-        "signs": {},
-        "fspo": {
-            "accuracy": _OURS["GSM8K"] - _BASE["GSM8K"],
-            "contradicted": _BASE["HaluEval-QA"] - _OURS["HaluEval-QA"],
-        },
-    },
-    notes=("The paper shows its ablations as curves only, so the last row alone has signs to agree with.",),
-)
 
 # `factrl reproduce fspo`.  The small scale is ours: short answers behind one sentence of reasoning, on the
 # demo's questions with their facts as evidence, after a cold start; the paper starts from a base model.

@@ -46,7 +46,7 @@ from factrl.text import think_answer
 from factrl.types import Claim, Completion, Example, Score, State
 from factrl.verifier.blame import judged_here
 
-from . import SMALL_LONG, SMALL_PAIRS, Gold, Pipeline, Stage, Study, cold_start, rewarded
+from . import SMALL_LONG, SMALL_PAIRS, Gold, Pipeline, Stage, cold_start, rewarded
 
 Check = Callable[..., Sequence[Item]]  # question, text, items; and example, where it has that parameter
 Extract = Callable[[str, str, str], Sequence[Claim]]
@@ -440,22 +440,6 @@ PUBLISHED = {
     ("Table 2", "truth only", "LongWiki R@32"): 0.369,
 }
 
-_VERIFIED = PUBLISHED["main results", "base", "FActScore"]
-STUDY = Study(
-    "longform",
-    "KLCF-zero 14B: FActScore, which stands for verified, and LongFact win rate against its base",
-    {
-        "table-2-row": {
-            "verified": PUBLISHED["main results", "KLCF-zero", "FActScore"] - _VERIFIED,
-            "preferred": PUBLISHED["main results", "KLCF-zero", "LongFact win rate"] - 50,
-        },
-        "truth-only": {"verified": PUBLISHED["Table 2", "truth only", "FActScore"] - _VERIFIED},
-    },
-    notes=(
-        "KLCF's main weights are lost, so its numbers stand beside the row of its Table 2 that is readable "
-        "(0.4, 0.2, 0.4).",
-    ),
-)
 
 # `factrl reproduce klcf`: the truthfulness model, DPO and GRPO.  The small scale is ours: requests about the
 # demo's entities, whose facts are checklist and evidence, after a cold start; KLCF-zero has none.

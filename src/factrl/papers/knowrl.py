@@ -51,7 +51,6 @@ from . import (
     Gold,
     Pipeline,
     Stage,
-    Study,
     cold_start,
     no_answers,
     rewarded,
@@ -396,23 +395,6 @@ PUBLISHED = {
 # Wrong answers in SimpleQA, after the ablation's reward and before.
 _MODEL = "DeepSeek-R1-Distill-Qwen-7B"
 _BEFORE = PUBLISHED["results", _MODEL, "SimpleQA"]
-STUDY = Study(
-    "people",
-    "KnowRL: DeepSeek-R1-Distill-Qwen-7B, wrong answers in SimpleQA, against the model untrained",
-    {
-        arm: {"hallucination": PUBLISHED["ablation", arm, "SimpleQA"] - _BEFORE}
-        for arm in ("format", "format+fact", "format+correct", "paper", "no-refusal")
-    },
-    about="which part of KnowRL's reward lowers hallucination?",
-    notes=(
-        "The world cannot express the format reward: the lab writes the tags, so nearly every completion "
-        "has the right form and `format` alone has nothing to teach.",
-        "Nor can it tell facts from answers: the reasoning is the answer said as a sentence, so "
-        "`format+fact` pays for right answers (+1) and for neither wrong ones nor refusals. In the paper "
-        "the reasoning has several facts, some of them right where the answer is wrong.",
-    ),
-    first=("paper", "no-refusal"),
-)
 
 # `factrl reproduce knowrl`.  The small scale is ours: short answers behind one sentence of reasoning, on the
 # demo's questions with their facts as evidence, after a cold start on such answers, some of which decline.

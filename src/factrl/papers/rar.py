@@ -36,7 +36,7 @@ from factrl.text.answers import is_contentless
 from factrl.types import Completion, Example, Passage, Score
 from factrl.verifier.blame import judged_here
 
-from . import SMALL_LONG, Gold, Pipeline, Study, cold_start, rewarded
+from . import SMALL_LONG, Gold, Pipeline, cold_start, rewarded
 
 
 @reward(searches=True)
@@ -162,13 +162,6 @@ PUBLISHED = {
     for where, value in zip(places, values, strict=True)
 }
 
-_LONG = [PUBLISHED["long answers", f"Qwen3-8B {row}", "hallucination"] for row in ("base", "Binary RAR")]
-STUDY = Study(
-    "longform",
-    "Binary RAR: Qwen3-8B, the share of claims that are not wrong, mean of two sets of long answers",
-    {"8b": {"verified": _LONG[0] - _LONG[1]}},
-    notes=("The penalty of the paper is in the arm; what it keeps besides facts the lab cannot tell.",),
-)
 
 PIPELINE = Pipeline(
     steps=(cold_start(20), rewarded("rar", "8b")),

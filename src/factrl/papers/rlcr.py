@@ -34,7 +34,7 @@ from factrl.text import tag, think_answer
 from factrl.text.confidence import stated_confidence
 from factrl.types import Completion, Example, Score
 
-from . import EVALUATED, Gold, Pipeline, Study, cold_start, no_answers, rewarded, truthrl
+from . import EVALUATED, Gold, Pipeline, cold_start, no_answers, rewarded, truthrl
 
 _END = "</confidence>"
 
@@ -231,22 +231,6 @@ PUBLISHED = {
     if value is not None
 }
 
-
-def _changes(row: str) -> dict[str, float]:
-    """Against the base model, in points."""
-    pairs = (("accuracy", 1), ("ece", 100))
-    return {m: by * (PUBLISHED["HotpotQA", row, m] - PUBLISHED["HotpotQA", "base", m]) for m, by in pairs}
-
-
-STUDY = Study(
-    "confidence",
-    "RLCR: Qwen2.5-7B on HotpotQA, against the base model",
-    {"rlcr": _changes("RLCR"), "rlvr": _changes("RLVR")},
-    notes=(
-        "The pretrained model states confidences at random.  A reward that does not read them leaves them to "
-        "chance: they move with whatever else is learned.",
-    ),
-)
 
 # `factrl reproduce rlcr`.  The small scale is ours: a model that writes an answer and a line with its
 # confidence, which the cold start draws at random, so that there is something to choose from.

@@ -31,7 +31,7 @@ from factrl.rewards import reward
 from factrl.rewards.grading import Grader
 from factrl.types import Completion, Example, Score
 
-from . import EVALUATED, Gold, Pipeline, Stage, Study, no_answers, rewarded, truthrl
+from . import EVALUATED, Gold, Pipeline, Stage, no_answers, rewarded, truthrl
 
 VALUES = (0.0, 0.25, 0.5, 0.75, 0.9)
 """The thresholds that `factrl prepare thresholds` draws from: the paper's three, and two below, ours."""
@@ -126,17 +126,6 @@ PUBLISHED = {
     ("BeyondAIME", "Qwen3-4B-Instruct, behaviourally calibrated", "log ratio gain"): 0.806,
     ("BeyondAIME", "GPT-5", "log ratio gain"): 0.207,
 }
-
-STUDY = Study(
-    "confidence",
-    "",
-    {"threshold": {}, "bounded": {}},
-    about="does it answer where it is surer than it is asked to be?",
-    notes=(
-        "Neither paper behind the risk threshold reports these metrics.",
-        "Each question of this world says a threshold; a reward that does not read it ignores it.",
-    ),
-)
 
 
 def _drawn(name: str, more: str = "") -> Stage:

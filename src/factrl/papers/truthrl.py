@@ -41,7 +41,7 @@ from factrl.text.answers import normalize_released
 from factrl.types import Completion, Example, Grade, Score
 from factrl.verifier.blame import judged_here
 
-from . import PLAIN_START, SMALL_SFT, Gold, Pipeline, Stage, Study, no_answers, rewarded
+from . import PLAIN_START, SMALL_SFT, Gold, Pipeline, Stage, no_answers, rewarded
 
 _BY_RULES = Grader()
 _HEAD = 4_000  # characters of a reasoning that is too long for the judge
@@ -418,40 +418,6 @@ PUBLISHED = {
     for metric, value in zip(("truthfulness", "hallucination", "accuracy"), values)  # noqa: B905
 }
 
-
-def _changes(row: str) -> dict[str, float]:
-    """All four outcomes against prompting; the paper has two or three, which determine the others."""
-
-    def outcomes(row: str) -> dict[str, float]:
-        shares = {
-            m: v for (at, of, m), v in PUBLISHED.items() if (at, of) == ("average", f"Llama-3.1-8B {row}")
-        }
-        shares.setdefault("accuracy", shares["truthfulness"] + shares["hallucination"])
-        return {**shares, "abstention": 100 - shares["accuracy"] - shares["hallucination"]}
-
-    before = outcomes("prompting")
-    return {metric: value - before[metric] for metric, value in outcomes(row).items()}
-
-
-_ROWS = {"sft": "SFT", "rft": "RFT", "r-tuning": "R-Tuning", "dpo": "DPO", "ternary": "TruthRL"}
-_ARMS = ("sft", "rft", "r-tuning", "dpo", "binary", "knowledge-binary", "knowledge-ternary", "ternary")
-STUDY = Study(
-    "people",
-    "TruthRL: Llama-3.1-8B, average of four sets with retrieval, against prompting; abstention is the rest",
-    {arm: _changes(_ROWS.get(arm, arm)) for arm in _ARMS},
-    notes=(
-        "Accuracy cannot rise here: the test asks about people that no training question is about, so an "
-        "unknown fact stays unknown. In TruthRL's setting the model also learns to read retrieved documents, "
-        "and accuracy rises with every reward.",
-        "R-Tuning and RFT come close to ternary RL here, or level with it, where the question "
-        "itself gives away whether its answer was ever read; that they stand below it in the papers comes "
-        "from richer tasks.",
-    ),
-    first=_ARMS,
-)
-_LOOKED_UP = {"binary@given": _changes("binary"), "ternary@given": _changes("TruthRL")}
-_SEARCHES = {arm: {} for arm in ("binary", "ternary", "cited")}
-STUDIES = (Study("search", STUDY.source, {"binary@alone": {}, **_LOOKED_UP, **_SEARCHES}),)
 
 # `factrl reproduce truthrl`.  The small scale is ours: a model that writes nothing but answers, questions of
 # the demo, and a cold start in which a share of the answers declines, at random, so that declining is

@@ -1,7 +1,7 @@
 """The battery's texts: twenty questions with their facts, 37 adversarial policies and five honest answers.
 
 A question has a table of twelve facts, each with something false in its place, so what is true is known by
-heart (`factrl.lab.hacks.oracles`); questions come in pairs, and the facts of the one are true and off the
+heart (`factrl.stress.oracles`); questions come in pairs, and the facts of the one are true and off the
 point for the other.  All rows are ours (`prompts.jsonl`, `general.json`); the facts are common knowledge.
 
 `battery.jsonl` has a row per policy: its id, what it must not beat, and what it says in three paraphrases,

@@ -1,14 +1,14 @@
 """37 known reward hacks and generated free options against any reward: `factrl stress`, and as a test.
 
-    from factrl.lab.hacks import broken
+    from factrl.stress import broken
     from my_rewards import mine
 
     def test_no_hack_pays():
         assert broken(mine) == []
 
 The texts are 37 adversarial policies and five honest answers to twenty questions in three paraphrases each
-(`factrl.lab.hacks.texts`), and generated answer forms (`factrl.lab.hacks.options`); exact oracles stand in
-for judges (`factrl.lab.hacks.oracles`) unless the reward brings its own.
+(`factrl.stress.texts`), and generated answer forms (`factrl.stress.options`); exact oracles stand in
+for judges (`factrl.stress.oracles`) unless the reward brings its own.
 
 The order that a reward has to keep is know > partial > abstain > wrong >= floored, on the mean and on 95 % of
 the questions.  A policy may at best equal the honest answer that is its ceiling, and must stay below `know`

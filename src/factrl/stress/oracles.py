@@ -2,7 +2,7 @@
 
 They take the place of a language model and of a judge of claims, and of nothing else: prompts are built and
 quoted, replies are read, claims are extracted and evidence is searched as in a real run.  What they say of a
-statement comes from the fact table (`factrl.lab.hacks.texts`) and never from its wording, so they cannot be
+statement comes from the fact table (`factrl.stress.texts`) and never from its wording, so they cannot be
 talked into anything.  They know more than a judge that reads the evidence: also a tautology is supported.
 
 What a reward does under them is what its *formula* and its parsers do; real judges err on top of that.
