@@ -9,7 +9,6 @@ how often each was run.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterable
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from factrl.evals.metrics import wilson
 from factrl.rewards.grading import Grader
+from factrl.runs.rows import read_rows
 
 DEFAULT = Path(__file__).with_name("abstention_blind2.jsonl")
 FORMS = {"short": "factuality rewards", "sentence": "evaluation"}
@@ -24,7 +24,7 @@ FORMS = {"short": "factuality rewards", "sentence": "evaluation"}
 
 def main() -> None:
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    rows = list(read_rows(str(path)))
     for form in FORMS:
         grade = Grader(form=form)
         found = [

@@ -204,7 +204,7 @@ seen = []
 ALARMING = {"pickle.find_class", "os.system", "subprocess.Popen", "socket.connect", "socket.getaddrinfo"}
 sys.addaudithook(lambda event, _: seen.append(event) if event in ALARMING else None)
 import importlib, pkgutil, factrl
-SKIPPED = ("train", "bridges", "local", "__main__")
+SKIPPED = ("train", "bridges", "studies.engine", "local", "__main__")
 for module in pkgutil.walk_packages(factrl.__path__, "factrl."):
     if not module.name.removeprefix("factrl.").startswith(SKIPPED):
         try:

@@ -163,7 +163,7 @@ task = "short"
         (b'title = "t"\ntask = ["short"]\n[rows.a]\nreward = "truthrl"\n', "task"),
         (f"{ROWS}reward = 'truthrl:tenary'".encode(), "ternary"),
         (f"{ROWS}reward = 'truthrl'\ntrain = {{ stepz = 3 }}".encode(), "rows.mine.train.stepz"),
-        (f"{ROWS}reward = 'rar'".encode(), "rar needs contradicts"),
+        (f"{ROWS}reward = 'corver'".encode(), "corver needs together"),
     ],
 )
 def test_a_file_with_a_mistake_is_refused_when_it_is_read(tmp_path: Path, content: bytes, named: str) -> None:

@@ -139,11 +139,11 @@ def work(args: argparse.Namespace) -> int:
 def show(args: argparse.Namespace) -> int:
     """Print the studies' tables, and what each row took."""
     from factrl.cli.study import render
+    from factrl.runs.rows import read_rows
     from factrl.studies import load_study, study_names
 
     results: dict[int, dict[str, Any]] = defaultdict(dict)
-    for line in (line for path in args.results for line in path.read_text("utf-8").splitlines()):
-        row = json.loads(line)
+    for row in (row for path in args.results for row in read_rows(str(path))):
         results[row["seed"]][f"start-{row['task']}" if row["row"] == "start" else row["row"]] = row
     there = {name.partition("/")[0] for held in results.values() for name in held}
     studies = {name: load_study(name) for name in study_names() if name in there}
