@@ -17,7 +17,6 @@ from typing import Any
 
 from factrl.errors import ConfigError
 from factrl.papers import (
-    Pipeline,
     Study,
     declared,
     form_of,
@@ -142,8 +141,6 @@ def fitting(unfit: Callable[[str], str]) -> tuple[list[str], list[str]]:
 def _candidates(paper: str) -> list[str]:
     """The main variant of a paper, and which of the others to take where that one cannot be run."""
     known = rewards_of(load_paper(paper))
-    pipeline: Pipeline | None = declared(paper, "PIPELINE")
     study: Study | None = declared(paper, "STUDY")
-    others = [step.row for step in pipeline.steps] if pipeline else []
-    others = [stand_in(paper)[0].partition(":")[2], *others, *(study.arms if study else ())]
+    others = [stand_in(paper)[0].partition(":")[2], *(study.arms if study else ())]
     return [f"{paper}:{name}" for name in dict.fromkeys([next(iter(known)), *others]) if name in known]

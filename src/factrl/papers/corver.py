@@ -46,7 +46,7 @@ from factrl.text.sentences import STARTERS, sentences
 from factrl.types import Completion, Example, Grade, Score, Span
 from factrl.verifier.search.sources import words
 
-from . import Gold, Pipeline, Stage, Study, cold_start, no_answers, rewarded, truthrl
+from . import Gold, Study, no_answers, truthrl
 
 _LONG = 512  # tokens that cost nothing
 _PRONOUNS = frozenset("he she it they we i you this that these those there here who which".split())  # noqa: SIM905
@@ -283,28 +283,6 @@ STUDY = Study(
     notes=(
         "The corpus of this world says all that is so, and an answer is one sentence: a pair in no passage "
         "is a wrong answer. Accuracy cannot rise, as no test question is about anybody of the training.",
-    ),
-)
-
-# `factrl reproduce corver`.  The small index has a passage for two entities in three: counts are 0 or 1.
-_COUNTED = "verifier.index={index} reward.few=1 reward.enough=1"
-PIPELINE = Pipeline(
-    steps=(
-        Stage("index", "index {passages} --out {out}/index", full=None),
-        cold_start(20),
-        rewarded("corver", "outcome"),
-        *(rewarded("corver", arm, small=_COUNTED) for arm in ("mean", "corver")),
-        rewarded("corver", "sentences", small=None),
-    ),
-    small={},
-    model="meta-llama/Llama-3.1-8B-Instruct",
-    asks={
-        "train": "the release's questions, or those of TriviaQA",
-        "held_out": "TriviaQA, or another of the paper's five benchmarks",
-        "verifier.index": "an index of Wikipedia that `factrl index` made",
-    },
-    notes=(
-        "At the small scale a third of the entities stands in no passage: what is said of them is unseen.",
     ),
 )
 
