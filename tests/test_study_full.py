@@ -120,7 +120,9 @@ def test_a_row_is_evaluated_on_each_set_of_the_papers_table(
 ) -> None:
     assert dry("knowrl") == 0
     out = capfd.readouterr().out
-    assert "# eval base: 6,000 answers; the judge" in out  # five samples of 300 questions of each of four sets
+    assert (
+        "# eval base: 6,000 answers; the judge" in out
+    )  # five samples of 300 questions of each of four sets
     words = shlex.split(next(line for line in out.splitlines() if line.startswith("factrl eval")))
     sets = words[2 : words.index("--samples")]
     full = load_study("knowrl").full
@@ -242,6 +244,16 @@ def test_a_mistake_in_the_file_is_found_before_anything_runs(
     assert study() == 2
     assert message in capfd.readouterr().err
     assert not (folder / "out").exists()
+
+
+def test_the_pages_file_is_one(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "studies.md").read_text("utf-8")
+    Path("mine.toml").write_text(page.partition('title="mine.toml"\n')[2].partition("```")[0], "utf-8")
+    Path("my.py").write_text("import factrl\n@factrl.reward\ndef reward(e, c):\n    return {'x': 1.0}\n")
+    assert dry("mine.toml") == 0
+    assert [line.split()[1] for line in capfd.readouterr().out.splitlines() if line[0] != "#"] == [
+        *("eval", "tune", "eval", "train", "eval")
+    ]
 
 
 def test_a_dry_run_prints_commands_and_asks(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -372,9 +384,7 @@ def changes() -> dict[tuple[str, str], dict[str, float]]:
         "accuracy": numbers["corver"]["abstract", "against the base models", "TriviaQA"]
     }
     of = numbers["rar"]
-    base, ours = (
-        of["long answers", f"Qwen3-8B {row}", "hallucination"] for row in ("base", "Binary RAR")
-    )
+    base, ours = (of["long answers", f"Qwen3-8B {row}", "hallucination"] for row in ("base", "Binary RAR"))
     found["rar", "8b"] = {"verified": base - ours}
     of = numbers["rlcr"]
     for row in ("rlvr", "rlcr"):

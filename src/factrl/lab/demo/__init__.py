@@ -236,14 +236,6 @@ def statement(example: Example) -> str:
     return f"{asked.replace('which country', answer).replace('Which element', answer.capitalize())}."
 
 
-def name_of(example: Example) -> str:
-    """What the question is about, for the one kind of question that is asked of each entity; else empty."""
-    for start in ("On which continent is ", "What is the atomic number of "):
-        if example.question.startswith(start):
-            return example.question.removeprefix(start).rstrip("?")
-    return ""
-
-
 def _about_countries(countries: Any, names: Names, cities: Sequence[Any], pycountry: Any) -> Iterator[Row]:
     spelled = {(city["countrycode"], city["name"]): city["alternatenames"] for city in cities}
     for code, row in countries.items():
