@@ -46,6 +46,7 @@ notes = ["A variant."]
 [full.variants.longer.recipe.train]
 steps = 3
 """
+TRAIN = "train --config {recipe} --model {start} --data {base} paper=truthrl:binry"
 ROWS = (
     ("rome", "Rome"),
     ("oslo", "I don't know."),
@@ -232,6 +233,12 @@ def test_the_scales_are_told_apart(
         ('base = "', 'start = "', "full.steps needs base"),
         ("prepare convert {base}", "prepare covert {base}", "the step 'mine': prepare is one of"),
         ("--to verl", "--to verl --x", "the step 'mine': unknown option '--x'"),
+        ("\nprompt =", "\npromt =", "the step 'eval base': [full.recipe]: unknown key data.promt"),
+        (
+            "prepare convert {base} --to verl",
+            TRAIN,
+            "the step 'mine': paper 'truthrl' has no variant 'binry'",
+        ),
         ("source =", "sorce =", "unknown key full.sorce; did you mean 'full.source'?"),
         ("recipe.train]\nsteps = 3", "rows.mine]\nspeed = 3", "full.variants.longer: "),
     ],

@@ -135,16 +135,17 @@ def _small(args: argparse.Namespace) -> int:
         studies = {name: add_row(study, spec) for name, study in studies.items()}
     steps_of(studies, args.only)
     out, seeds = Path(args.output), range(args.first_seed, args.first_seed + args.seeds)
-    with _output(out, _MARK, dry=args.dry_run):
-        if args.dry_run:
-            for name, study in studies.items():
-                say(f"{name}: {study.title}")
-                for row, settings in study.rows.items():
-                    train = {**study.train.model_dump(exclude_unset=True), **settings.train}
-                    say(f"  {name}/{row}: {settings.reward} {settings.knobs or ''} {train}")
-            return 0
-        needs_extra("train.model", "demo").for_command_line()
-        engine = needs_extra("studies.engine", "demo")
+    _check_output(out, _MARK)
+    if args.dry_run:
+        for name, study in studies.items():
+            say(f"{name}: {study.title}")
+            for row, settings in study.rows.items():
+                train = {**study.train.model_dump(exclude_unset=True), **settings.train}
+                say(f"  {name}/{row}: {settings.reward} {settings.knobs or ''} {train}")
+        return 0
+    needs_extra("train.model", "demo").for_command_line()
+    engine = needs_extra("studies.engine", "demo")
+    with _hold(out):
         engine.run_studies(studies, out, seeds, only=args.only, model=args.model or engine.MODEL, tell=tell)
         if not args.only:
             _write(out, render(studies, engine.read_results(out, seeds)), _MARK)
@@ -179,17 +180,19 @@ def _full(args: argparse.Namespace) -> int:
         raise ConfigError(f"{args.study} --full needs {missing[0]}", *missing[1:])
     if missing:
         tell("To be given: " + "\n".join(missing))
-    with _output(out, _FULL_MARK, dry=args.dry_run):
-        if args.dry_run:
-            judge = args.judge or ("http://localhost:8000/v1#JUDGE" if "judge" in full.asks else "")
-            with tempfile.TemporaryDirectory() as made:
-                recipe = replace(pipeline, judge=judge).write_recipe(Path(made))
-                for commands in plans.values():
-                    for text in dry_run(commands, recipe):
-                        say(text)
-            tell(f"A file that is not there yet counts as {STAND_INS:,} questions.")
-            return 0
-        took: list[dict[str, Any]] = []
+    _check_output(out, _FULL_MARK)
+    judge = args.judge or ("http://localhost:8000/v1#JUDGE" if "judge" in full.asks else "")
+    with tempfile.TemporaryDirectory() as made:  # the settings of every step are read before one runs
+        recipe = replace(pipeline, judge=judge).write_recipe(Path(made))
+        for commands in plans.values():
+            for text in dry_run(commands, recipe, read_files=args.dry_run):
+                if args.dry_run:
+                    say(text)
+    if args.dry_run:
+        tell(f"A file that is not there yet counts as {STAND_INS:,} questions.")
+        return 0
+    took: list[dict[str, Any]] = []
+    with _hold(out):
         for folder, commands in plans.items():
             folder.mkdir(parents=True, exist_ok=True)
             pipeline.write_recipe(folder)
@@ -216,19 +219,20 @@ def check_steps(commands: Sequence[Command]) -> None:
             raise ConfigError(f"the step {command.name!r}: {error}") from error
 
 
-@contextmanager
-def _output(out: Path, mark: str, *, dry: bool) -> Iterator[None]:
-    """Hold the folder of a study, unless it is a dry run.
+def _check_output(out: Path, mark: str) -> None:
+    """Refuse a folder that is a file, or has a table that is none of this scale.
 
     Raises:
-        ConfigError: it is a file, has a table that is none of this scale, or another process writes to it.
+        ConfigError: it is.
     """
     if out.exists() and not out.is_dir():
         raise ConfigError(f"--output {out} is a file; name a folder")
     check_free(out / _TABLE, lambda path: mark.encode() in path.read_bytes())
-    if dry:
-        yield
-        return
+
+
+@contextmanager
+def _hold(out: Path) -> Iterator[None]:
+    """Let no other process write to the folder."""
     out.mkdir(parents=True, exist_ok=True)
     lock = FileLock(out / ".lock", f"--output {out}")
     try:

@@ -246,20 +246,36 @@ def _begun(runs: Path) -> Path | None:
 # -- What the judge will be asked
 
 
-def dry_run(commands: Sequence[Command], recipe: Path) -> Iterator[str]:
+def dry_run(commands: Sequence[Command], recipe: Path, *, read_files: bool = True) -> Iterator[str]:
     """Every command, and in front of it what it asks the judge; nothing is made.
 
     A step's own `--dry-run` needs the files that earlier steps make.  Here `STAND_INS` questions stand for a
     file that is not there yet, and a reward's requests, tokens and dollars are bounded as `factrl train
     --dry-run` does.
+
+    Args:
+        recipe: what the steps read, as `Pipeline.write_recipe` wrote it.
+        read_files: count the questions of files that are there.
+
+    Raises:
+        ConfigError: a step's settings are wrong, or it names a reward that there is not.
     """
 
     @functools.cache  # many steps read the same questions
     def read(name: str) -> Sequence[Example]:
-        return load_examples(name, require_answers=False) if Path(name).is_file() else _ABSENT
+        there = read_files and Path(name).is_file()
+        return load_examples(name, require_answers=False) if there else _ABSENT
 
     for command in commands:
-        asks = _asks(command.words, recipe, read)
+        try:
+            asks = _asks(command.words, recipe, read)
+        except ConfigError as error:
+            raise ConfigError(
+                *(
+                    f"the step {command.name!r}: {one}".replace(str(recipe), "[full.recipe]")
+                    for one in error.problems
+                )
+            ) from error
         yield f"# {command.name}{asks and ': '}{asks}\n{command}"
 
 
