@@ -14,7 +14,7 @@ from factrl.evals.metrics import Number
 from factrl.evals.samples import Output
 from factrl.papers import declared
 from factrl.papers.truthrl import PROMPTS
-from factrl.studies import load_study, study_names
+from factrl.studies import FILES, load_study, study_names
 from factrl.studies.full import model_in
 from factrl.studies.full_table import FullTable, read_table
 
@@ -52,6 +52,7 @@ ROWS = (
     ("oslo", "I don't know."),
     ("lima", "Paris"),
 )
+SETTINGS = ("verifier.index=wiki", "verifier.judge=weak", "train.beta=0.001")
 PAPERS = ("truthrl", "knowrl", "fspo", "factreason", "klcf")
 FULL = [name for name in study_names() if load_study(name).full.steps]
 
@@ -326,7 +327,8 @@ def test_every_pipeline_prints_its_commands_and_what_the_judge_is_asked(
 ) -> None:
     full = load_study(name.partition(":")[0]).full
     assert dry(name) == 0
-    lines = capfd.readouterr().out.splitlines()
+    out, err = capfd.readouterr()
+    lines = out.splitlines()
     steps = [line for line in lines if line.startswith("# ")]
     commands = [line for line in lines if line.startswith("factrl ")]
     rows = [step for step in full.steps if full.is_evaluated(step)]
@@ -334,6 +336,13 @@ def test_every_pipeline_prints_its_commands_and_what_the_judge_is_asked(
     for about, command in zip(steps, commands, strict=True):
         if "judge" not in full.asks or command.split()[1] in ("probe", "eval"):
             assert ("the judge: " in about) == ("judge" in full.asks)
+    # With all that it asks for, nothing is asked, and every step takes the user's settings.
+    files = [ask.replace("_", "-") for ask in full.asks if ask in FILES]
+    given = [word for file in files for word in (f"--{file}", f"my-{file}.jsonl")]
+    given += ["--judge", "http://localhost:1/v1#m"] if "judge" in full.asks else []
+    given += [word for word in SETTINGS if f"{word.partition('=')[0]}=" in err.replace(" or ", "=")]
+    assert dry(name, *given) == 0
+    assert "To be given" not in capfd.readouterr().err
     assert not (folder / "out").exists()
 
 
