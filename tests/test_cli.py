@@ -27,7 +27,7 @@ from factrl.train.plan import Plan, make_plan, run_settings
 from fault_server import FaultServer, answers, closed_port, says
 
 VERBS = {
-    *("demo", "verify", "index", "probe", "score", "train", "tune", "reproduce", "report", "eval"),
+    *("demo", "verify", "index", "probe", "score", "train", "tune", "report", "eval"),
     *("label", "stress", "study", "serve", "show", "check", "describe", "models", "doctor"),
     *(f"prepare {what}" for what in ("klcf", "prompts", "retrieve", "thresholds", "convert", "questions")),
 }

@@ -29,7 +29,7 @@ from typing import Any
 import pytest
 
 import factrl as fx
-from factrl.cli import _parse, _parsers, main
+from factrl.cli import FORMER, _parse, _parsers, main
 from factrl.errors import ConfigError, SetupError
 from factrl.papers import load_reward
 from factrl.runs.config import settable
@@ -224,6 +224,8 @@ def test_commands_in_running_text_exist(page: Path) -> None:
             "",
         )
         family = any(name.startswith(command.split()[1] + " ") for name in verbs)
+        if page.name == "history.md" and command.split()[1] in FORMER:
+            continue
         assert verb or family, f"{page.name}: no such verb in {command!r}"
         known = verbs[verb].format_usage() if verb else ""
         for option in re.findall(r"--[a-z-]+", command):

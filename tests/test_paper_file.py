@@ -54,7 +54,6 @@ MAY_NAME = {
     *("llm.py", "resources.py", "settings.py", "verifier/__init__.py", "prepare.py", "offline.py"),
     "cli/__init__.py",  # the verb `prepare klcf`, as it was
     "lab/demo/__init__.py",  # what it shows
-    "cli/reproduce.py",  # the comparison of all rewards has one recipe, and a recipe names a paper
 }
 
 

@@ -24,6 +24,7 @@ CONVERT = "prepare convert rows.jsonl --to trl --output {}"
 EVAL = "eval rows.jsonl --output {}"
 PROBE = "probe rows.jsonl --model http://127.0.0.1:9/v1#m --output {}"
 KLCF = "prepare klcf rows.jsonl --model http://127.0.0.1:9/v1#m --output {} verifier.judge=weak"
+PIPELINE = "study bapo --full --output {} --train rows.jsonl --held-out rows.jsonl"
 WRITERS = [
     (VERIFY, "page.html", "page.html"),
     (VERIFY, "answer.txt", "answer.txt"),
@@ -47,8 +48,9 @@ WRITERS = [
     (EVAL, "folder", "folder/results.json"),
     (EVAL, "folder", "folder/report.html"),
     ("index notes.txt --out {}", "folder", "folder/train.jsonl"),
-    ("reproduce truthrl --small --output {}", "folder", "folder/table.md"),
-    ("reproduce truthrl --small --output {}", "folder", "folder/recipe.toml"),
+    ("study truthrl --output {}", "folder", "folder/table.md"),
+    (PIPELINE, "folder", "folder/table.md"),
+    (PIPELINE, "folder", "folder/recipe.toml"),
 ]
 
 

@@ -11,6 +11,7 @@ from factrl.cli import main
 from factrl.errors import ConfigError, DataError
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
+from factrl.runs.data import load_examples
 from factrl.studies import add_row, load_study, study_names
 from factrl.studies.measure import COLUMNS, change, lines, measure, over_seeds, value
 from factrl.studies.world import ABSTENTION, World, split, tagged, target
@@ -30,7 +31,7 @@ def test_every_study_loads_and_names_rewards_that_there_are() -> None:
     for name in study_names():
         for gpu in (False, True):
             study = load_study(name, gpu=gpu)
-            assert study.rows["random"].reward == "random"
+            assert study.full.steps if not study.rows else study.rows["random"].reward == "random"
             for row in study.rows.values():
                 if row.reward != "random":
                     load_reward(row.reward).with_(**row.knobs)
@@ -201,3 +202,26 @@ def test_nothing_of_somebody_elses_is_replaced(tmp_path: Path, capsys: pytest.Ca
     for place in ("out", "out/table.md"):
         assert main(["study", "truthrl", "--output", str(tmp_path / place), "--dry-run"]) == 2
     assert (tmp_path / "out" / "table.md").read_text() == "my own notes"
+
+
+def test_the_world_is_written_as_files(tmp_path: Path) -> None:
+    rows = [
+        f"{e},{r},{v[0]}" for e, facts in TABLE.facts.items() for r, values in facts.items() for v in values
+    ]
+    (tmp_path / "facts.csv").write_text("\n".join(["entity,relation,value", *rows, "Town 1,twin,A|B"]))
+    words = ["prepare", "questions", "--table", str(tmp_path / "facts.csv"), "--output", str(tmp_path / "q")]
+    assert main(words) == 0
+    table = Table.read(tmp_path / "facts.csv")
+    assert Table.read(tmp_path / "q" / "facts.csv").facts == table.facts
+    asked = {
+        path.stem: load_examples(str(path), require_answers=False)
+        for path in (tmp_path / "q").glob("*.jsonl")
+    }
+    assert [len({one.topic for one in asked[part]}) for part in ("warm", "train", "test")] == [10, 18, 12]
+    assert len({one.topic for part in ("warm", "train", "test") for one in asked[part]}) == 40
+    assert all(one.checklist and one.evidence for one in asked["profiles-train"])
+    assert all(one.answers and one.question.endswith("?") for one in asked["train"])
+    taught = [one.meta["reasoned"] for one in (*asked["warm"], *asked["profiles-warm"])]
+    assert all(text.startswith("<think>") and text.endswith("</answer>") for text in taught)
+    declined = sum(ABSTENTION in text for text in taught)
+    assert 0 < declined < 0.4 * len(asked["warm"])

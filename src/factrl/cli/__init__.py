@@ -27,7 +27,6 @@ from . import (
     prepare_questions,
     probe,
     report,
-    reproduce,
     score,
     serve,
     show,
@@ -57,7 +56,6 @@ _VERBS = (
     score,
     train,
     tune,
-    reproduce,
     study,
     report,
     evaluate,
@@ -104,13 +102,16 @@ GONE = {
 FORMER_VERBS = {"lab": "`factrl study` compares rewards on a real model"}
 """A verb that there was -> what to do instead."""
 
+FORMER = {"reproduce": "study … --full"}
+"""Verbs that have another name now."""
+
+
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "check a text": ("verify", "index"),
     "train": (
         "demo",
         "train",
         "tune",
-        "reproduce",
         "study",
         "probe",
         "prepare",
@@ -228,6 +229,8 @@ def _parse(
         chosen, (args, unknown) = verbs[verb], verbs[verb].parse_known_intermixed_args(rest)
     elif parts := [name for name in verbs if name.startswith(f"{verb} ")]:
         raise ConfigError(f"{verb} is one of: {', '.join(parts)}; see factrl {parts[0]} --help")
+    elif verb in FORMER:
+        raise ConfigError(f"`factrl {verb}` is `factrl {FORMER[verb]}` now")
     else:
         raise ConfigError(f"unknown verb {verb!r}{nearest(verb, verbs)} (there are: {', '.join(verbs)})")
     if unknown or verb.startswith("-"):

@@ -1,4 +1,4 @@
-"""`factrl prepare questions`: the small world's questions as files, to try things with."""
+"""`factrl prepare questions`: the questions and facts of the studies' small world as files."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import argparse
 import csv
 import io
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from factrl.prepare.dataset import lines_of
 from factrl.runs.disk import check_free, nothing, write_whole
-from factrl.studies.world import PARTS, TASKS, World, open_world, target
+from factrl.studies import StartSettings
+from factrl.studies.world import PARTS, PREFILLS, PROMPTS, Part, Task, World, open_world, target
+from factrl.types import Example
+from factrl.verifier.judges import Table
 from factrl.verifier.judges.table import ALIASES, sentence
 
 from .options import Verbs, a_seed, add_verb
 from .terminal import say
 
-_DECLINED = 0.15  # of the answers of a warm start, drawn at random
+_FILES: dict[str, Task] = {"": "reasoned", "profiles-": "profile"}
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -26,55 +30,60 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "prepare questions",
         _run,
-        about="write the questions of the studies' small world: countries and cities, or your own table",
-        example="examples:\n  factrl prepare questions --output questions\n"
-        "  factrl prepare questions --output questions --table facts.csv   # entity,relation,value\n"
-        "writes facts.csv, the table of verifier.judge=table:facts.csv, and for each task (short, reasoned,\n"
-        "profile) TASK-warm.jsonl, TASK-train.jsonl and TASK-test.jsonl, each about other entities:\n"
-        "question, answers, topic, the entity's facts as evidence and checklist, and for the warm start a\n"
-        "true response in the form of the task, of which one in seven declines, drawn at random.",
+        about="write the studies' small world: questions on countries and cities, and the facts behind them",
+        example="example:\n  factrl prepare questions --output questions\n"
+        "writes warm.jsonl, train.jsonl and test.jsonl, each about other entities, with what is known of an\n"
+        "entity as evidence; profiles-warm.jsonl and so on, which ask for all that is known of an entity,\n"
+        "with its facts as checklist; in both of warm a column `reasoned`, a text as the studies teach it,\n"
+        "of whose answers a share declines, at random; and facts.csv, for verifier.judge=table:facts.csv\n"
+        "and factrl study --table",
     )
     parser.add_argument("--output", metavar="DIR", required=True, help="folder for the files")
-    parser.add_argument("--table", metavar="FILE", help="your own facts: entity,relation,value[,several]")
-    seed = "seed of the split (default: 0)"
-    parser.add_argument("--seed", metavar="N", type=a_seed, default=0, help=seed)
+    parser.add_argument("--table", metavar="FILE", help="your own facts: entity,relation,value")
+    parser.add_argument("--seed", metavar="N", type=a_seed, default=0, help="seed of the split (default: 0)")
 
 
 def _run(args: argparse.Namespace) -> int:
-    write_questions(Path(args.output), open_world(args.table, args.seed), args.seed)
-    say(args.output)
-    return 0
-
-
-def write_questions(folder: Path, world: World, seed: int = 0) -> None:
-    """Write all files of `factrl prepare questions`; none where another file has the name of one."""
-    contents = {folder / "facts.csv": _facts(world).encode()}
-    for task in TASKS:
+    world = open_world(args.table, args.seed)
+    folder = Path(args.output)
+    contents = {folder / "facts.csv": facts_of(world.table)}
+    for before, task in _FILES.items():
         for part in PARTS:
-            draw, rows = random.Random(f"{task} {seed}"), list[dict[str, Any]]()
-            for one in world.examples(task, part, seed):
-                facts = [sentence(s, named=True) for s in world.table.statements(one.topic)]
-                row = {"id": one.id, "question": one.question, "topic": one.topic, "checklist": facts}
-                row |= {"answers": list(one.answers)} if one.answers else {}
-                row |= {"evidence": [{"title": p.title, "text": p.text} for p in one.evidence]}
-                if part == "warm":
-                    row["response"] = target(task, one, world.table, draw, _DECLINED)
-                rows.append(row)
-            contents[folder / f"{task}-{part}.jsonl"] = lines_of(rows)
+            contents[folder / f"{before}{part}.jsonl"] = lines_of(rows(world, task, part, args.seed))
     for path, content in contents.items():  # all of them, before the first is written
         check_free(path, lambda there, content=content: there.read_bytes() == content)
     folder.mkdir(parents=True, exist_ok=True)
     for path, content in contents.items():
         write_whole(path, content, nothing)
+    say(args.output)
+    return 0
 
 
-def _facts(world: World) -> str:
-    """The table as `Table.read` takes it."""
-    table, text = world.table, io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["entity", "relation", "value", "several"])
+def rows(world: World, task: Task, part: Part, seed: int) -> Iterator[dict[str, Any]]:
+    """The questions of a task about the entities of a part, as rows of a dataset."""
+    draw, decline = random.Random(f"{task} {seed}"), StartSettings().decline
+    for one in world.examples(task, part, seed):
+        row = {"id": one.id, "question": _asked(task, one), "answers": [*one.answers], "topic": one.topic}
+        row["evidence"] = [{"title": each.title, "text": each.text} for each in one.evidence]
+        if task == "profile":
+            facts = world.table.statements(one.topic)
+            row["checklist"] = [sentence(fact, named=True) for fact in facts]
+        if part == "warm":
+            row["reasoned"] = PREFILLS[task] + target(task, one, world.table, draw, decline)
+        yield row
+
+
+def _asked(task: Task, example: Example) -> str:
+    return PROMPTS[task].format(question=example.question) if task == "profile" else example.question
+
+
+def facts_of(table: Table) -> bytes:
+    """A table of facts as the CSV file that `Table.read` reads."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(("entity", "relation", "value", "several"))
     for entity, facts in table.facts.items():
         for relation, values in facts.items():
             several = "yes" if relation in table.several else ""
-            writer.writerows([entity, relation, ALIASES.join(value), several] for value in values)
-    return text.getvalue()
+            writer.writerows((entity, relation, ALIASES.join(value), several) for value in values)
+    return file.getvalue().encode()

@@ -1,15 +1,35 @@
-"""`factrl study`: rewards compared from one start on the small world of real entities, and the table."""
+"""`factrl study`: rewards compared on the small world, or a paper's whole pipeline at its own scale."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from factrl.errors import ConfigError
+from factrl.errors import ConfigError, SetupError
+from factrl.evals.metrics import LABELS
+from factrl.papers import split_spec
 from factrl.runs.disk import FileLock, check_free, write_whole
-from factrl.studies import ALL, CALIBRATED, StudySettings, add_row, load_study, steps_of, study_names
+from factrl.runs.progress import clock
+from factrl.studies import (
+    ALL,
+    BASE,
+    CALIBRATED,
+    FILES,
+    StudySettings,
+    add_row,
+    load_study,
+    steps_of,
+    study_names,
+)
+from factrl.studies.full import STAND_INS, Command, Pipeline, check_only, dry_run, run
+from factrl.studies.full_table import LEAST, FullTable, read_table
 from factrl.verifier.judges import Table
 
 from .options import Verbs, a_seed, add_settings, add_verb, at_least_one, needs_extra
@@ -17,7 +37,10 @@ from .terminal import say, tell
 
 _TABLE = "table.md"
 _MARK = "In brackets the change against the start with its 95 % interval"
+_FULL_MARK = f"Held-out answers in points, beneath the change against `{BASE}`"
 _HOW = {"greedy": "greedy answers", "sampled": "one sample at the training temperature"}
+_SMALL_ONLY = ("add", "table", "gpu")
+_FULL_ONLY = (*FILES, "judge", "engine", "verl_python", "verl")
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -26,19 +49,29 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "study",
         _study,
-        about="compare rewards on a small real model and real entities, beside a random one",
+        about="compare rewards on a small real model and real entities, or run a paper's whole pipeline",
         example=(
             "examples:\n"
             "  factrl study knowrl --output out --dry-run\n"
             "  factrl study knowrl --output out --seeds 3\n"
             "  factrl study factreason --output out --add my.py:reward\n"
             "  factrl study klcf --output out --table facts.csv   # entity,relation,value\n"
+            "  factrl study truthrl --full --output out --dry-run\n"
+            "  factrl study truthrl --full --train crag.jsonl --held-out nq.jsonl \\\n"
+            "      --judge http://host:8000/v1#Llama-3.3-70B-Instruct --output out\n"
             f"studies: {', '.join(study_names())}, {ALL}, or a TOML file\n"
             "The same command again goes on where it was stopped."
         ),
     )
     parser.add_argument(
         "study", metavar="STUDY", help="a name, a TOML file, or `all`: every row from one start"
+    )
+    scale = parser.add_mutually_exclusive_group()
+    scale.add_argument(
+        "--small", action="store_true", help="the small world, a 135M model on two CPU cores (default)"
+    )
+    scale.add_argument(
+        "--full", action="store_true", help="the paper's pipeline: its model, its data, its values"
     )
     parser.add_argument("--output", metavar="DIR", required=True, help="folder of everything that is made")
     parser.add_argument(
@@ -48,33 +81,71 @@ def add_verbs(verbs: Verbs) -> None:
         "--first-seed", metavar="N", type=a_seed, default=0, help="begin with this seed instead of 0"
     )
     parser.add_argument(
-        "--only", metavar="STEP", action="append", default=[], help="`start`, or a row as STUDY/ROW"
+        "--only",
+        metavar="STEP",
+        action="append",
+        default=[],
+        help="this step alone, repeated: `start`, a row as STUDY/ROW, or a step of --full",
     )
-    parser.add_argument(
-        "--add", metavar="SPEC", action="append", default=[], help="a reward as a further row"
-    )
-    parser.add_argument("--table", metavar="FILE", help="your own facts: entity,relation,value")
     parser.add_argument("--model", metavar="NAME", help="start from this model")
     parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print the steps, with --full what each asks the judge; run nothing",
+    )
+    small = parser.add_argument_group("the small world alone")
+    small.add_argument("--add", metavar="SPEC", action="append", default=[], help="a reward as a further row")
+    small.add_argument("--table", metavar="FILE", help="your own facts: entity,relation,value")
+    small.add_argument(
         "--gpu", action="store_true", help="the sizes of a GPU: larger steps, more held-out texts"
     )
-    parser.add_argument("--dry-run", action="store_true", help="print the steps and settings; train nothing")
-    add_settings(parser, "any setting of the studies, such as train.steps=30")
+    full = parser.add_argument_group("--full alone")
+    full.add_argument("--train", metavar="FILE", help="questions to train on")
+    full.add_argument("--held-out", metavar="FILE", help="questions to evaluate on")
+    full.add_argument("--judge", metavar="URL", help="what grades, e.g. http://host:8000/v1#model")
+    full.add_argument("--warm", metavar="FILE", help="rows of the cold start")
+    full.add_argument("--claims", metavar="FILE", help="claims with labels, where a verifier is trained")
+    full.add_argument("--extractions", metavar="FILE", help="texts with their claims, for an extractor")
+    full.add_argument("--checked", metavar="FILE", help="texts with checked lists, for what checks them")
+    full.add_argument("--passages", metavar="FILE", help="passages to search, where the pipeline retrieves")
+    full.add_argument("--engine", choices=("trl", "verl"), help="what trains with a reward (default: trl)")
+    full.add_argument(
+        "--verl-python", metavar="PATH", help="Python of an environment with factrl[verl], which has no trl"
+    )
+    full.add_argument(
+        "--verl", metavar="KEY=VALUE", action="append", help="an override of verl's own; repeated"
+    )
+    add_settings(
+        parser,
+        "any setting of the small studies, such as train.steps=30; with --full, of the steps that train "
+        "with a reward, and [judge] and [verifier] of all",
+    )
 
 
 def _study(args: argparse.Namespace) -> int:
-    names = study_names() if args.study == ALL else [args.study]
+    given = vars(args)
+    for name in _SMALL_ONLY if args.full else _FULL_ONLY:
+        if given[name]:
+            other = "the small world; leave --full out" if args.full else "--full, the paper's own scale"
+            raise ConfigError(f"--{name.replace('_', '-')} is an option of {other}")
+    return _full(args) if args.full else _small(args)
+
+
+def _small(args: argparse.Namespace) -> int:
     if args.table is not None:
         Table.read(args.table)  # mistakes come before torch is loaded
     words = (*args.settings, *([] if args.table is None else [f"table={args.table}"]))
+    names = study_names() if args.study == ALL else [args.study]
     studies = {Path(name).stem: load_study(name, words, gpu=args.gpu) for name in names}
+    if args.study == ALL:
+        studies = {name: study for name, study in studies.items() if study.rows}
+    elif not studies[Path(args.study).stem].rows:
+        raise ConfigError(f"{args.study} has no rows on the small world; give --full")
     for spec in args.add:
         studies = {name: add_row(study, spec) for name, study in studies.items()}
     steps_of(studies, args.only)
     out, seeds = Path(args.output), range(args.first_seed, args.first_seed + args.seeds)
-    if out.exists() and not out.is_dir():
-        raise ConfigError(f"--output {out} is a file; name a folder")
-    check_free(out / _TABLE, _is_ours)
+    _check_output(out, _MARK)
     if args.dry_run:
         for name, study in studies.items():
             say(f"{name}: {study.title}")
@@ -84,26 +155,109 @@ def _study(args: argparse.Namespace) -> int:
         return 0
     needs_extra("train.model", "demo").for_command_line()
     engine = needs_extra("studies.engine", "demo")
-    out.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(out / ".lock", f"--output {out}")
-    try:
+    with _hold(out):
         engine.run_studies(studies, out, seeds, only=args.only, model=args.model or engine.MODEL, tell=tell)
-        if args.only:
-            return 0
-        text = render(studies, engine.read_results(out, seeds))
-        say(text)
-        write_whole(out / _TABLE, (text + "\n").encode(), _is_ours)
-    finally:
-        lock.release()
+        if not args.only:
+            _write(out, render(studies, engine.read_results(out, seeds)), _MARK)
     return 0
 
 
-def _is_ours(path: Path) -> bool:
-    return _MARK.encode() in path.read_bytes()
+def _full(args: argparse.Namespace) -> int:
+    name, variant = split_spec(args.study)
+    if name == ALL:
+        raise ConfigError(f"`{ALL}` is of the small world; name one study, or leave --full out")
+    study = load_study(name)
+    if not study.full.steps:
+        raise ConfigError(f"{name} has no [full]; leave --full out")
+    if args.engine != "verl" and (args.verl or args.verl_python):
+        raise ConfigError("--verl and --verl-python need --engine verl")
+    python = args.verl_python or sys.executable
+    if shutil.which(python) is None:
+        raise ConfigError(f"--verl-python {python}: there is no such program")
+    full, given = study.full.variant(variant) if variant else study.full, vars(args)
+    files = {name: given[name] for name in FILES if given[name]}
+    for file in files.keys() - full.asks.keys():
+        raise ConfigError(f"--{file.replace('_', '-')} {files[file]}: no step of {args.study} reads it")
+    verl = (args.verl or []) if args.engine == "verl" else None
+    pipeline = Pipeline(full, files, args.model or "", args.judge or "", args.settings, verl)
+    out, seeds = Path(args.output), range(args.first_seed, args.first_seed + args.seeds)
+    folders = [out / f"seed-{seed}" for seed in seeds] if args.seeds > 1 else [out]
+    plans = {folder: pipeline.commands(folder, seed) for folder, seed in zip(folders, seeds, strict=True)}
+    check_steps(plans[folders[0]])
+    check_only(args.only, plans[folders[0]])
+    missing = [f"{'and ' if number else ''}{one}" for number, one in enumerate(pipeline.missing())]
+    if missing and not args.dry_run:
+        raise ConfigError(f"{args.study} --full needs {missing[0]}", *missing[1:])
+    if missing:
+        tell("To be given: " + "\n".join(missing))
+    _check_output(out, _FULL_MARK)
+    judge = args.judge or ("http://localhost:8000/v1#JUDGE" if "judge" in full.asks else "")
+    with tempfile.TemporaryDirectory() as made:  # the settings of every step are read before one runs
+        recipe = replace(pipeline, judge=judge).write_recipe(Path(made))
+        for commands in plans.values():
+            for text in dry_run(commands, recipe, read_files=args.dry_run):
+                if args.dry_run:
+                    say(text)
+    if args.dry_run:
+        tell(f"A file that is not there yet counts as {STAND_INS:,} questions.")
+        return 0
+    took: list[dict[str, Any]] = []
+    with _hold(out):
+        for folder, commands in plans.items():
+            folder.mkdir(parents=True, exist_ok=True)
+            pipeline.write_recipe(folder)
+            took += run(commands, folder, only=args.only, verl_python=python, tell=tell)
+        if not args.only:
+            table = read_table(full, folders)
+            _write(out, render_full(study.title, full.source, table, full.notes, took), _FULL_MARK)
+    return 0
+
+
+def check_steps(commands: Sequence[Command]) -> None:
+    """Refuse a step that the command line would refuse, before any of them runs.
+
+    Raises:
+        ConfigError: no such verb or option.
+    """
+    from . import _parse, _parsers
+
+    root, verbs = _parsers()
+    for command in commands:
+        try:
+            _parse(root, verbs, [*command.words])
+        except SetupError as error:  # noqa: PERF203
+            raise ConfigError(f"the step {command.name!r}: {error}") from error
+
+
+def _check_output(out: Path, mark: str) -> None:
+    """Refuse a folder that is a file, or has a table that is none of this scale.
+
+    Raises:
+        ConfigError: it is.
+    """
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"--output {out} is a file; name a folder")
+    check_free(out / _TABLE, lambda path: mark.encode() in path.read_bytes())
+
+
+@contextmanager
+def _hold(out: Path) -> Iterator[None]:
+    """Let no other process write to the folder."""
+    out.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(out / ".lock", f"--output {out}")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _write(out: Path, text: str, mark: str) -> None:
+    say(text)
+    write_whole(out / _TABLE, (text + "\n").encode(), lambda path: mark.encode() in path.read_bytes())
 
 
 def render(studies: Mapping[str, StudySettings], results: Mapping[int, Any]) -> str:
-    """The tables as markdown."""
+    """The tables of the small world as markdown."""
     from factrl.studies.measure import COLUMNS, lines
 
     parts: list[str] = []
@@ -119,6 +273,27 @@ def render(studies: Mapping[str, StudySettings], results: Mapping[int, Any]) -> 
         f"{_MARK}: over entities with one seed, over seeds (Student's t) with several.",
     ]
     return "\n".join(parts)
+
+
+def render_full(
+    title: str, source: str, table: FullTable, notes: Sequence[str], took: Sequence[Mapping[str, Any]]
+) -> str:
+    """The table of a pipeline, its notes, and every command with its time and memory, as markdown."""
+    key = f"= where it goes the paper's way, ≠ where not; under {LEAST:g} is no change."
+    parts = [f"## {title}, --full", "", f"{_FULL_MARK} (the paper's). {key}", ""]
+    parts += [*_markdown(["row", *table.columns], [*table.lines()]), ""]
+    count, shares = table.difficult()
+    if count:
+        parts += [f"The {count} difficult questions, which at most one row gets right, in percent:", ""]
+        parts += [*_markdown(["row", *LABELS], shares), ""]
+    parts += [f"- The paper's numbers: {source}."] if source else []
+    parts += [f"- {note}" for note in notes]
+    if not table.tells_apart():
+        parts.append("- No row's interval is apart from base's: the chain holds, and no effect is shown.")
+    steps = [
+        [one["step"], clock(one["seconds"]), f"{one['peak_mb']:,}", f"`{one['command']}`"] for one in took
+    ]
+    return "\n".join([*parts, "", *_markdown(["step", "time", "peak MB", "command"], steps)])
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -19,9 +19,9 @@ It may also say, and so may a file of your own:
 * `LENGTH`: whether it reads `short` or `long` answers; by default short ones where answers are needed;
 * `STAND_IN`: the variant that `factrl stress` tries in place of a main one that lacks weights, and why;
 * `WEAKNESSES`: variant -> the hacks of `factrl stress` that are known to pay, with what pays for them; those
-  of "" are those of every variant that has no list of its own;
-* `PIPELINE`: what `factrl reproduce PAPER` runs, from the data to the rows of the paper's table;
-* `PIPELINES`: setting -> what `factrl reproduce PAPER:SETTING` runs, where a paper has a second one.
+  of "" are those of every variant that has no list of its own.
+
+What `factrl study PAPER` trains, and the paper's whole pipeline, is in `factrl/studies/PAPER.toml`.
 """
 
 from __future__ import annotations
@@ -51,9 +51,6 @@ Form = Literal["tags", "boxed", "text", "confidence"]
 """Where a reward looks for the answer: between tags, in a box, in the whole text, or between tags with a
 confidence behind it."""
 Length = Literal["short", "long"]
-EVALUATED = "--model {trained} --config {recipe} --output {out}/evaluations/{row}"
-"""What stands behind the questions that a row of a pipeline is evaluated on."""
-OUTCOMES = ("accuracy", "abstention", "hallucination", "truthfulness")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,150 +81,6 @@ class Gold:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """One command of a paper's pipeline.
-
-    Attributes:
-        name: what later steps call what it makes: `{name}` is the model folder of `train` and `tune`, and
-            what `--output` names for other verbs.
-        words: what stands behind `factrl`, with names in braces; an `eval` is the evaluation of its row.
-        row: its row in the paper's table; `base` is what the others are compared with.
-        small, full: further words at that scale; None leaves the step out, and without a step `base` that
-            name is the model that the pipeline starts from.
-    """
-
-    name: str
-    words: str
-    row: str = ""
-    small: str | None = ""
-    full: str | None = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Pipeline:
-    """What `factrl reproduce` runs of a paper.
-
-    Attributes:
-        steps: in the order in which they run.
-        small: the settings of a small model on two CPU cores, nested as in a recipe; those that it leaves
-            out are in `SMALL`.
-        full: the settings of the full scale besides those of the paper, nested alike.
-        model: the paper's model, for the full scale.
-        asks: what only the user can give at full scale, an option such as `held_out` or a setting such as
-            `verifier.judge`, and what it is.
-        evaluate: how a row is evaluated, with {row} and {trained}, its model; by default as short answers
-            are, or as `long` ones.
-        metrics: the table's columns: name -> what the evaluation calls it, behind the name of
-            its benchmark and a colon where there are several.
-        full_evaluate, full_metrics: the same two at full scale, where they differ.
-        published: row -> column -> the paper's change against `base`.
-        long: the questions ask for long answers.
-        warm: the file of `prepare questions` that a cold start learns at the small scale, if not the usual.
-        notes: what a reader of the table must know.
-    """
-
-    steps: tuple[Stage, ...]
-    small: Mapping[str, Any]
-    model: str
-    asks: Mapping[str, str]
-    evaluate: str = ""
-    metrics: Mapping[str, str] = field(default_factory=lambda: {name: name for name in OUTCOMES})
-    published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    long: bool = False
-    warm: str = ""
-    notes: tuple[str, ...] = ()
-    full: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    full_evaluate: str = ""
-    full_metrics: Mapping[str, str] = field(default_factory=dict)
-
-    def evaluation(self, *, full: bool) -> str:
-        """The words that evaluate a row."""
-        usual = f"eval {'--long ' if self.long else ''}{{held_out}} {EVALUATED}"
-        return (full and self.full_evaluate) or self.evaluate or usual
-
-    def columns(self, *, full: bool) -> Mapping[str, str]:
-        """`metrics`, or `full_metrics`."""
-        return (full and self.full_metrics) or self.metrics
-
-    @property
-    def small_settings(self) -> Mapping[str, Any]:
-        """`small` in front of `SMALL`, section by section."""
-        return {name: {**SMALL.get(name, {}), **self.small.get(name, {})} for name in {**SMALL, **self.small}}
-
-
-SMALL: Mapping[str, Mapping[str, Any]] = {
-    "model": {"freeze_embeddings": True},
-    "data": {
-        "chat": False,
-        "prompt": "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n",
-        "prefill": "",
-    },
-    "train": {
-        "steps": 8,
-        "prompts_per_step": 4,
-        "num_generations": 8,
-        "micro_batch_size": 32,
-        "max_completion_length": 48,
-        "learning_rate": 3e-5,
-        "temperature": 0.7,
-        "beta": 0.0,
-        "gradient_checkpointing": False,
-    },
-}
-"""What every pipeline sets at the small scale: a model that writes no more than an answer, in steps so few
-that a paper takes some twenty minutes on two idle cores."""
-SMALL_LONG: Mapping[str, Mapping[str, Any]] = {
-    "verifier": {"preset": "local", "judge": "weak"},
-    "train": {"num_generations": 4, "max_completion_length": 80, "micro_batch_size": 16},
-}
-"""What a pipeline of long answers sets besides: claims are sentences, compared by rules."""
-SMALL_HELD_OUT = {"short": 150, "long": 100}
-"""Questions of a row's evaluation there, by the length of answers, unless the user gives a file."""
-SMALL_SFT = "train.learning_rate=5e-5 train.prompts_per_step=8 train.micro_batch_size=8"
-SMALL_PAIRS = "train.learning_rate=1e-5 train.prompts_per_step=4 train.micro_batch_size=4"
-REASONED = "--config {recipe} tune.target={{answer}} data.columns.answers=reasoned"
-"""Further words of `tune sft`: it learns the column `reasoned` of `factrl prepare questions`."""
-
-
-def cold_start(steps: int, full: str | None = None, column: str = "reasoned") -> Stage:
-    """The row `base`: answers as a column of `warm` has them, of so many steps at the small scale."""
-    words = f"tune sft {{warm}} --model {{start}} {REASONED}".replace("=reasoned", f"={column}")
-    return Stage("base", words, row="base", small=f"{SMALL_SFT} train.steps={steps}", full=full)
-
-
-PLAIN_START = Stage(
-    "base",
-    "tune sft {warm} --config {recipe} --model {start}",
-    row="base",
-    small=f"{SMALL_SFT} train.steps=30",
-    full=None,
-)
-"""The row `base` of answers alone, some of which decline; the full scale starts from the model itself."""
-
-
-def rewarded(
-    paper: str,
-    variant: str,
-    *,
-    row: str = "",
-    model: str = "base",
-    data: str = "train",
-    more: str = "",
-    small: str | None = "",
-    full: str | None = "",
-) -> Stage:
-    """The row of a variant: the model of a step, trained with its reward.
-
-    Args:
-        row: its name, by default the variant's.
-        model, data: names of steps, or `train` for the questions.
-        more: further words.
-        small, full: of `Stage`.
-    """
-    words = f"train --config {{recipe}} --model {{{model}}} --data {{{data}}} paper={paper}:{variant} {more}"
-    return Stage(row or variant, words.rstrip(), row=row or variant, small=small, full=full)
-
-
 def no_answers(example: Example, knobs: Mapping[str, Any] = MappingProxyType({})) -> str | None:
     """What a question lacks whose answer is graded; a false premise is there to be named."""
     return None if example.answers or example.false_premise else "it has no accepted answers"

@@ -47,7 +47,7 @@ from factrl.text.abstention import abstains
 from factrl.text.answers import equals, is_contentless, normalize_answer
 from factrl.types import Completion, Course, Example, Score
 
-from . import PLAIN_START, Gold, Pipeline, rewarded
+from . import Gold
 
 _CHOICES = {"stage": ("auto", "exploration", "plateau"), "answer": ("tags", "text")}
 
@@ -297,25 +297,6 @@ PUBLISHED = {
     },
 }
 
-
-# `factrl reproduce bapo`: the ablation on the small model, which begins with a share of declining answers.
-PIPELINE = Pipeline(
-    steps=(
-        PLAIN_START,
-        rewarded("bapo", "bapo", more="data.eval={held_out}", small=None),
-        *(rewarded("bapo", arm) for arm in ("plateau", "no-modulator", "fixed")),
-    ),
-    small={
-        "reward": {"answer": "text"},
-        "train": {"steps": 16, "prompts_per_step": 8, "micro_batch_size": 64},
-    },
-    model="Qwen/Qwen2.5-7B-Instruct",
-    asks={
-        "train": "the 5,000 questions of HotpotQA and 2WikiMultiHopQA in the release's train_qa.parquet",
-        "held_out": "held-out questions of HotpotQA, MuSiQue, 2WikiMultiHopQA or Bamboogle",
-    },
-    notes=("The paper's policies search; here they answer from memory, or from passages in the prompt.",),
-)
 
 # What pays where it should not, found by `factrl stress`, for a group that all answers alike.
 _SHARED = "one word shared with an accepted answer earns a part, whatever else is said"

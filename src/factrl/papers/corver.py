@@ -46,7 +46,7 @@ from factrl.text.sentences import STARTERS, sentences
 from factrl.types import Completion, Example, Grade, Score, Span
 from factrl.verifier.search.sources import words
 
-from . import Gold, Pipeline, Stage, cold_start, no_answers, rewarded, truthrl
+from . import Gold, no_answers, truthrl
 
 _LONG = 512  # tokens that cost nothing
 _PRONOUNS = frozenset("he she it they we i you this that these those there here who which".split())  # noqa: SIM905
@@ -272,28 +272,6 @@ PUBLISHED = {
     ("abstract", "against four neural verifiers", "times as fast, most"): 8.4,
 }
 
-
-# `factrl reproduce corver`.  The small index has a passage for two entities in three: counts are 0 or 1.
-_COUNTED = "verifier.index={index} reward.few=1 reward.enough=1"
-PIPELINE = Pipeline(
-    steps=(
-        Stage("index", "index {passages} --out {out}/index", full=None),
-        cold_start(20),
-        rewarded("corver", "outcome"),
-        *(rewarded("corver", arm, small=_COUNTED) for arm in ("mean", "corver")),
-        rewarded("corver", "sentences", small=None),
-    ),
-    small={},
-    model="meta-llama/Llama-3.1-8B-Instruct",
-    asks={
-        "train": "the release's questions, or those of TriviaQA",
-        "held_out": "TriviaQA, or another of the paper's five benchmarks",
-        "verifier.index": "an index of Wikipedia that `factrl index` made",
-    },
-    notes=(
-        "At the small scale a third of the entities stands in no passage: what is said of them is unseen.",
-    ),
-)
 
 # What pays where it should not, by `factrl stress corver` with a corpus of what is so and nothing else.
 _DECLINES = "declining is paid like a wrong answer"

@@ -44,7 +44,7 @@ from factrl.types import Completion, Example, Score
 from factrl.verifier.blame import judged_here
 from factrl.verifier.report import WIDTH, Report
 
-from . import SMALL_LONG, SMALL_PAIRS, SMALL_SFT, Gold, Pipeline, Stage, cold_start, rewarded
+from . import Gold
 
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
@@ -412,65 +412,6 @@ PUBLISHED = {
     ("ablation", "detail-0.1", "win rate"): 45.7,
 }
 
-
-# `factrl reproduce factreason`: seed, DPO by margin and length, GRPO.  The small scale is ours: requests on
-# the demo's entities, whose facts are the evidence, after a cold start on such answers.
-_BASE = {metric: value for (_, of, metric), value in PUBLISHED.items() if of == "base"}
-PIPELINE = Pipeline(
-    steps=(
-        cold_start(20),
-        Stage(
-            "sft",
-            "tune sft-seed {train} --config {recipe} --model {base} tune.demonstrations={warm}",
-            row="sft",
-            small=f"{SMALL_SFT} train.steps=12 data.limit=40 sampling.num_samples=4",
-        ),
-        Stage(
-            "dpo",
-            "tune dpo {train} --config {recipe} --model {sft} --rule margin-length",
-            row="dpo",
-            small=f"{SMALL_PAIRS} train.steps=8 data.limit=40 sampling.num_samples=4",
-        ),
-        *(
-            rewarded("factreason", arm, model="sft", small=small)
-            for arm, small in (
-                ("fact-only", ""),
-                ("fact+detail-0.01", ""),
-                ("detail-0.1", "reward.weight_preference=0"),
-                ("detail-0.01", None),
-                ("paper", None),
-            )
-        ),
-    ),
-    small={**SMALL_LONG, "train": {**SMALL_LONG["train"], "steps": 6}},
-    model="meta-llama/Llama-3.1-8B-Instruct",
-    asks={
-        "warm": "two-shot demonstrations, prompt and response",
-        "train": "fact-seeking prompts, e.g. of `factrl prepare prompts`",
-        "held_out": "LongFact, FAVA, AlpacaFact, Biography, Factory or FactBench prompts",
-        "judge": "the model of VeriScore and of the preference, as http://host:8000/v1#name",
-        "verifier.index or verifier.web": "an index that `factrl index` made, or a search server",
-    },
-    metrics={"verified": "precision", "detail": "detail"},
-    published={
-        row: {
-            "verified": PUBLISHED[where, of, "precision"] - _BASE["precision"],
-            "detail": PUBLISHED[where, of, "detail"] - _BASE["detail"],
-        }
-        for where, of, row in (
-            ("results", "SFT", "sft"),
-            ("results", "SFT + DPO", "dpo"),
-            ("ablation", "detail-0.01", "detail-0.01"),
-            ("ablation", "fact+detail-0.01", "fact+detail-0.01"),
-        )
-    },
-    long=True,
-    notes=(
-        "At the small scale claims are sentences, compared by rules (`verifier.judge = weak`) with the facts "
-        "of the entity, and no model compares answers (μ = 0 in every row, so the paper's own setting, which "
-        "has μ = 0.1, has none); the paper has VeriScore and a judge for both.",
-    ),
-)
 
 # What pays where it should not, found by `factrl stress` with oracles; the real judges err on top of that.
 WEAKNESSES = {

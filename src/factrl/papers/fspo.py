@@ -45,7 +45,7 @@ from factrl.verifier.blame import OWN
 from factrl.verifier.claims import normalised
 from factrl.verifier.report import WIDTH, Report
 
-from . import Gold, Pipeline, cold_start, no_answers, rewarded
+from . import Gold, no_answers
 
 Step = Literal["supported", "refuted", "unknown", "unjudged", "neutral"]
 # Of the claims of a sentence the first of these decides; one without a verdict could still refute it.
@@ -410,37 +410,6 @@ PUBLISHED = {
     for metric, value in zip(metrics, values, strict=True)
 }
 
-
-# `factrl reproduce fspo`.  The small scale is ours: short answers behind one sentence of reasoning, on the
-# demo's questions with their facts as evidence, after a cold start; the paper starts from a base model.
-_MIXED = "reward.without_evidence=outcome"  # as the variant `mixed`: of mathematics the answer alone counts
-_REINFORCE = "train.loss_type=reinforce++"
-PIPELINE = Pipeline(
-    steps=(
-        cold_start(20),
-        rewarded("fspo", "outcome"),
-        *(rewarded("fspo", arm, full=_MIXED) for arm in ("outcome+fact", "signs", "fspo")),
-        rewarded("fspo", "outcome", row="reinforce++", more=_REINFORCE),
-        rewarded("fspo", "fspo", row="fspo-reinforce++", more=_REINFORCE, full=_MIXED),
-    ),
-    small={"verifier": {"preset": "fspo", "judge": "weak"}, "train": {"steps": 6}},
-    model="Qwen/Qwen2.5-7B",
-    asks={
-        "train": "the paper's mix: HotpotQA and 2WikiMultiHopQA with their evidence, and mathematics without",
-        "held_out": "GSM8K, a file with question and answers",
-        "verifier.judge": "what judges sentences; the paper's is "
-        "nli:vectara/hallucination_evaluation_model@COMMIT, with verifier.preset=fspo and, once you have "
-        "read its code, verifier.trust_remote_code=true",
-    },
-    notes=(
-        "`outcome` is GRPO, `fspo` GRPO with FSPO's reward and credit; `reinforce++` and `fspo-reinforce++` "
-        "are the same two under REINFORCE++.",
-        "At the small scale sentences are compared by rules (`verifier.judge = weak`) with the passage of "
-        "the question, where the paper asks HHEM-2.1.",
-        "The paper's benchmarks of hallucination (HaluEval, HaluQA, TruthfulQA) are `factrl eval halueval "
-        "halluqa truthfulqa --model …`.",
-    ),
-)
 
 # What pays where it should not, found by `factrl stress` with oracles; the real judges err on top of that.
 _UNREAD = "the answer alone is graded, and the reasoning behind it neither adds nor takes away"

@@ -46,7 +46,7 @@ from factrl.text import think_answer
 from factrl.types import Claim, Completion, Example, Score, State
 from factrl.verifier.blame import judged_here
 
-from . import SMALL_LONG, SMALL_PAIRS, Gold, Pipeline, Stage, cold_start, rewarded
+from . import Gold
 
 Check = Callable[..., Sequence[Item]]  # question, text, items; and example, where it has that parameter
 Extract = Callable[[str, str, str], Sequence[Claim]]
@@ -440,77 +440,6 @@ PUBLISHED = {
     ("Table 2", "truth only", "LongWiki R@32"): 0.369,
 }
 
-
-# `factrl reproduce klcf`: the truthfulness model, DPO and GRPO.  The small scale is ours: requests about the
-# demo's entities, whose facts are checklist and evidence, after a cold start; KLCF-zero has none.
-_PAIRED = "tune dpo {train} --config {recipe} --model {base} --rule"
-_TRUTH = "judge.truthfulness_model={truthfulness}"
-_CHECKS = "judge.extractor_model={extractor} judge.checklist_model={checker}"
-_CHECKER = "Qwen/Qwen2.5-14B-Instruct"  # the paper's start of both, whatever the policy's size
-PIPELINE = Pipeline(
-    steps=(
-        cold_start(20),
-        Stage("truthfulness", "tune truthfulness {claims} --model {start}", small="train.steps=20"),
-        # Their replies are lists and lines of JSON, which a 135M model does not learn in some steps.
-        Stage("extractor", f"tune extractor {{extractions}} --model {_CHECKER}", small=None),
-        Stage("checker", f"tune checklist-verifier {{checked}} --model {_CHECKER}", small=None),
-        Stage(
-            "dpo-factscore",
-            f"{_PAIRED} factscore-ends",
-            row="dpo-factscore",
-            small=f"{SMALL_PAIRS} train.steps=8 data.limit=30 sampling.num_samples=4",
-        ),
-        Stage("dpo-klc", f"{_PAIRED} klc {_TRUTH} {_CHECKS}", row="dpo-klc", small=None),
-        Stage(
-            "cove",
-            "eval --long {held_out} --model {base} --config {recipe} sampling.method=cove "
-            "--output {out}/evaluations/cove",
-            row="cove",
-            small=None,  # a 135M model writes no list of questions about its own draft
-        ),
-        Stage(
-            "intuitor", "train --config {recipe} --model {base} --data {train} paper=intuitor", row="intuitor"
-        ),
-        Stage(
-            "grpo-factscore",
-            "train --config {recipe} --model {base} --data {train} paper=factreason:fact-only "
-            "reward.weight_preference=0",
-            row="grpo-factscore",
-            full="verifier.preset=factscore train.beta=0",  # it starts from the base model, as KLCF-zero
-        ),
-        rewarded("klcf", "truth-only", more=_TRUTH, small="reward.general=0", full=_CHECKS),
-        rewarded(
-            "klcf",
-            "table-2-row",
-            more=_TRUTH,
-            # Four calls of the embedded model for each completion, of seconds each.
-            small="judge.url=local train.steps=3 train.prompts_per_step=2 train.micro_batch_size=8",
-            full=_CHECKS,
-        ),
-    ),
-    small={**SMALL_LONG, "train": {**SMALL_LONG["train"], "steps": 6}},
-    model="Qwen/Qwen2.5-14B",
-    asks={
-        "claims": "claims with labels, e.g. of `factrl prepare klcf`",
-        "extractions": "question, response and its claims; the paper has 10,187 rows",
-        "checked": "question, response, items and their labels; the paper has 10,139 rows of DeepSeek-R1",
-        "train": "prompts with their checklists, e.g. of `factrl prepare klcf`",
-        "held_out": "LongFact, FActScore, LongWiki or Factory prompts",
-        "judge": "what verifies claims and rates answers, as http://host:8000/v1#name",
-        "verifier.index or verifier.web": "an index that `factrl index` made, or a search server",
-    },
-    full={"judge": {"reward_model": "Skywork/Skywork-Reward-V2-Llama-3.2-1B"}},
-    metrics={"verified": "factscore_unpenalised", "recall": "recall@32", "detail": "detail"},
-    long=True,
-    notes=(
-        "At the small scale claims are sentences, compared by rules (`verifier.judge = weak`) with the facts "
-        "of the entity.  The checklist and the general quality are the embedded model's to judge: three "
-        "steps of that show that the chain holds, not what it teaches, and truth-only goes without the "
-        "quality.",
-        "GRPO with FActScore is the precision of `factreason:fact-only`; in the paper it starts from SFT, as "
-        "KLCF does there (FActScore 57.6 against 55.7, recall 0.472 against 0.663 on LongWiki).",
-    ),
-)
 
 # What pays where it should not, found by `factrl stress` with oracles; the real judges err on top of that.
 _UNSURE = "a claim of which the model knows nothing is worth 0.5"

@@ -43,18 +43,7 @@ from factrl.text import tag, think_answer
 from factrl.types import Completion, Example, Grade, Score
 from factrl.verifier.report import Report
 
-from . import (
-    EVALUATED,
-    REASONED,
-    SMALL_PAIRS,
-    SMALL_SFT,
-    Gold,
-    Pipeline,
-    Stage,
-    cold_start,
-    no_answers,
-    rewarded,
-)
+from . import Gold, no_answers
 
 _OPENING = re.compile("<think>|<answer>")
 _TAGS = re.compile("</?(?:think|answer)>")
@@ -395,79 +384,6 @@ PUBLISHED = {
 # Wrong answers in SimpleQA, after the ablation's reward and before.
 _MODEL = "DeepSeek-R1-Distill-Qwen-7B"
 _BEFORE = PUBLISHED["results", _MODEL, "SimpleQA"]
-
-# `factrl reproduce knowrl`.  The small scale is ours: short answers behind one sentence of reasoning, on the
-# demo's questions with their facts as evidence, after a cold start on such answers, some of which decline.
-PIPELINE = Pipeline(
-    steps=(
-        cold_start(
-            30,
-            full="train.epochs=4 train.learning_rate=1e-4 train.lr_scheduler_type=cosine "
-            "train.warmup_steps=0.1 model.lora_rank=256 model.lora_alpha=512 "
-            '\'model.lora_target_modules=["q_proj","v_proj"]\'',
-        ),
-        Stage(
-            "sft",
-            f"tune sft {{train}} --model {{base}} {REASONED}",
-            row="sft",
-            small=f"{SMALL_SFT} train.steps=20",
-        ),
-        *(
-            Stage(
-                name,
-                f"tune dpo {{train}} --config {{recipe}} --model {{base}} --rule {rule}",
-                row=name,
-                small=f"{SMALL_PAIRS} train.steps=10 data.limit=60 sampling.num_samples=4",
-            )
-            for name, rule in (("dpo", "max-min"), ("facttune-fs", "factscore"))
-        ),
-        *(
-            rewarded("knowrl", arm)
-            for arm in ("format", "format+fact", "format+correct", "no-refusal", "paper")
-        ),
-    ),
-    small={
-        "model": {"lora": False},
-        "data": {"system": ""},
-        "verifier": {"preset": "local", "judge": "weak", "embedder": ""},
-        "train": {
-            "lr_scheduler_type": "linear",
-            "scale_rewards": "none",
-            "loss_type": "dr_grpo",
-        },
-    },
-    model=f"deepseek-ai/{_MODEL}",
-    asks={
-        "warm": "the cold start's rows, question and reasoned; 1,798 are in the history of zjunlp/KnowRL",
-        "train": "KnowRL's questions with their topics",
-        "verifier.index": "Wikipedia, as `factrl index` has it, with every page that a topic names",
-        "judge": "the model that grades and verifies, GPT-4o in the paper, as http://host:8000/v1#name",
-    },
-    published={
-        **{
-            row: {"hallucination": PUBLISHED["results", f"{_MODEL} {of}", "SimpleQA"] - _BEFORE}
-            for row, of in (("sft", "SFT"), ("dpo", "DPO"), ("facttune-fs", "FactTune-FS"))
-        },
-        "paper": {
-            of: PUBLISHED["results", f"{_MODEL} KnowRL", of] - PUBLISHED["results", _MODEL, of]
-            for of in ("ChineseSimpleQA", "GPQA", "AIME 2025")
-        },
-    },
-    full_evaluate="eval simpleqa chinese_simpleqa gpqa_diamond aime25 --samples 5 --limit 300 " + EVALUATED,
-    full_metrics={
-        "hallucination": "simpleqa:hallucination",
-        "abstention": "simpleqa:abstention",
-        "ChineseSimpleQA": "chinese_simpleqa:hallucination",
-        "GPQA": "gpqa_diamond:accuracy",
-        "AIME 2025": "aime25:accuracy",
-    },
-    notes=(
-        "The paper does not say how its DPO pairs were made: here the best and the worst of a question's "
-        "samples by its reward.",
-        "At the small scale facts are compared by rules (`verifier.judge = weak`) with the passage of the "
-        "question, where the paper asks a large model about retrieved pages.",
-    ),
-)
 
 # What pays where it should not, found by `factrl stress` with oracles; the real judges err on top of that.
 _ADDED = "facts of the reasoning are added whatever the answer is"

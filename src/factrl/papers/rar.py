@@ -36,7 +36,7 @@ from factrl.text.answers import is_contentless
 from factrl.types import Completion, Example, Passage, Score
 from factrl.verifier.blame import judged_here
 
-from . import SMALL_LONG, Gold, Pipeline, cold_start, rewarded
+from . import Gold
 
 
 @reward(searches=True)
@@ -162,25 +162,6 @@ PUBLISHED = {
     for where, value in zip(places, values, strict=True)
 }
 
-
-PIPELINE = Pipeline(
-    steps=(cold_start(20), rewarded("rar", "8b")),
-    small={**SMALL_LONG, "train": {**SMALL_LONG["train"], "beta": 0.001}},
-    model="Qwen/Qwen3-8B",
-    asks={
-        "train": "requests for long answers; the paper's are of WildChat",
-        "held_out": "Biography or WildHallucinations prompts",
-        "judge": "what looks for contradictions, Qwen3-32B in the paper, as http://host:8000/v1#name",
-        "verifier.index or verifier.web": "an index that `factrl index` made, or a search server",
-    },
-    metrics={"verified": "factscore_unpenalised", "detail": "detail"},
-    long=True,
-    notes=(
-        "At the small scale no model looks for contradictions: claims are sentences, and one that rules "
-        "(`verifier.judge = weak`) refute by the facts of the entity is one.",
-        "The ten evaluations of skills are not run; `factrl eval popqa gpqa` has two of them.",
-    ),
-)
 
 # What pays where it should not, found by `factrl stress` with an exact judge; a real one errs on top of that.
 _NOTHING = "whatever contradicts nothing earns all there is, so declining and saying little do"

@@ -34,7 +34,7 @@ from factrl.text import tag, think_answer
 from factrl.text.confidence import stated_confidence
 from factrl.types import Completion, Example, Score
 
-from . import EVALUATED, Gold, Pipeline, cold_start, no_answers, rewarded, truthrl
+from . import Gold, no_answers, truthrl
 
 _END = "</confidence>"
 
@@ -231,28 +231,6 @@ PUBLISHED = {
     if value is not None
 }
 
-
-# `factrl reproduce rlcr`.  The small scale is ours: a model that writes an answer and a line with its
-# confidence, which the cold start draws at random, so that there is something to choose from.
-_SHORT = "<|im_start|>user\n{question} End with: Confidence: 75<|im_end|>\n<|im_start|>assistant\n"
-PIPELINE = Pipeline(
-    steps=(
-        cold_start(30, column="sure"),
-        rewarded("rlcr", "rlvr"),
-        rewarded("rlcr", "rlcr"),
-        *(rewarded("rlcr", arm, small=None) for arm in ("rlcr-no-analysis", "rlvr-analysis")),
-    ),
-    small={
-        "data": {"prompt": _SHORT},
-        "reward": {"answer": "text"},
-        "train": {"steps": 16, "max_completion_length": 20, "loss_type": "dapo"},
-    },
-    model="Qwen/Qwen2.5-7B",
-    asks={"train": "HotpotQA as the paper changed it, mehuldamani/hotpot_qa", "held_out": "its test split"},
-    evaluate="eval {held_out} --confidence " + EVALUATED,
-    metrics={name: name for name in ("accuracy", "hallucination", "abstention", "ece", "brier")},
-    notes=("At the small scale RLVR is asked for a confidence too, which its reward does not read.",),
-)
 
 # By `factrl stress rlcr`, in which every text states 0.9.
 _NO_IDK = "an abstention is an answer that is not right, and pays like a wrong one of the same confidence"

@@ -31,7 +31,7 @@ from factrl.rewards import reward
 from factrl.rewards.grading import Grader
 from factrl.types import Completion, Example, Score
 
-from . import EVALUATED, Gold, Pipeline, Stage, no_answers, rewarded, truthrl
+from . import Gold, no_answers, truthrl
 
 VALUES = (0.0, 0.25, 0.5, 0.75, 0.9)
 """The thresholds that `factrl prepare thresholds` draws from: the paper's three, and two below, ours."""
@@ -128,39 +128,4 @@ PUBLISHED = {
 }
 
 
-def _drawn(name: str, more: str = "") -> Stage:
-    return Stage(name, f"prepare thresholds {{{name}}} {more} --output {{out}}/thresholds/{name}.jsonl")
-
-
-# `factrl reproduce threshold`: the same questions at the same thresholds for the ternary reward and for this,
-# and one picture of both beside samples of the start, of which a threshold keeps the answers that agree.
-_SAMPLED = EVALUATED.format(trained="{base}", recipe="{recipe}", out="{out}", row="sampled")
-_BESIDE = " ".join(f"{{out}}/evaluations/{row}" for row in ("ternary", "threshold", "bounded"))
-PIPELINE = Pipeline(
-    steps=(
-        replace(_drawn("warm"), full=None),
-        _drawn("train"),
-        _drawn("held_out", "--each"),
-        truthrl.PIPELINE.steps[0],
-        rewarded("truthrl", "ternary"),
-        rewarded("threshold", "threshold"),
-        rewarded("threshold", "bounded"),
-        Stage("sampled", f"eval {{held_out}} --samples 16 --agreement {_SAMPLED}", small="--limit 150"),
-        Stage("picture", f"report {_BESIDE} {{out}}/evaluations/sampled --output {{out}}/risk.html"),
-    ),
-    small={
-        **truthrl.PIPELINE.small,
-        "data": {
-            "prompt": "<|im_start|>user\nAnswer only if you are surer than {threshold}. {question}"
-            "<|im_end|>\n<|im_start|>assistant\n"
-        },
-    },
-    model=truthrl.PIPELINE.model,
-    asks=truthrl.PIPELINE.asks,
-    evaluate="eval {held_out} --by threshold " + EVALUATED,
-    notes=(
-        "Held-out questions are asked at each threshold, thirty at the small scale; outcomes by threshold "
-        "are below, and risk against coverage, beside 16 samples of the start, is risk.html.",
-    ),
-)
 WEAKNESSES = {"": truthrl.WEAKNESSES[""]}

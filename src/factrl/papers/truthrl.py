@@ -28,7 +28,6 @@ One answer, "I don't know", pays more than answering whenever the model is right
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from factrl.errors import OwnDoing
@@ -41,7 +40,7 @@ from factrl.text.answers import normalize_released
 from factrl.types import Completion, Example, Grade, Score
 from factrl.verifier.blame import judged_here
 
-from . import PLAIN_START, SMALL_SFT, Gold, Pipeline, Stage, no_answers, rewarded
+from . import Gold, no_answers
 
 _BY_RULES = Grader()
 _HEAD = 4_000  # characters of a reasoning that is too long for the judge
@@ -418,110 +417,6 @@ PUBLISHED = {
     for metric, value in zip(("truthfulness", "hallucination", "accuracy"), values)  # noqa: B905
 }
 
-
-# `factrl reproduce truthrl`.  The small scale is ours: a model that writes nothing but answers, questions of
-# the demo, and a cold start in which a share of the answers declines, at random, so that declining is
-# there to be strengthened.  The paper prompts its models for that.
-_PROBED = "--config {recipe} --model {base} --probe {probe}"
-_TUNED = f"{SMALL_SFT} train.steps=20 data.limit=300"
-_PAIRS = "train.learning_rate=1e-5 train.prompts_per_step=8 train.micro_batch_size=8 train.steps=10"
-PIPELINE = Pipeline(
-    steps=(
-        PLAIN_START,
-        Stage(
-            "probe",
-            "probe {train} --config {recipe} --model {base} --full --output {out}/probed.jsonl",
-            small="--samples 8 --limit 300",
-            full="--samples 256",
-        ),
-        Stage("sft", "tune sft {train} --config {recipe} --model {base}", row="sft", small=_TUNED),
-        Stage("r-tuning", f"tune r-tuning {{train}} {_PROBED}", row="r-tuning", small=_TUNED),
-        Stage("rft", f"tune rft {{train}} {_PROBED}", row="rft", small=_TUNED),
-        Stage(
-            "dpo",
-            f"tune dpo {{train}} {_PROBED} --rule correctness",
-            row="dpo",
-            small=f"{_PAIRS} data.limit=300",
-        ),
-        Stage(
-            "iterative-dpo",
-            f"tune iterative-dpo {{train}} {_PROBED} --rule correctness",
-            row="iterative-dpo",
-            small=f"{_PAIRS} tune.rounds=2 data.limit=100 sampling.num_samples=8",
-            full="tune.rounds=3",
-        ),
-        rewarded("truthrl", "binary"),
-        rewarded("truthrl", "knowledge-binary", data="probe"),
-        rewarded("truthrl", "knowledge-ternary", data="probe"),
-        rewarded("truthrl", "ternary"),
-        # They need a judge that rates a reasoning, or is the judge left out; rules grade the small scale.
-        *(
-            rewarded("truthrl", arm, small=None)
-            for arm in ("em", "reasoning-multiplicative", "reasoning-additive", "reasoning-conditional")
-        ),
-    ),
-    small={
-        "reward": {"answer": "text"},
-        "train": {
-            "steps": 16,
-            "prompts_per_step": 8,
-            "micro_batch_size": 64,
-            "max_completion_length": 12,
-            "lr_scheduler_type": "linear",
-            "scale_rewards": "none",
-            "loss_type": "dr_grpo",
-            "weight_decay": 0.0,
-        },
-    },
-    model="meta-llama/Llama-3.1-8B-Instruct",
-    asks={
-        "train": "CRAG's training questions, github.com/facebookresearch/CRAG",
-        "held_out": "the held-out questions of CRAG, NQ, HotpotQA or MuSiQue",
-        "judge": "the model that grades, Llama-3.3-70B-Instruct in the paper, as http://host:8000/v1#name",
-    },
-    published={
-        "iterative-dpo": {
-            "truthfulness": PUBLISHED["average", "Llama-3.1-8B iterative DPO 3", "truthfulness"]
-            - PUBLISHED["average", "Llama-3.1-8B prompting", "truthfulness"]
-        }
-    },
-    notes=(
-        "Iterative DPO is the paper's third round, its best; the small scale has two.",
-        "The paper's numbers are averages over four question sets with retrieval; here no row retrieves, so "
-        "what is unknown stays unknown and accuracy cannot rise (`truthrl:retrieval` retrieves).",
-    ),
-)
-
-
-def _retrieve(name: str) -> Stage:
-    words = "--index {index} --k 2 data.columns.evidence= --output {out}/retrieved"
-    return Stage(name, f"prepare retrieve {{{name}}} {words}/{name}.jsonl", full=None)
-
-
-# The main setting.  The rows of the full scale come with their documents; at the small scale a third of the
-# entities stands in no passage of the index, so that there is something to decline.
-PIPELINES = {
-    "retrieval": replace(
-        PIPELINE,
-        steps=(
-            Stage("index", "index {passages} --out {out}/index", full=None),
-            *(_retrieve(name) for name in ("warm", "train", "held_out")),
-            *PIPELINE.steps,
-        ),
-        small={
-            **PIPELINE.small,
-            "data": {
-                "prompt": "<|im_start|>user\n{evidence}\n\n{question}<|im_end|>\n<|im_start|>assistant\n"
-            },
-        },
-        full=_RETRIEVED,
-        asks={**PIPELINE.asks, "train": "CRAG's training questions with their documents (retrieved_chunks)"},
-        notes=(
-            PIPELINE.notes[0],
-            "At the small scale a question shows two passages; the index lacks a third of the entities.",
-        ),
-    )
-}
 
 # What pays where it should not, found by `factrl stress` with oracles; the real judges err on top of that.
 _NO_PARTIAL = (

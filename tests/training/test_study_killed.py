@@ -1,4 +1,4 @@
-"""`factrl reproduce`, killed in the middle of a step of each kind, ends as it would have undisturbed."""
+"""`factrl study --full`, killed in the middle of a step of each kind, ends as it would have undisturbed."""
 
 from __future__ import annotations
 
@@ -20,36 +20,42 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL"),
 ]
 
-OWN = """
+REWARD = """
 from factrl import reward
-from factrl.papers import Pipeline, Stage, rewarded
 
 @reward
 def mine(example, completion):
     return {"right": float(completion.strip().startswith(example.answers[0]))}
+"""
+STUDY = """
+title = "made up"
 
-VARIANTS = {"mine": mine}
-ASK = "--config {recipe} --model"
-PIPELINE = Pipeline(
-    steps=(
-        Stage("base", f"tune sft {{warm}} {ASK} {{start}} train.steps=40", row="base"),
-        Stage("probe", f"probe {{train}} {ASK} {{base}} --full --samples 4 --output {{out}}/probed.jsonl"),
-        Stage("dpo", f"tune dpo {{train}} {ASK} {{base}} --rule max-min train.steps=40 "
-              "sampling.num_samples=4 sampling.temperature=1.0", row="dpo"),
-        Stage(
-            "mine",
-            f"train --data {{train}} {ASK} {{base}} paper=own.py:mine train.learning_rate=1e-3",
-            row="mine",
-        ),
-    ),
-    small={
-        "data": {"prompt": "{question}", "chat": True},
-        "train": {"steps": 40, "prompts_per_step": 2, "num_generations": 4, "micro_batch_size": 2,
-                  "max_completion_length": 4, "save_steps": 5},
-    },
-    model="a/large-model",
-    asks={},
-)
+[full]
+model = "a/large-model"
+asks = { warm = "rows to learn first", train = "questions", held_out = "questions to evaluate on" }
+
+[full.recipe]
+paper = "own.py:mine"
+data = { prompt = "{question}", chat = true }
+
+[full.recipe.train]
+steps = 40
+prompts_per_step = 2
+num_generations = 4
+micro_batch_size = 2
+max_completion_length = 4
+save_steps = 5
+
+[full.steps]
+base = "tune sft {warm} --config {recipe} --model {start} train.steps=40"
+probe = "probe {train} --config {recipe} --model {base} --full --samples 4 --output {out}/probed.jsonl"
+dpo = '''tune dpo {train} --config {recipe} --model {base} --rule max-min train.steps=40
+    sampling.num_samples=4 sampling.temperature=1.0'''
+mine = "train --data {train} --config {recipe} --model {base} train.learning_rate=1e-3"
+
+[full.rows]
+dpo = {}
+mine = { accuracy = 10.0 }
 """
 # What a step leaves behind when it is in its middle.
 MIDDLE = {
@@ -63,7 +69,7 @@ MIDDLE = {
 
 def words(folder: Path, model: Path) -> list[str]:
     given = [word for name in ("warm", "train", "held-out") for word in (f"--{name}", "questions.jsonl")]
-    called = ["reproduce", "own.py", "--model", str(model), *given, "--output", str(folder)]
+    called = ["study", "own.toml", "--full", "--model", str(model), *given, "--output", str(folder)]
     return [sys.executable, "-m", "factrl", *called]
 
 
@@ -87,7 +93,8 @@ def test_a_killed_pipeline_ends_as_an_undisturbed_one(
     tiny_model: Path, questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
+    (tmp_path / "own.py").write_text(REWARD, encoding="utf-8")
+    (tmp_path / "own.toml").write_text(STUDY, encoding="utf-8")
     rows = [{**row, "id": f"{row['id']}{n}"} for n in range(16) for row in read_rows(str(questions))]
     (tmp_path / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     whole, broken = tmp_path / "whole", tmp_path / "broken"

@@ -1,0 +1,320 @@
+"""A paper's pipeline at the paper's own scale: each step of a study's `[full]` is a command of factrl's own.
+
+A step is a process; its words, its time and the memory that it held are a line of `steps.jsonl` in the
+folder, by which the same command goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from factrl.errors import ConfigError, SetupError, nearest
+from factrl.papers import asked_of
+from factrl.runs.data import load_examples
+from factrl.runs.disk import Journal, check_begun, write_whole
+from factrl.runs.settings import AskSettings
+from factrl.studies import FILES, FullSettings
+from factrl.train.plan import Plan, bare_reward, estimate, run_settings
+from factrl.train.tuning.labelled import LABELLED
+from factrl.train.tuning.settings import tune_settings
+from factrl.types import Example, Passage
+
+Tell = Callable[[str], None]
+Read = Callable[[str], Sequence[Example]]
+
+STAND_INS = 1000
+"""As many questions a file that is not there yet counts for, in what a dry run says of the judge."""
+_RUNS = ("train", "tune")  # verbs that make a run folder with a model
+_JUDGED = ("tune", "probe", "eval")  # verbs that take of the user's settings those of judge and verifier
+_VERL = ("--engine", "verl")
+_CITY = "Which city is the capital of a country in Europe?"
+_AT = {"threshold": 0.5, "penalty": "1"}
+_ABSENT = [Example(_CITY, ("Reykjavik",), "absent", evidence=(Passage(_CITY),), meta=_AT)] * STAND_INS
+_FLAGS = {"--model": "model.name", "--data": "data.train", "--rule": "tune.rule", "--judge": "judge.url"}
+
+
+@dataclass(frozen=True)
+class Command:
+    """A step with its names filled in.
+
+    Attributes:
+        name: the step's; `eval NAME` for the evaluation of a row.
+        words: what stands behind `factrl`.
+        made: what it makes; a folder of run folders for `train` and `tune`.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    made: Path
+
+    def __str__(self) -> str:
+        return shlex.join(("factrl", *self.words))
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A study's `[full]` with what the user gives.
+
+    Attributes:
+        files: of `FILES`, those that are given.
+        model: to start from, in place of the paper's.
+        judge: URL of what grades.
+        settings: `key=value` words of the steps that train with a reward; those of `judge` and `verifier` are
+            of every step.
+        verl: the overrides of verl where it trains with rewards; None for TRL.
+    """
+
+    full: FullSettings
+    files: Mapping[str, str] = field(default_factory=dict)
+    model: str = ""
+    judge: str = ""
+    settings: Sequence[str] = ()
+    verl: Sequence[str] | None = None
+
+    def missing(self) -> list[str]:
+        """What only the user can give and has not given, a line each; lost values of papers among it."""
+        given = {word.partition("=")[0] for word in self.settings}
+        given |= {*self.files, *(["judge"] if self.judge else [])}
+        needed = {name: why for name, why in self.full.asks.items() if not given & {*name.split(" or ")}}
+        for words in self.full.steps.values():
+            parts = [word.partition("=") for word in words.split()]
+            told = given | {name for name, _, _ in parts}
+            lost = (asked_of(spec).items() for name, _, spec in parts if name == "paper")
+            needed |= {key: why for each in lost for key, why in each if key not in told}
+        return [
+            f"{name}=…: {why}" if "." in name else f"--{name.replace('_', '-')}: {why}"
+            for name, why in sorted(needed.items(), key=lambda one: "." in one[0])
+        ]
+
+    def commands(self, folder: Path, seed: int) -> list[Command]:
+        """Every command, in order."""
+        names = {name: self.files.get(name, name.upper()) for name in FILES}
+        start = self.model or self.full.model
+        names |= {"start": start, "recipe": str(folder / "recipe.toml"), "out": str(folder)}
+        commands = list[Command]()
+        for step, words in self.full.steps.items():
+            if words:
+                commands.append(self._command(step, words, names, folder, seed))
+            names[step] = str(commands[-1].made) if words else start
+            if self.full.is_evaluated(step):
+                known = {**names, "row": step, "trained": names[step]}
+                commands.append(self._command(f"eval {step}", self.full.evaluate, known, folder, seed))
+        return commands
+
+    def _command(self, name: str, words: str, names: Mapping[str, str], folder: Path, seed: int) -> Command:
+        filled = shlex.split(words.format_map({key: shlex.quote(value) for key, value in names.items()}))
+        verb, made = filled[0], folder / name
+        if verb in _JUDGED:
+            filled += [word for word in self.settings if word.startswith(("judge.", "verifier."))]
+        if "--output" in filled:
+            made = Path(filled[filled.index("--output") + 1])
+        if verb in _RUNS:
+            made = folder / "runs" / name / "model"
+            filled += ["--output", str(made.parent)] if verb == "tune" else [f"run.dir={made.parent}"]
+            filled.append(f"run.seed={seed}")
+        if verb == "train":
+            overrides = [word for one in self.verl or () for word in ("--verl", one)]
+            filled += [*self.settings, *(() if self.verl is None else (*_VERL, *overrides))]
+        return Command(name, tuple(filled), made)
+
+    def write_recipe(self, folder: Path) -> Path:
+        """Write `recipe.toml`, which the steps read; returns its place.
+
+        Raises:
+            ConfigError: the folder was begun with another one.
+        """
+        settings = dict(self.full.recipe)
+        if self.judge:
+            settings["judge"] = {**settings.get("judge", {}), "url": self.judge}
+        text, path = tomli_w.dumps(settings).encode(), folder / "recipe.toml"
+        if path.exists() and path.read_bytes() != text:
+            raise ConfigError(
+                f"--output {folder} was begun with other settings ({path}); give another folder"
+            )
+        write_whole(path, text)
+        return path
+
+
+def check_only(only: Sequence[str], commands: Sequence[Command]) -> None:
+    """Refuse a step that is none.
+
+    Raises:
+        ConfigError: there is no such step.
+    """
+    steps = [command.name for command in commands]
+    for name in only:
+        if name not in steps:
+            near = nearest(name, steps)
+            raise ConfigError(f"--only {name!r} is no step{near} (there are: {', '.join(steps)})")
+
+
+# -- What is run
+
+
+def run(
+    commands: Sequence[Command],
+    folder: Path,
+    *,
+    only: Sequence[str] = (),
+    verl_python: str = sys.executable,
+    tell: Tell = lambda text: None,
+) -> list[dict[str, Any]]:
+    """Run what is not done yet; the lines of `steps.jsonl`.
+
+    Args:
+        only: these steps alone.
+        verl_python: runs the steps that verl trains, beside which no trl may be installed.
+
+    Raises:
+        ConfigError: a step that is done had other words.
+        SetupError: a step ended with an error.
+    """
+    check_begun(folder / "steps.jsonl", *(command.made for command in commands))
+    with Journal(folder / "steps.jsonl", {"job": "factrl study --full"}) as journal:
+        for number, command in enumerate(commands, start=1):
+            if only and command.name not in only:
+                continue
+            line = str(command)
+            if command.name in journal:
+                done = journal[command.name]
+                if done["command"] != line:
+                    raise ConfigError(
+                        f"{folder}: the step {command.name!r} was run as\n{done['command']}\n"
+                        f"and would now be\n{line}\ngive another --output"
+                    )
+                continue
+            tell(f"[{number}/{len(commands)}] {command.name}: {line}")
+            begun = time.monotonic()
+            code, memory = _run(command, verl_python)
+            if code:
+                raise SetupError(
+                    f"the step {command.name!r} ended with exit code {code}; the same command goes on here"
+                )
+            took = {"command": line, "seconds": round(time.monotonic() - begun, 1), "peak_mb": memory}
+            journal.add(command.name, took)
+        return [{"step": c.name, **journal[c.name]} for c in commands if c.name in journal]
+
+
+def _run(command: Command, verl_python: str) -> tuple[int, int]:
+    """The exit code, and the most memory that it held in MB; a training run that was begun goes on."""
+    words = command.words
+    of_verl = words[words.index(_VERL[0]) :] if _VERL[0] in words else ()
+    runs = command.made.parent if words[0] in _RUNS else None
+    command.made.parent.mkdir(parents=True, exist_ok=True)
+    if runs is not None and (begun := _begun(runs)):
+        words = (words[0], "--resume", str(begun), *of_verl)
+    line = [verl_python if of_verl else sys.executable, "-m", "factrl", *words]
+    process = subprocess.Popen(line, stdout=subprocess.DEVNULL)  # noqa: S603
+    try:
+        _, status, usage = os.wait4(process.pid, 0)
+    except KeyboardInterrupt:
+        process.wait()
+        raise
+    code = process.returncode = os.waitstatus_to_exitcode(status)
+    if not code and runs is not None and (made := _begun(runs)):
+        command.made.unlink(missing_ok=True)
+        command.made.symlink_to(model_in(made).relative_to(runs))
+        if model_in(made) == made / "model":  # the step is done, and a checkpoint holds three models' worth
+            shutil.rmtree(made / "checkpoints", ignore_errors=True)
+    return code, usage.ru_maxrss // 1024
+
+
+def model_in(run: Path) -> Path:
+    """The model of a run: verl has it in its last checkpoint."""
+    saved = run.glob("checkpoints/global_step_*/actor/huggingface")
+    return max(saved, key=lambda path: int(path.parts[-3].rpartition("_")[2]), default=run / "model")
+
+
+def _begun(runs: Path) -> Path | None:
+    """The last run folder in a folder of them."""
+    return max((path.parent for path in runs.glob("*/*.toml") if not path.parent.is_symlink()), default=None)
+
+
+# -- What the judge will be asked
+
+
+def dry_run(commands: Sequence[Command], recipe: Path, *, read_files: bool = True) -> Iterator[str]:
+    """Every command, and in front of it what it asks the judge; nothing is made.
+
+    A step's own `--dry-run` needs the files that earlier steps make.  Here `STAND_INS` questions stand for a
+    file that is not there yet, and a reward's requests, tokens and dollars are bounded as `factrl train
+    --dry-run` does.
+
+    Args:
+        recipe: what the steps read, as `Pipeline.write_recipe` wrote it.
+        read_files: count the questions of files that are there.
+
+    Raises:
+        ConfigError: a step's settings are wrong, or it names a reward that there is not.
+    """
+
+    @functools.cache  # many steps read the same questions
+    def read(name: str) -> Sequence[Example]:
+        there = read_files and Path(name).is_file()
+        return load_examples(name, require_answers=False) if there else _ABSENT
+
+    for command in commands:
+        try:
+            asks = _asks(command.words, recipe, read)
+        except ConfigError as error:
+            raise ConfigError(
+                *(
+                    f"the step {command.name!r}: {one}".replace(str(recipe), "[full.recipe]")
+                    for one in error.problems
+                )
+            ) from error
+        yield f"# {command.name}{asks and ': '}{asks}\n{command}"
+
+
+def _asks(words: Sequence[str], recipe: Path, read: Read) -> str:
+    """One line on what a step asks the judge, and what that may cost; "" where no judge is asked."""
+    verb, words = words[0], words[: words.index(_VERL[0])] if _VERL[0] in words else words
+    told = [f"{_FLAGS[a]}={b}" for a, b in itertools.pairwise(words) if a in _FLAGS]
+    told += [word for word in words if "=" in word and not word.startswith("-")]
+    if verb == "train":
+        settings = run_settings(recipe, told)
+        plan = Plan(settings, bare_reward(settings), None, read(settings.data.train), [], "")
+        found = estimate(plan) if settings.judge.url else {}
+        about = "; ".join(f"{name}: {value}" for name, value in found.items())
+        return about and f"{plan.steps:,} steps; {plan.completions:,} answers; {about}"
+    if verb == "tune":
+        return _of_tuning(words, recipe, told, read)
+    if verb not in ("probe", "eval"):
+        return ""
+    given = words[words.index("--samples") + 1] if "--samples" in words else "1"
+    long = "--long" in words
+    sets = [*itertools.takewhile(lambda word: not word.startswith("-"), words[2 if long else 1 :])]
+    limit = int(words[words.index("--limit") + 1]) if "--limit" in words else None
+    answers = sum(len(read(one)[:limit]) for one in sets) * int(given)
+    model = [] if "--model" in words else ["model.name=any"]  # stored answers are evaluated without one
+    settings = run_settings(recipe, [f"data.train={sets[0]}", *model, *told], AskSettings)
+    asked = "one request a claim and more" if long else f"at most {answers:,} requests"
+    return f"{answers:,} answers; the judge: {asked}" if settings.judge.url else ""
+
+
+def _of_tuning(words: Sequence[str], recipe: Path, told: Sequence[str], read: Read) -> str:
+    method, file = words[1:3]
+    if method in LABELLED or "--probe" in words:
+        return ""
+    flags = [f"tune.method={method}", f"data.train={file}", *told]
+    settings = tune_settings(recipe if "--config" in words else None, flags)
+    if settings.measure is None or not settings.judge.url:
+        return ""
+    questions = len(read(file)[: settings.data.limit])
+    answers = questions * settings.sampling.num_samples * settings.tune.rounds
+    graded = f"at most {answers:,} requests"
+    rewarded = "what the reward asks, once an answer"
+    return f"{answers:,} answers; the judge: {graded if settings.measure == 'grade' else rewarded}"

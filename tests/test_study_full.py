@@ -1,0 +1,424 @@
+"""`factrl study NAME --full`: a pipeline of `[full]`, run step by step, gone on with, and its table."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from factrl.cli import main
+from factrl.evals.metrics import Number
+from factrl.evals.samples import Output
+from factrl.papers import declared
+from factrl.papers.truthrl import PROMPTS
+from factrl.studies import FILES, load_study, study_names
+from factrl.studies.full import model_in
+from factrl.studies.full_table import FullTable, read_table
+
+OWN = """
+title = "made up"
+
+[full]
+model = "a/large-model"
+source = "nobody's numbers"
+evaluate = "eval {held_out} --output {out}/evaluations/{row}"
+notes = ["It is made up."]
+
+[full.asks]
+train = "questions of yours"
+held_out = "questions to evaluate on"
+
+[full.recipe.data]
+prompt = "{question}"
+
+[full.steps]
+base = "prepare convert {train} --to trl --output {out}/base.jsonl"
+mine = "prepare convert {base} --to verl --output {out}/mine.jsonl"
+
+[full.rows]
+mine = { accuracy = 10.0, hallucination = 0.5 }
+
+[full.variants.longer]
+notes = ["A variant."]
+[full.variants.longer.recipe.train]
+steps = 3
+"""
+TRAIN = "train --config {recipe} --model {start} --data {base} paper=truthrl:binry"
+ROWS = (
+    ("rome", "Rome"),
+    ("oslo", "I don't know."),
+    ("lima", "Paris"),
+)
+SETTINGS = ("verifier.index=wiki", "verifier.judge=weak", "train.beta=0.001")
+PAPERS = ("truthrl", "knowrl", "fspo", "factreason", "klcf")
+FULL = [name for name in study_names() if load_study(name).full.steps]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.toml").write_text(OWN, encoding="utf-8")
+    for name in ("train", "held"):
+        rows = [
+            {"id": name, "question": f"Which city is {name}?", "answers": [name], "completion": said}
+            for name, said in ROWS
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return tmp_path
+
+
+def study(*words: str, name: str = "own.toml") -> int:
+    given = ("--train", "train.jsonl", "--held-out", "held.jsonl")
+    return main(["study", name, "--full", *given, "--output", "out", *words])
+
+
+def dry(name: str, *words: str) -> int:
+    return main(["study", name, "--full", "--output", "out", "--dry-run", *words])
+
+
+def test_every_step_runs_once_and_the_table_says_what_came_of_it(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert study("--only", "base") == 0
+    assert "[1/4] base: factrl prepare convert" in capfd.readouterr().err
+    assert not (folder / "out" / "mine.jsonl").exists()
+    for words, message in (
+        (["--judge", "http://h/v1#m"], "was begun with other settings"),
+        (["--train", "held.jsonl"], "and would now be"),
+    ):
+        assert study(*words) == 2
+        assert message in capfd.readouterr().err
+    assert study() == 0
+    steps = (folder / "out" / "steps.jsonl").read_text("utf-8")
+    table = (folder / "out" / "table.md").read_text("utf-8")
+    assert "| base | 33.3 [" in table
+    assert "+0.0 (+10.0) ≠ | +0.0 | +0.0 (+0.5) = |" in table  # half a point is no change
+    assert "The 2 difficult questions" in table  # both rows get the first of the three right
+    assert "| mine | 0.0 | 50.0 | 50.0 |" in table
+    assert "No row's interval is apart from base's" in table
+    assert "nobody's numbers" in table
+    assert "It is made up." in table
+    assert "`factrl prepare convert train.jsonl --to trl --output out/base.jsonl`" in table
+    assert capfd.readouterr().out.rstrip() == table.rstrip()
+
+    assert study() == 0  # nothing is left to do
+    assert (folder / "out" / "steps.jsonl").read_text("utf-8") == steps
+    assert "[" not in capfd.readouterr().err
+
+
+def test_a_variant_is_the_pipeline_with_what_it_has_otherwise(folder: Path) -> None:
+    assert study("--only", "base", name="own.toml:longer") == 0
+    recipe = (folder / "out" / "recipe.toml").read_text("utf-8")
+    assert "steps = 3" in recipe
+    assert 'prompt = "{question}"' in recipe
+    assert load_study("truthrl").full.variant("retrieval").recipe["data"] == {"prompt": PROMPTS["retrieval"]}
+
+
+def test_a_row_is_evaluated_on_each_set_of_the_papers_table(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert dry("knowrl") == 0
+    out = capfd.readouterr().out
+    assert (
+        "# eval base: 6,000 answers; the judge" in out
+    )  # five samples of 300 questions of each of four sets
+    words = shlex.split(next(line for line in out.splitlines() if line.startswith("factrl eval")))
+    sets = words[2 : words.index("--samples")]
+    full = load_study("knowrl").full
+    for row, value in (("base", 0.75), ("paper", 0.5)):
+        numbers = {name: asdict(Number(value, 0.0, 1.0, 8)) for name in full.columns.values()}
+        numbers = {name.rpartition(":")[2]: number for name, number in numbers.items()}
+        told = {name: {"numbers": numbers} for name in sets}
+        Output(tmp_path / "evaluations" / row, {}, told, {}).write()
+    full = full.model_copy(update={"steps": {"base": "", "paper": "train"}})
+    lines = [*read_table(full, [tmp_path]).lines()]
+    assert [*full.columns][2:] == ["ChineseSimpleQA", "GPQA", "AIME 2025"]
+    assert lines[2] == ["", "-25.0 (-20.3) =", "-25.0", "-25.0 (-10.0) =", "-25.0 (-4.0) =", "-25.0 (+3.3) ≠"]
+
+
+def test_what_a_row_has_no_number_of_is_a_dash_and_no_change() -> None:
+    known = {"value": 50.0, "low": 40.0, "high": 60.0}
+    rows = {"base": [{"accuracy": known}], "sure": [{"accuracy": known, "ece": known}]}
+    found = FullTable(["accuracy", "ece"], {"sure": {"ece": -5.0}}, rows, {})
+    assert list(found.lines()) == [
+        ["base", "50.0 [40.0, 60.0]", "–"],
+        ["sure", "50.0 [40.0, 60.0]", "50.0 [40.0, 60.0]"],
+        ["", "+0.0", ""],
+    ]
+    assert not found.tells_apart()
+    seeds = [{"accuracy": {"value": value, "low": value, "high": value}} for value in (50.0, 60.0)]
+    found = FullTable(["accuracy"], {}, {"base": seeds[:1] * 2, "two": seeds}, {})
+    assert list(found.lines()) == [["base", "50.0 ± 0.0"], ["two", "55.0 ± 7.1"], ["", "+5.0"]]
+
+
+def test_an_effect_is_a_row_whose_interval_is_apart_from_bases() -> None:
+    def between(low: float, high: float) -> list[dict[str, dict[str, float]]]:
+        return [{"accuracy": {"value": (low + high) / 2, "low": low, "high": high}}]
+
+    rows = {"base": between(10, 20), "near": between(19, 30)}
+    assert not FullTable(["accuracy"], {}, rows, {}).tells_apart()
+    rows["apart"] = between(21, 30)
+    assert FullTable(["accuracy"], {}, rows, {}).tells_apart()
+
+
+def test_a_step_that_fails_is_said_and_the_same_command_goes_on(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    whole = (folder / "held.jsonl").read_text("utf-8")
+    (folder / "held.jsonl").write_text("{", "utf-8")
+    assert study() == 2
+    assert "the step 'eval base' ended with exit code 2" in capfd.readouterr().err
+    (folder / "held.jsonl").write_text(whole, "utf-8")
+    assert study() == 0
+    assert "base: factrl prepare" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--only", "mien"], "--only 'mien' is no step; did you mean 'mine'?"),
+        (["--claims", "held.jsonl"], "--claims held.jsonl: no step of own.toml reads it"),
+        (["--gpu"], "--gpu is an option of the small world; leave --full out"),
+        (["--small"], "--small: not allowed with argument --full"),
+        (["--verl", "a=b"], "--verl and --verl-python need --engine verl"),
+        (["--engine", "verl", "--verl-python", "no/python"], "there is no such program"),
+    ],
+)
+def test_what_does_not_fit_is_one_error(
+    folder: Path, capfd: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert study(*words) == 2
+    assert message in capfd.readouterr().err
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "message"),
+    [
+        ("truthrl", ["--judge", "http://h/v1#m"], "--judge is an option of --full, the paper's own scale"),
+        ("truthrl", ["--held-out", "held.jsonl"], "--held-out is an option of --full"),
+        ("truthrl", ["--engine", "trl"], "--engine is an option of --full"),
+        ("bapo", [], "bapo has no rows on the small world; give --full"),
+        ("own.toml", [], "own.toml has no rows on the small world"),
+        ("truthrl:retrieve", ["--full"], "did you mean 'retrieval'?"),
+        ("truthlr", ["--full"], "did you mean 'truthrl'?"),
+        ("all", ["--full"], "`all` is of the small world"),
+        ("small.toml", ["--full"], "small.toml has no [full]"),
+        ("truthrl", ["full.model='m'"], "what stands in [full] is set in the file alone"),
+    ],
+)
+def test_the_scales_are_told_apart(
+    folder: Path, capfd: pytest.CaptureFixture[str], name: str, words: list[str], message: str
+) -> None:
+    Path("small.toml").write_text("title = 't'\ntask = 'short'\n[rows.random]\nreward = 'random'\n")
+    assert main(["study", name, "--output", "out", "--dry-run", *words]) == 2
+    said = capfd.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("{base}", "{bse}", "full.steps.mine: {bse} is no file of the user's, and no step before it"),
+        ("{out}/base", "{out/base", "full.steps.base: "),
+        ('held_out = "q', 'warm = "q', "full.asks.held_out is missing"),
+        ('held_out = "q', 'warm = "q', "full.asks.warm: no step uses it"),
+        ("\nmine = {", "\nmien = {", "full.rows.mien is no step"),
+        ("accuracy", "acuracy", "full.rows.mine.acuracy is no column"),
+        ('model = "a/large-model"', "", "full.model is required"),
+        ('base = "', 'start = "', "full.steps needs base"),
+        ("prepare convert {base}", "prepare covert {base}", "the step 'mine': prepare is one of"),
+        ("--to verl", "--to verl --x", "the step 'mine': unknown option '--x'"),
+        ("\nprompt =", "\npromt =", "the step 'eval base': [full.recipe]: unknown key data.promt"),
+        (
+            "prepare convert {base} --to verl",
+            TRAIN,
+            "the step 'mine': paper 'truthrl' has no variant 'binry'",
+        ),
+        ("source =", "sorce =", "unknown key full.sorce; did you mean 'full.source'?"),
+        ("recipe.train]\nsteps = 3", "rows.mine]\nspeed = 3", "full.variants.longer: "),
+    ],
+)
+def test_a_mistake_in_the_file_is_found_before_anything_runs(
+    folder: Path, capfd: pytest.CaptureFixture[str], old: str, new: str, message: str
+) -> None:
+    assert OWN.count(old) >= 1
+    (folder / "own.toml").write_text(OWN.replace(old, new, 1), encoding="utf-8")
+    assert study() == 2
+    assert message in capfd.readouterr().err
+    assert not (folder / "out").exists()
+
+
+def test_the_pages_file_is_one(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "studies.md").read_text("utf-8")
+    Path("mine.toml").write_text(page.partition('title="mine.toml"\n')[2].partition("```")[0], "utf-8")
+    Path("my.py").write_text("import factrl\n@factrl.reward\ndef reward(e, c):\n    return {'x': 1.0}\n")
+    assert dry("mine.toml") == 0
+    assert [line.split()[1] for line in capfd.readouterr().out.splitlines() if line[0] != "#"] == [
+        *("eval", "tune", "eval", "train", "eval")
+    ]
+
+
+def test_a_dry_run_prints_commands_and_asks(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert dry("own.toml", "--seeds", "2") == 0
+    out, err = capfd.readouterr()
+    assert "factrl prepare convert TRAIN --to trl --output out/seed-1/base.jsonl" in out
+    assert "--train: questions of yours\nand --held-out: questions to evaluate on" in err
+    assert not (folder / "out").exists()
+    assert main(["study", "own.toml", "--full", "--output", "out", "--train", "train.jsonl"]) == 2
+    assert "own.toml --full needs --held-out: questions to evaluate on" in capfd.readouterr().err
+
+
+def test_a_dry_run_bounds_the_judges_requests_and_dollars(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    prices = ["judge.price_in=1", "judge.price_out=1", "train.prompts_per_step=1", "train.micro_batch_size=8"]
+    assert study("--judge", "http://localhost:1/v1#m", "--dry-run", *prices, name="truthrl") == 0
+    out = capfd.readouterr().out
+    assert "# eval base: 3 answers; the judge: at most 3 requests" in out
+    assert "# probe: 768 answers; the judge: at most 768 requests" in out
+    assert "# binary: 3 steps; 24 answers; calls: 24 of the judge, at most; tokens: " in out
+    assert "cost: $0." in out
+
+
+def test_a_value_that_is_lost_is_asked_before_anything_runs(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--warm", "train.jsonl", "--judge", "http://localhost:1/v1#m"]
+    assert study(*words, name="factreason") == 2
+    assert "and train.beta=…: it has a KL penalty" in capfd.readouterr().err
+    words += ["--dry-run", "train.beta=0.001", "verifier.web=http://localhost:1"]
+    assert study(*words, name="factreason") == 0
+    out, err = capfd.readouterr()
+    assert "To be given" not in err
+    steps = [
+        line for line in out.splitlines() if line.startswith(("factrl tune", "factrl train", "factrl eval"))
+    ]
+    assert all("verifier.web=http://localhost:1" in line for line in steps)  # each of them verifies
+    assert all(("train.beta" in line) == line.startswith("factrl train") for line in steps)
+    assert dry("klcf") == 0
+    assert "train.beta" not in capfd.readouterr().err  # its step says it
+    assert dry("fspo") == 0
+    assert "and verifier.judge=…: what judges sentences" in capfd.readouterr().err
+
+
+def test_verl_trains_with_rewards_and_its_last_checkpoint_is_the_model(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert dry("truthrl", "--engine", "verl", "--verl", "a=b") == 0
+    lines = capfd.readouterr().out.splitlines()
+    verbs = {line.split()[1] for line in lines if line.endswith("--engine verl --verl a=b")}
+    assert verbs == {"train"}
+    assert all(line.endswith("--engine verl --verl a=b") for line in lines if line.startswith("factrl train"))
+    assert model_in(tmp_path) == tmp_path / "model"
+    for step in (9, 10):
+        (tmp_path / f"checkpoints/global_step_{step}/actor/huggingface").mkdir(parents=True)
+    assert model_in(tmp_path).parts[-3] == "global_step_10"
+
+
+@pytest.mark.parametrize("name", [*FULL, "truthrl:retrieval"])
+def test_every_pipeline_prints_its_commands_and_what_the_judge_is_asked(
+    folder: Path, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    full = load_study(name.partition(":")[0]).full
+    assert dry(name) == 0
+    out, err = capfd.readouterr()
+    lines = out.splitlines()
+    steps = [line for line in lines if line.startswith("# ")]
+    commands = [line for line in lines if line.startswith("factrl ")]
+    rows = [step for step in full.steps if full.is_evaluated(step)]
+    assert len(steps) == len(commands) == len([*filter(None, full.steps.values())]) + len(rows)
+    for about, command in zip(steps, commands, strict=True):
+        if "judge" not in full.asks or command.split()[1] in ("probe", "eval"):
+            assert ("the judge: " in about) == ("judge" in full.asks)
+    # With all that it asks for, nothing is asked, and every step takes the user's settings.
+    files = [ask.replace("_", "-") for ask in full.asks if ask in FILES]
+    given = [word for file in files for word in (f"--{file}", f"my-{file}.jsonl")]
+    given += ["--judge", "http://localhost:1/v1#m"] if "judge" in full.asks else []
+    given += [word for word in SETTINGS if f"{word.partition('=')[0]}=" in err.replace(" or ", "=")]
+    assert dry(name, *given) == 0
+    assert "To be given" not in capfd.readouterr().err
+    assert not (folder / "out").exists()
+
+
+def test_the_five_papers_have_both_scales() -> None:
+    assert {*PAPERS} <= {*FULL}
+    assert all(load_study(name).rows for name in PAPERS)
+
+
+def changes() -> dict[tuple[str, str], dict[str, float]]:
+    """What `PUBLISHED` says of the rows of every pipeline: (study, row) -> the change by column."""
+    numbers = {name: declared(name, "PUBLISHED") for name in FULL}
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    # TruthRL: the average over four sets; two or three outcomes determine the others.
+    rows = {"sft": "SFT", "rft": "RFT", "r-tuning": "R-Tuning", "dpo": "DPO", "ternary": "TruthRL"}
+    rows |= {row: row for row in ("binary", "knowledge-binary", "knowledge-ternary")}
+    outcomes = {}
+    for row, of in {"base": "prompting", **rows}.items():
+        told = {m: v for (at, who, m), v in numbers["truthrl"].items() if (at, who[13:]) == ("average", of)}
+        told.setdefault("accuracy", told["truthfulness"] + told["hallucination"])
+        outcomes[row] = {**told, "abstention": 100 - told["accuracy"] - told["hallucination"]}
+    for row in rows:
+        found["truthrl", row] = {m: v - outcomes["base"][m] for m, v in outcomes[row].items()}
+    third = numbers["truthrl"]["average", "Llama-3.1-8B iterative DPO 3", "truthfulness"]
+    found["truthrl", "iterative-dpo"] = {"truthfulness": third - outcomes["base"]["truthfulness"]}
+    # KnowRL: wrong answers in SimpleQA, against the model untrained.
+    model, of = "DeepSeek-R1-Distill-Qwen-7B", numbers["knowrl"]
+    for row in ("format", "format+fact", "format+correct", "no-refusal", "paper"):
+        found["knowrl", row] = {"hallucination": of["ablation", row, "SimpleQA"]}
+    for row, name in (("sft", "SFT"), ("dpo", "DPO"), ("facttune-fs", "FactTune-FS")):
+        found["knowrl", row] = {"hallucination": of["results", f"{model} {name}", "SimpleQA"]}
+    for told in [told for (study, _), told in found.items() if study == "knowrl"]:
+        told["hallucination"] -= of["results", model, "SimpleQA"]
+    found["knowrl", "paper"] |= {
+        name: of["results", f"{model} KnowRL", name] - of["results", model, name]
+        for name in ("ChineseSimpleQA", "GPQA", "AIME 2025")
+    }
+    of, model = numbers["fspo"], "Qwen2.5-7B-Base"
+    gained = of["results", f"{model} FSPO", "GSM8K"] - of["results", model, "GSM8K"]
+    found["fspo", "fspo"] = {"accuracy": gained}
+    of = numbers["factreason"]
+    for row in ("sft", "dpo", "paper", "fact-only", "fact+detail-0.01", "detail-0.1", "detail-0.01"):
+        name = {"sft": "SFT", "dpo": "SFT + DPO", "paper": "SFT + GRPO"}.get(row)
+        found["factreason", row] = {
+            column: of["results" if name else "ablation", name or row, metric] - of["results", "base", metric]
+            for column, metric in (("verified", "precision"), ("detail", "detail"))
+        }
+    of = numbers["klcf"]
+    for row, where in (
+        ("table-2-row", ("main results", "KLCF-zero")),
+        ("truth-only", ("Table 2", "truth only")),
+    ):
+        gained = of[(*where, "FActScore")] - of["main results", "base", "FActScore"]
+        found["klcf", row] = {"verified": gained}
+    found["corver", "corver"] = {
+        "accuracy": numbers["corver"]["abstract", "against the base models", "TriviaQA"]
+    }
+    of = numbers["rar"]
+    base, ours = (of["long answers", f"Qwen3-8B {row}", "hallucination"] for row in ("base", "Binary RAR"))
+    found["rar", "8b"] = {"verified": base - ours}
+    of = numbers["rlcr"]
+    for row in ("rlvr", "rlcr"):
+        found["rlcr", row] = {
+            metric: by * (of["HotpotQA", row.upper(), metric] - of["HotpotQA", "base", metric])
+            for metric, by in (("accuracy", 1), ("ece", 100))
+        }
+    return found
+
+
+def test_the_papers_numbers_beside_the_rows_are_those_that_it_printed() -> None:
+    shown = {(name, row): told for name in FULL for row, told in load_study(name).full.rows.items() if told}
+    wanted = changes()
+    assert shown.keys() == wanted.keys()
+    for key, told in shown.items():
+        assert told == pytest.approx(wanted[key]), key
+
+
+def test_the_former_name_says_the_new_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "truthrl", "--output", "out"]) == 2
+    assert capsys.readouterr().err == "factrl: `factrl reproduce` is `factrl study … --full` now\n"
