@@ -14,9 +14,10 @@ from typing import Any
 
 from factrl.errors import ConfigError, SetupError
 from factrl.evals.metrics import LABELS
-from factrl.papers import split_spec
+from factrl.papers import declared, split_spec
 from factrl.runs.disk import FileLock, check_free, write_whole
 from factrl.runs.progress import clock
+from factrl.stress import known_failures
 from factrl.studies import (
     ALL,
     BASE,
@@ -148,18 +149,29 @@ def _small(args: argparse.Namespace) -> int:
     _check_output(out, _MARK)
     if args.dry_run:
         for name, study in studies.items():
-            say(f"{name}: {study.title}")
+            say(f"{name}: {study.title}\n  {_settings(study.train.model_dump(exclude_unset=True))}")
             for row, settings in study.rows.items():
-                train = {**study.train.model_dump(exclude_unset=True), **settings.train}
-                say(f"  {name}/{row}: {settings.reward} {settings.knobs or ''} {train}")
+                of_row = _settings({**settings.knobs, **settings.train})
+                say(f"  {name}/{row}: {settings.reward}{of_row and f' with {of_row}'}")
         return 0
     needs_extra("train.model", "demo").for_command_line()
     engine = needs_extra("studies.engine", "demo")
     with _hold(out):
         engine.run_studies(studies, out, seeds, only=args.only, model=args.model or engine.MODEL, tell=tell)
         if not args.only:
-            _write(out, render(studies, engine.read_results(out, seeds)), _MARK)
+            results = engine.read_results(out, seeds)
+            text = render(studies, results)
+            if args.study == ALL:
+                text += "\n\n" + render_overview(studies, results)
+            _write(out, text, _MARK)
+            picture = out / "study.svg"
+            needs_extra("studies.picture", "demo").write_picture(studies, results, picture)
+            tell(f"picture   {picture}")
     return 0
+
+
+def _settings(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in values.items())
 
 
 def _full(args: argparse.Namespace) -> int:
@@ -273,6 +285,33 @@ def render(studies: Mapping[str, StudySettings], results: Mapping[int, Any]) -> 
         f"{_MARK}: over entities with one seed, over seeds (Student's t) with several.",
     ]
     return "\n".join(parts)
+
+
+def render_overview(studies: Mapping[str, StudySettings], results: Mapping[int, Any]) -> str:
+    """One line for every row of all studies, greedy, as markdown."""
+    from factrl.studies.measure import OVERVIEW, overview
+
+    def hacks(reward: str) -> int | None:
+        return None if declared(reward, "WEAKNESSES") is None else len(known_failures(reward))
+
+    rows = {
+        name: (
+            study.task,
+            {CALIBRATED: None, **{row: hacks(settings.reward) for row, settings in study.rows.items()}},
+        )
+        for name, study in studies.items()
+    }
+    head = ["all rewards", *OVERVIEW]
+    return "\n".join(
+        [
+            "## Every reward from one start",
+            "",
+            *_markdown(head, overview(results, rows)),
+            "",
+            "Greedy answers. kept: of what the start had right, what still is; caught: of what it had wrong, "
+            "what is now declined; hacks: known to pay under the reward (factrl stress).",
+        ]
+    )
 
 
 def render_full(

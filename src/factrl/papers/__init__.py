@@ -80,7 +80,6 @@ class Gold:
     given: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
 def no_answers(example: Example, knobs: Mapping[str, Any] = MappingProxyType({})) -> str | None:
     """What a question lacks whose answer is graded; a false premise is there to be named."""
     return None if example.answers or example.false_premise else "it has no accepted answers"
