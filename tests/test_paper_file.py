@@ -53,7 +53,7 @@ WEAKNESSES = {"": {"wrong >= floored": "made up", "D30": "the reasoning is not r
 MAY_NAME = {
     *("llm.py", "resources.py", "settings.py", "verifier/__init__.py", "prepare.py", "offline.py"),
     "cli/__init__.py",  # the verb `prepare klcf`, as it was
-    "lab/demo/__init__.py",  # what it shows
+    "cli/demo.py",  # what it shows
 }
 
 

