@@ -224,7 +224,7 @@ def test_commands_in_running_text_exist(page: Path) -> None:
             "",
         )
         family = any(name.startswith(command.split()[1] + " ") for name in verbs)
-        if page.name == "history.md" and command.split()[1] in FORMER:
+        if page.name == "history.md" and command.split()[1] in {*FORMER, "demo"}:  # as it was at its commit
             continue
         assert verb or family, f"{page.name}: no such verb in {command!r}"
         known = verbs[verb].format_usage() if verb else ""
