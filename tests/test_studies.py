@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
 from factrl.runs.data import load_examples
 from factrl.studies import add_row, load_study, study_names
-from factrl.studies.measure import COLUMNS, change, lines, measure, over_seeds, value
+from factrl.studies.measure import COLUMNS, change, lines, measure, over_seeds, overview, value
+from factrl.studies.picture import write_picture
 from factrl.studies.world import ABSTENTION, World, split, tagged, target
 from factrl.verifier import Verifier
 from factrl.verifier.judges import Table, TableJudge
@@ -225,3 +227,33 @@ def test_the_world_is_written_as_files(tmp_path: Path) -> None:
     assert all(text.startswith("<think>") and text.endswith("</answer>") for text in taught)
     declined = sum(ABSTENTION in text for text in taught)
     assert 0 < declined < 0.4 * len(asked["warm"])
+
+
+def test_the_picture_has_a_bar_for_every_row_and_replaces_its_own_alone(tmp_path: Path) -> None:
+    study = load_study("knowrl")
+    rows = measured(
+        tagged("Its country is LAND. Its river is Nile.", "Asia"), tagged("", ABSTENTION), task="reasoned"
+    )
+    held = {"greedy": rows, "sampled": rows}
+    results = {0: {"start-reasoned": held, "knowrl/knowrl": held, "knowrl/random": held}}
+    path = tmp_path / "study.svg"
+    for _ in range(2):
+        write_picture({"knowrl": study, "klcf": load_study("klcf")}, results, path)
+    root = ET.fromstring(path.read_text("utf-8"))  # noqa: S314 - our own
+    words = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert words.count("knowrl") == words.count("random") == words.count("start") == 2  # answers and steps
+    assert "KLCF" not in " ".join(map(str, words))
+    path.write_text("mine")
+    with pytest.raises(ConfigError, match="exists"):
+        write_picture({"knowrl": study}, results, path)
+
+
+def test_the_overview_says_what_is_kept_and_caught() -> None:
+    one = {"entity": "A", "malformed": 0, "claims": 2, "true": 1, "false": 1, "facts": 0, "stated": 0}
+    before = [{**one, "right": r, "declined": 0, "wrong": 1 - r} for r in (1, 1, 0, 0)]
+    after = [
+        {**one, "right": r, "declined": d, "wrong": 1 - r - d} for r, d in ((1, 0), (0, 1), (0, 1), (0, 0))
+    ]
+    results = {0: {"start-reasoned": {"greedy": before}, "x/y": {"greedy": after, "judged_claims": 7}}}
+    [_, line] = overview(results, {"x": ("reasoned", {"y": 3})})
+    assert line == ["x/y", *("25.0", "50.0", "25.0", "50.0", "1.0", "2.0", "50.0", "50.0"), "3", "7", ""]

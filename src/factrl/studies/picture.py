@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from factrl.runs.disk import write_whole
 from factrl.studies import CALIBRATED, StudySettings
-from factrl.studies.measure import Results, per_entity
+from factrl.studies.measure import Results
 from factrl.studies.world import Task
 from factrl.text.escape import one_line
 from factrl.text.html import chart_style, fragment
@@ -25,34 +25,31 @@ from factrl.text.html import chart_style, fragment
 _WIDTH, _ROW, _LEFT, _RIGHT = 420, 18, 118, 44
 _BAR = 12
 
-_ANSWERS = ("% of the answers", {"right": "accuracy", "declined": "abstention", "wrong": "hallucination"})
-PARTS: Mapping[Task, tuple[str, Mapping[str, str]]] = {
-    "profile": ("sentences a text", {"true": "accuracy", "unknown": "abstention", "false": "hallucination"}),
-    "reasoned": _ANSWERS,
-    "short": _ANSWERS,
+_COLOURS = ("accuracy", "abstention", "hallucination")
+_ANSWERS = ("% of the answers", 100, ("right", "declined", "wrong"))
+_CLAIMS = ("sentences a text", 1, ("true", "unknown", "false"))
+BLOCKS: Mapping[Task, Sequence[tuple[str, float, Sequence[str]]]] = {
+    "profile": (_CLAIMS,),
+    "reasoned": (_ANSWERS, ("sentences of the reasoning", *_CLAIMS[1:])),
+    "short": (_ANSWERS,),
 }
-"""By task: the unit, and the parts of a bar with their colours."""
+"""By task, blocks of bars: what is counted, the unit, and the parts of a bar."""
 
 
-def bars(results: Results, study: str, task: Task, rows: Sequence[str], how: str) -> Iterator[Any]:
-    """Each row's name and the sizes of its parts, means over the seeds; the start first."""
+def bars(
+    results: Results, study: str, task: Task, rows: Sequence[str], how: str, parts: Sequence[str]
+) -> Iterator[tuple[str, list[float]]]:
+    """Each row's name and its parts a text, means over the seeds; the start first."""
     for name, row in (("start", f"start-{task}"), *((row, f"{study}/{row}") for row in rows)):
-        held = [seed[row][how] for seed in results.values() if row in seed]
+        held = [counts_of(seed[row][how]) for seed in results.values() if row in seed]
         if held:
-            yield (
-                name,
-                [statistics.fmean(side) for side in zip(*(_parts(task, one) for one in held), strict=True)],
-            )
+            yield name, [statistics.fmean(one[part] for one in held) for part in parts]
 
 
-def _parts(task: Task, rows: Sequence[Mapping[str, Any]]) -> list[float]:
-    counts = dict.fromkeys(("texts", "true", "false", "claims", "right", "declined", "wrong"), 0.0)
-    for sums in per_entity(rows).values():
-        for name in counts:
-            counts[name] += sums[name]
-    counts["unknown"] = counts["claims"] - counts["true"] - counts["false"]
-    unit = 1 if task == "profile" else 100
-    return [unit * counts[name] / counts["texts"] for name in PARTS[task][1]]
+def counts_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The counts of a text on average, and how many claims are neither true nor false."""
+    counts = {name: statistics.fmean(row[name] for row in rows) for name in rows[0] if name != "entity"}
+    return {**counts, "unknown": counts["claims"] - counts["true"] - counts["false"]}
 
 
 def write_picture(
@@ -70,32 +67,31 @@ def write_picture(
     """
     y, titles, texts, boxes = 6.0, list[Any](), list[Any](), list[Any]()
     for name, study in studies.items():
-        drawn = [*bars(results, name, study.task, [CALIBRATED, *study.rows], how)]
-        if not drawn:
+        if not any(f"{name}/{row}" in seed for seed in results.values() for row in study.rows):
             continue
-        unit, parts = PARTS[study.task]
         for line in textwrap.wrap(one_line(study.title), 54):
             y += _ROW
             titles.append((10, y, line))
-        y += _ROW
-        x = 10.0
-        for part, colour in parts.items():
-            boxes.append((colour, x, y - 9, 10, part))
-            texts.append(("tick", x + 14, y, "start", part))
-            x += 26 + 6.5 * len(part)
-        texts.append(("tick", _WIDTH - 10, y, "end", unit))
-        most = max(sum(sizes) for _, sizes in drawn) or 1
-        for row, sizes in drawn:
+        for counted, unit, parts in BLOCKS[study.task]:
             y += _ROW
-            texts.append(("axis", _LEFT - 8, y, "end", _short(row)))
-            x = float(_LEFT)
-            for (part, colour), size in zip(parts.items(), sizes, strict=True):
-                width = (_WIDTH - _LEFT - _RIGHT) * size / most
-                boxes.append((colour, x, y - 10, width, f"{row}: {part} {size:.1f}"))
-                x += width
-            texts.append(
-                ("tick", x + 5, y, "start", " · ".join(f"{size:.{0 if most > 20 else 1}f}" for size in sizes))
-            )
+            x = 10.0
+            for part, colour in zip(parts, _COLOURS, strict=True):
+                boxes.append((colour, x, y - 9, 10, part))
+                texts.append(("tick", x + 14, y, "start", part))
+                x += 26 + 6.5 * len(part)
+            texts.append(("tick", _WIDTH + 30, y, "end", counted))
+            drawn = [*bars(results, name, study.task, [CALIBRATED, *study.rows], how, parts)]
+            most = max(sum(sizes) for _, sizes in drawn) or 1
+            for row, sizes in drawn:
+                y += _ROW
+                texts.append(("axis", _LEFT - 8, y, "end", _short(row)))
+                x = float(_LEFT)
+                for part, colour, size in zip(parts, _COLOURS, sizes, strict=True):
+                    width = (_WIDTH - _LEFT - _RIGHT) * size / most
+                    boxes.append((colour, x, y - 10, width, f"{row}: {part} {unit * size:.1f}"))
+                    x += width
+                told = " · ".join(f"{unit * size:.{0 if unit > 1 else 1}f}" for size in sizes)
+                texts.append(("tick", x + 5, y, "start", told))
         y += 8
     svg = fragment(
         "studies/picture.svg",
