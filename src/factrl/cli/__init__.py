@@ -90,7 +90,6 @@ GONE = {
     "eval judge-quality": "precision is as the judge has it; docs/history.md has how often judges err",
     "eval export-lm-eval": "lm-evaluation-harness has tasks of its own for these datasets",
     "demo retrieval": "the demo is factrl study truthrl, whose world has no passages",
-    "demo steps": "a setting of the study: train.steps=30",
     "stress search": "docs/history.md has what it found; --policies and --forms try what is known",
     "stress html": "--json has the same, with every text",
     "stress output": "what judges say is kept in the cache (verifier.cache), so a stopped run goes on",
