@@ -36,8 +36,10 @@ from factrl.text.masking import (
     IS_RUN,
     LINE,
     MASKS,
+    NEW,
     Part,
     hashed,
+    outline,
     parts_of,
     tables,
     visible,
@@ -49,10 +51,11 @@ _SIZES = (2, 3, 4, 5)  # characters of an n-gram
 # -- Scores
 
 _P = np.uint32(0x01000193)
+_WORDS, _CLASSES = 3, 5  # words of an n-gram, and classes of words
 
 
 def grams(units: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
-    """The buckets of all n-grams of characters and words in several masked texts, and whose each is."""
+    """The buckets of all n-grams of characters, words and their classes in masked texts, and whose each is."""
     texts = [" " + " ".join(words) + " " for words in units]
     codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
     owner = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
@@ -64,14 +67,15 @@ def grams(units: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
             inside = owner[: len(rolled)] == owner[size - 1 :]
             hashes.append(rolled[inside])
             owners.append(owner[: len(rolled)][inside])
-    said = np.array([hashed(word) for words in units for word in ("^", *words, "$")], np.uint32)
-    owner = np.repeat(np.arange(len(units)), [len(words) + 2 for words in units])
-    rolled = said * np.uint32(1)
-    for size in (1, 2, 3):
-        inside = owner[: len(rolled)] == owner[size - 1 :]
-        hashes.append(rolled[inside] + np.uint32(size))
-        owners.append(owner[: len(rolled)][inside])
-        rolled = rolled[:-1] * _P + said[size:]
+    for sizes, several in ((_WORDS, units), (_CLASSES, [outline(words) for words in units])):
+        said = np.array([hashed(word) for words in several for word in ("^", *words, "$")], np.uint32)
+        owner = np.repeat(np.arange(len(units)), [len(words) + 2 for words in several])
+        rolled = said * np.uint32(1)
+        for size in range(1, sizes + 1):
+            inside = owner[: len(rolled)] == owner[size - 1 :]
+            hashes += [rolled[inside] + np.uint32(10 * sizes + size)] * 2  # they count double
+            owners += [owner[: len(rolled)][inside]] * 2
+            rolled = rolled[:-1] * _P + said[size:]
     every = np.concatenate(hashes)
     every ^= every >> np.uint32(15)
     every *= np.uint32(0x2C1B3C6D)
@@ -212,15 +216,7 @@ def stance(
             asked = words_of(" ".join(about))
             read = _read(said, asked)
     each = [*zip(read.parts, *read.odds, strict=True)]
-    answers_briefly = (
-        (no < -1 and yes > 1 and ASKED not in part.words)
-        or (part.named and ASKED not in part.words)  # a sentence about who is asked for says something else
-        or _CHOICES.issuperset(w for w in part.words if w.isalpha() or w in MASKS)
-        or (no < 0 and not _OFFERED.isdisjoint(part.words))
-        for part, no, yes in each
-        if _is_brief(part)
-    )
-    brief = len(said) <= BARE and any(answers_briefly)
+    brief = len(said) <= BARE and any(_is_brief(*one, strict=strict) for one in each)
     kept = [part for part, declines, _ in each if declines <= 0]
     asserted = (_kept(kept) if 0 < len(kept) < len(each) else "") or clean(text)
     if sum(bool(part.named) for part in read.parts) > max(2, len(each) / 2):
@@ -249,8 +245,16 @@ def _goes_on_about_others(each: Sequence[tuple[Part, float, float]]) -> bool:
     return False
 
 
-def _is_brief(part: Part) -> bool:
-    return 0 < sum(word[0].isalpha() or word in MASKS for word in part.words) <= _BRIEF
+def _is_brief(part: Part, no: float, yes: float, *, strict: bool) -> bool:
+    """Whether a clause of a few words is an answer, given the log odds that it declines and answers."""
+    words = [word for word in part.words if word[0].isalpha() or word in MASKS]
+    if not 0 < len(words) <= _BRIEF:
+        return False
+    if _CHOICES.issuperset(words) or (no < 0 and not _OFFERED.isdisjoint(words)):
+        return True
+    if ASKED in words:  # a sentence about who is asked for says something else
+        return False
+    return bool(part.named) or (no < -1 and yes > 1 and (strict or NEW in words))
 
 
 def _kept(parts: Sequence[Part]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 import zlib
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -63,6 +64,7 @@ class Tables(NamedTuple):
     bias: np.ndarray  # (3,)
     mix: np.ndarray  # (8,): of the seven numbers of `_mixed`, and the bias
     words: frozenset[int]  # hashes of words, of beginnings and of pairs of characters
+    classes: dict[int, int]  # what some words do in abstentions, by hash: deny, know, say, ...
 
 
 @cache
@@ -75,7 +77,16 @@ def unpacked(raw: np.ndarray) -> Tables:
     """The tables of the bytes in `abstention.npy`: scales, biases, mix, weights, then hashes."""
     head, size = raw[:56].view(np.float32), 56 + 3 * BUCKETS
     weights = raw[56:size].view(np.int8).reshape(3, BUCKETS) * head[:3, None]
-    return Tables(weights, head[3:6], head[6:], frozenset(raw[size:].view(np.uint32).tolist()))
+    hashes, classes = raw[size:].view(np.uint32), {}
+    count = int(hashes[0])
+    pairs = hashes[1 : 1 + count]
+    return Tables(
+        weights,
+        head[3:6],
+        head[6:],
+        frozenset(hashes[1 + count :].tolist()),
+        {int(pair) >> 4 << 4: int(pair) & 15 for pair in pairs},
+    )
 
 
 @lru_cache(maxsize=16_384)
@@ -103,6 +114,37 @@ def is_known(word: str, exact: bool = False) -> bool:
         return False
     sizes = range(max(2, len(word) - _ENDING), len(word) + 1)
     return any(hashed(f"{word[:size]}-") in known for size in sizes if size >= _LEAST or len(word) - size < 3)
+
+
+@lru_cache(maxsize=16_384)
+def class_of(word: str) -> str:
+    """What a word does in abstentions, as one letter; "" for most."""
+    classes = tables().classes
+    found = classes.get(hashed(word) & ~15)
+    for size in range(len(word), 1, -1):
+        if found is not None:
+            break
+        found = classes.get(hashed(f"{word[:size]}-") & ~15)
+    return "" if found is None else CLASSES[found]
+
+
+CLASSES = "abcdefghijklmnop"
+
+
+def outline(words: Sequence[str]) -> list[str]:
+    """A masked text as the classes of its words; what has none, once for several."""
+    found, at = [], 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        one = word if word in _SHOWN else ""
+        if not one and at < len(words) and len(word) == len(words[at]) == 1 and IS_RUN.match(word):
+            one = class_of(word + words[at])
+            at += bool(one)
+        one = one or class_of(word) or "."
+        if one != "." or found[-1:] != ["."]:
+            found.append(one)
+    return found
 
 
 @lru_cache(maxsize=256)
@@ -144,6 +186,7 @@ def is_asked(word: str, asked: frozenset[str]) -> bool:
 
 MASKS = frozenset({ASKED, NEW})
 """What a run of is one."""
+_SHOWN = frozenset({ASKED, NEW, ",", "|", "?", "!"})
 
 
 class Part(NamedTuple):
@@ -174,6 +217,22 @@ _DATED = re.compile(
     r"cut-?off|knowledge|train|updat|wissen|\bstand\b|aktualis|connaiss|entra|donnees|mise a jour|conoc|datos"
     r"|cion llega|actualiz|addestr|aggiorn|conhec|trein|atualiz|dados|截止|截至|训练|知识|学習|データ|更新"
 )
+# A number behind one of these is a passage's.
+_PASSAGE = re.compile(
+    r"(?:doc|document|passage|source|result|snippet|text|excerpt|article|dokument|quelle|abschnitt|textstelle|extrait"
+    r"|documento|fuente|pasaje|fonte|brano|trecho|bron|fragment|zdroj|źródło|документ|источник|отрывок|kaynak|belge"
+    r"|文档|资料|段落|文書|資料|문서|दस्तावेज़|المستند|الوثيقة|nr|no)s?"
+)
+_DIGITS = re.compile(r"\d{1,2}")
+# Who makes a model is no answer beside one of these.
+_MADE = re.compile(
+    r"\b(?:made|buil[dt]|train|develop|creat|entwickel|trainiert|erstellt|concu|develop|entrain|cree|desarroll"
+    r"|cread|entren|svilupp|creat|addestr|desenvolv|criad|trein|ontwikkel|opracowan|stworzon|vyvin|vytvor|разраб"
+    r"|создан|обуч|gelistir|egit)|开发|訓練|训练|開発|작성|개발"
+)
+MAKERS = frozenset(
+    "openai google deepmind anthropic meta mistral microsoft alibaba deepseek xai cohere baidu nvidia".split()
+)
 _DAY = re.compile(r"(?:19|20)\d\d|[123]?\d")
 _GERMAN = re.compile(r"\b(?:ich|nicht|der|die|das|keine?n?|ist|und|leider|mir)\b")
 _NOUN_COMES = re.compile(
@@ -190,6 +249,7 @@ def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
     cited = _TAG.sub(lambda found: " " * len(found[0]), _CITED.sub(lambda found: " " * len(found[0]), text))
     head = fold(cited[:BARE])
     dated, german = _DATED.search(head) is not None, len(_GERMAN.findall(head)) > 1
+    made = _MADE.search(head) is not None
     found: list[Part] = []
     words: list[str] = []
     named = new = before = lead = ""
@@ -225,8 +285,9 @@ def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
         elif kind == "word":
             titled = said[0].isupper() and count > 0
             if word in _COUNTS and not is_asked(word, asked):
+                words.append(NEW)
                 named = named or said
-            if is_known(word, exact=titled):
+            elif is_known(word, exact=titled):
                 words += [TITLE, word] if titled and not german and len(word) > 2 else [word]
             elif is_asked(word, asked):
                 words.append(ASKED)
@@ -234,6 +295,7 @@ def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
                 words.append(NEW)
                 new = new or said
                 by_grammar = (german and _NOUN_COMES.fullmatch(before)) or (dated and word in MONTHS)
+                by_grammar = by_grammar or (made and (word in MAKERS or (word == "ai" and before in MAKERS)))
                 if titled and not by_grammar:
                     named = named or said
                 elif said[0].isupper() and not count:
@@ -242,7 +304,8 @@ def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
             words.append(ASKED)
         else:
             words.append(NEW)
-            named = named or ("" if dated and _DAY.fullmatch(word) else said)
+            told = (dated and _DAY.fullmatch(word)) or (_DIGITS.fullmatch(said) and _PASSAGE.fullmatch(before))
+            named = named or ("" if told else said)
         before, count = word, count + 1
     close(len(text), True)
     return found
