@@ -36,9 +36,11 @@ from factrl.text import abstention, masking
 from factrl.text.abstention import Stance, grams, joined, mixed, sentences_of, stance
 from factrl.text.answers import fold
 from factrl.text.masking import (
+    BRIEF,
     BUCKETS,
     IS_RUN,
     MAKERS,
+    MASKS,
     NEW,
     Tables,
     beginning,
@@ -106,6 +108,27 @@ def expanded(lines: Sequence[str]) -> Iterator[str]:
             ways = (line[: found.start()] + way + line[found.end() :] for way in found[1].split("|"))
             for way in ways:
                 yield from expanded([way])
+
+
+def clauses_of(told: dict[str, list[str]]) -> Iterator[str]:
+    """The clauses of abstentions and of what is said beside them, folded."""
+    lines = [line for name in told if name[0] == "+" or name == "filler" for line in told[name]]
+    for line in expanded(lines):
+        yield from map(fold_of, _CLAUSES.split(line))
+
+
+def talk() -> Iterator[str]:
+    """The clauses of a few words that say nothing: interjections, and what is said beside abstentions."""
+    for path in sorted(DATA.glob("??.txt")):
+        told = sections(path.stem)
+        declining = {fold_of(one) for name in told if name[0] == "+" for one in expanded(told[name])}
+        said = [one for one in expanded([*told["filler"], *told["neutral"]]) if not _HOLE.search(one)]
+        alone = (one for one in clauses_of(told) if one.isalpha() and one not in declining)
+        for text in (*said, *(one for one in alone if class_of(one) != "a")):
+            for part in parts_of(visible(text), frozenset()):
+                words = [word for word in part.words if word[0].isalpha() or word in MASKS]
+                if 0 < len(words) <= BRIEF and NEW not in words:
+                    yield "= " + " ".join(words)
 
 
 def bare_words(lines: Sequence[str]) -> Iterator[str]:
@@ -197,14 +220,16 @@ def of_templates() -> Iterator[Row]:
             yield Row(asked, space.join(pair), False, "said", lang, mine, False)
             if number % 3 == 0:
                 yield Row(asked, space.join([core, filler[0], hedge]), False, "said", lang, mine, False)
-            if number % 5 == 0:
-                yield Row(asked, space.join([*neutral, answer]), False, "answer", lang, mine, False)
+            if number % 3:
+                kind = rng.choice(["-answer", "-answer", "-words", "-hedge", "-quote"])
+                answer = draw.said(rng.choice(told[kind]), held)
+                several = [*neutral, answer] if number % 2 else [answer, *filler]
+                yield Row(asked, space.join(several), False, kind[1:], lang, f"{lang} {number} {kind}", False)
         # A word alone is an answer, although abstentions have it, unless it is a clause of theirs.
-        lines = [line for name in told if name[0] == "+" or name == "filler" for line in told[name]]
-        clauses = [fold_of(one) for line in expanded(lines) for one in _CLAUSES.split(line)]
-        alone = sorted({one for one in clauses if one.isalpha() and not IS_RUN.match(one)})
+        clauses = {*clauses_of(told)}
+        alone = sorted(one for one in clauses if one.isalpha() and not IS_RUN.match(one))
         single = sorted({word for name in told if name[0] == "+" for word in bare_words(told[name])})
-        single = [word for word in single if word not in {*clauses}]
+        single = [word for word in single if word not in clauses]
         for word in rng.sample(single, min(len(single), 150 if lang == "en" else 40)):
             text = (word.capitalize() if rng.random() < 0.4 else word) + rng.choice(["", "", "."])
             asked = "" if rng.random() < 0.3 else draw.asked()[0]
@@ -370,6 +395,7 @@ FOLDS = 3
 FORGOTTEN = 0.06  # share of the words of half the texts
 MIXED = {"long", "beside"}
 SILENT = {"filler", "neutral", "aside", "back", "grounds"}  # what neither declines nor answers
+TALK = {"filler", "neutral", "aside"}
 PLAIN = {
     "EVOUNA, Apache-2.0",
     "FActScore, MIT",
@@ -377,14 +403,17 @@ PLAIN = {
     "SimpleQA, MIT",
     "HalluQA, Apache-2.0",
 }
-OURS = 3.0  # weight of a row of the file against a template
+OURS = 3.0  # weight of a row of the file, and of one that only talks, against a template
 
 
 def share(templates: Sequence[str], rows: Sequence[Row]) -> np.ndarray:
     """What each row weighs: a template counts by the root of its texts."""
     drawn = Counter(templates)
     return np.array(
-        [(OURS if row.template.startswith("file") else 1.0) / np.sqrt(drawn[row.template]) for row in rows]
+        [
+            (OURS if row.template.startswith("file") or row.kind in TALK else 1.0) / np.sqrt(drawn[row.template])
+            for row in rows
+        ]
     )
 
 
@@ -422,7 +451,7 @@ def packed(heads: np.ndarray, mixing: np.ndarray, words: set[str]) -> np.ndarray
     scales = np.abs(heads[:, :-1]).max(1) / 127
     rounded = np.round(heads[:, :-1] / scales[:, None]).astype(np.int8)
     head = np.concatenate([scales, heads[:, -1], mixing]).astype(np.float32)
-    hashes = np.array(sorted(set(map(hashed, words))), np.uint32)
+    hashes = np.array(sorted({*map(hashed, words), *map(hashed, talk())}), np.uint32)
     pairs = sorted({hashed(word) & ~15: number for word, number in word_classes().items()}.items())
     classes = np.array([len(pairs), *(word | number for word, number in pairs)], np.uint32)
     parts = (head, rounded, classes, hashes)

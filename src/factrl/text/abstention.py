@@ -31,6 +31,7 @@ from factrl.text.answers import (
 from factrl.text.masking import (
     ASKED,
     BARE,
+    BRIEF,
     BUCKETS,
     DASH,
     IS_RUN,
@@ -42,6 +43,7 @@ from factrl.text.masking import (
     outline,
     parts_of,
     tables,
+    talks,
     visible,
     words_of,
 )
@@ -126,12 +128,12 @@ def mixed(declines: np.ndarray, answers: np.ndarray, whole: float) -> np.ndarray
 
 # -- What a text does
 
-SHORT, TEXT, SENTENCE = 0.5, 0.65, 0.5
+SHORT, TEXT, SENTENCE = 0.5, 0.5, 0.5
 """Scores from which on a text declines: an answer under a reward, an answer that is measured, a sentence of a
 long one (docs/evaluation.md)."""
-_SURE = 0.9  # score of a short text with a word that no abstention has; below it that word may be the answer
+_SURE = {True: 0.8, False: 0.6}  # the same for a text with a word that no abstention has, if it is short
 _ABOUT = -1.0  # log odds from which on a clause says what is not known
-_BRIEF = 5  # words of a clause that may be all of an answer
+_FEW = 3  # words of a clause that is an answer unless it declines, where answers are measured
 _CHOICES = frozenset(
     (
         *("yes", "no", "true", "false", "both", "neither", "none", "nobody", "nothing", "everything", "one"),
@@ -225,7 +227,7 @@ def stance(
         return Stance(True, "", "", score=read.score)
     if read.score >= (SHORT if strict else TEXT) and not brief:
         new = next((part.new for part in read.parts if part.new), "")
-        unsure = len(said) <= BARE and read.score < _SURE
+        unsure = len(said) <= BARE and read.score < _SURE[strict]
         names = next((part.named for part in read.parts if part.named), new if unsure else "")
         return Stance(True, names, "", score=read.score)
     return Stance(False, "", asserted, brief, read.score)
@@ -248,13 +250,16 @@ def _goes_on_about_others(each: Sequence[tuple[Part, float, float]]) -> bool:
 def _is_brief(part: Part, no: float, yes: float, *, strict: bool) -> bool:
     """Whether a clause of a few words is an answer, given the log odds that it declines and answers."""
     words = [word for word in part.words if word[0].isalpha() or word in MASKS]
-    if not 0 < len(words) <= _BRIEF:
+    if not 0 < len(words) <= BRIEF:
         return False
-    if _CHOICES.issuperset(words) or (no < 0 and not _OFFERED.isdisjoint(words)):
+    if _CHOICES.issuperset(words) or (strict and no < 0 and not _OFFERED.isdisjoint(words)):
         return True
-    if ASKED in words:  # a sentence about who is asked for says something else
+    if talks(words) or (ASKED in words and NEW not in words and not strict):
         return False
-    return bool(part.named) or (no < -1 and yes > 1 and (strict or NEW in words))
+    if strict and no < 0 and set(words) == {ASKED}:  # it may be a choice that the question offers
+        return True
+    least = 0 if strict or len(words) <= _FEW else 3
+    return no < -least and yes > least
 
 
 def _kept(parts: Sequence[Part]) -> str:

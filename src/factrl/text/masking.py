@@ -24,6 +24,8 @@ BUCKETS = 1 << 16
 """Weights of each of the three regressions."""
 BARE = 200
 """Characters of the longest text in which any new word is a name."""
+BRIEF = 5
+"""Words of a clause that may be all of an answer."""
 _COUNTS = frozenset((*NUMBER_WORDS[2:], *ORDINALS[1:], "hundred", "thousand", "million", "billion", "dozen"))
 """Words that are a number, and so an answer, though abstentions have some of them."""
 LINE, DASH = "¶", "‖"
@@ -95,12 +97,15 @@ def hashed(word: str) -> int:
     return zlib.crc32(word.encode("utf-8", "surrogatepass"))
 
 
+HANGUL = re.compile("[가-힣]")
 _LEAST = 5  # letters of a beginning that has endings of more than two letters
 _ENDING = 6
 
 
 def beginning(word: str) -> str:
-    """The part of a longer word that its endings share."""
+    """The part of a longer word that its endings share; two syllables of Korean."""
+    if len(word) > 2 and HANGUL.match(word):
+        return f"{word[:2]}-"
     return f"{word[: max(_LEAST, (2 * len(word) + 2) // 3)]}-" if len(word) > _LEAST else ""
 
 
@@ -112,8 +117,16 @@ def is_known(word: str, exact: bool = False) -> bool:
         return True
     if exact:
         return False
-    sizes = range(max(2, len(word) - _ENDING), len(word) + 1)
-    return any(hashed(f"{word[:size]}-") in known for size in sizes if size >= _LEAST or len(word) - size < 3)
+    ending = 4 if HANGUL.match(word) else 3
+    sizes = range(max(2 if ending == 4 else 3, len(word) - _ENDING), len(word) + 1)
+    return any(
+        hashed(f"{word[:size]}-") in known for size in sizes if size >= _LEAST or len(word) - size < ending
+    )
+
+
+def talks(words: Sequence[str]) -> bool:
+    """Whether a clause is one of those known to say nothing ("Sorry", "Good question")."""
+    return hashed(f"= {' '.join(words)}") in tables().words
 
 
 @lru_cache(maxsize=16_384)
@@ -223,6 +236,10 @@ _PASSAGE = re.compile(
     r"|documento|fuente|pasaje|fonte|brano|trecho|bron|fragment|zdroj|źródło|документ|источник|отрывок|kaynak|belge"
     r"|文档|资料|段落|文書|資料|문서|दस्तावेज़|المستند|الوثيقة|nr|no)s?"
 )
+# Beside one of these, ordinals count passages.
+_LISTED = re.compile(
+    r"\b(?:documents?|passages?|sources?|results?|snippets?|articles?|excerpts?|extraits?|extracts?|pages?|chunks?)\b"
+)
 _DIGITS = re.compile(r"\d{1,2}")
 # Who makes a model is no answer beside one of these.
 _MADE = re.compile(
@@ -236,7 +253,7 @@ MAKERS = frozenset(
 _DAY = re.compile(r"(?:19|20)\d\d|[123]?\d")
 _GERMAN = re.compile(r"\b(?:ich|nicht|der|die|das|keine?n?|ist|und|leider|mir)\b")
 _NOUN_COMES = re.compile(
-    r"(?:.*(?:e|en|er|es|em)|.?.?ein|ihr|und|oder|als|ohne|per|zum|zur|im|am|vom|beim|das|ans|ins)"
+    r"(?:.*(?:e|en|er|es|em)|.?.?ein|ihr|und|oder|als|ohne|per|zum|zur|im|am|vom|beim|das|ans|ins|etwas|nichts|viel|wenig|mehr)"
 )
 
 
@@ -249,7 +266,7 @@ def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
     cited = _TAG.sub(lambda found: " " * len(found[0]), _CITED.sub(lambda found: " " * len(found[0]), text))
     head = fold(cited[:BARE])
     dated, german = _DATED.search(head) is not None, len(_GERMAN.findall(head)) > 1
-    made = _MADE.search(head) is not None
+    made, listed = _MADE.search(head) is not None, _LISTED.search(head) is not None
     found: list[Part] = []
     words: list[str] = []
     named = new = before = lead = ""
@@ -286,7 +303,7 @@ def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
             titled = said[0].isupper() and count > 0
             if word in _COUNTS and not is_asked(word, asked):
                 words.append(NEW)
-                named = named or said
+                named = named or ("" if listed and word in ORDINALS else said)
             elif is_known(word, exact=titled):
                 words += [TITLE, word] if titled and not german and len(word) > 2 else [word]
             elif is_asked(word, asked):
@@ -316,6 +333,9 @@ def _goes_on(text: str, at: int) -> bool:
     return text[at + 1 : at + 2].isalnum() or _ABBREVIATED.search(text, max(0, at - 5), at) is not None
 
 
+_KATAKANA = re.compile("[\u30a1-\u30fa\u30fc]+")
+
+
 def _pieces(run: str, asked: frozenset[str]) -> list[str]:
     """The characters of a run without spaces, masked where they are the question's or in no known pair."""
     low = fold(run)
@@ -327,7 +347,10 @@ def _pieces(run: str, asked: frozenset[str]) -> list[str]:
             pieces[at : at + 2] = run[at : at + 2]
         elif pair in asked:
             pieces[at : at + 2] = [ASKED if one == NEW else one for one in pieces[at : at + 2]]
-    return [
-        run[at] if piece == NEW and is_known(low[at], exact=True) else piece
-        for at, piece in enumerate(pieces)
-    ]
+    for at, piece in enumerate(pieces):
+        if piece == NEW and (len(run) == 1 or "\u3040" < run[at] < "\u30a0") and is_known(low[at], exact=True):
+            pieces[at] = run[at]
+    for name in _KATAKANA.finditer(run):  # one word
+        if NEW in pieces[name.start() : name.end()]:
+            pieces[name.start() : name.end()] = [NEW] * len(name[0])
+    return pieces
