@@ -127,7 +127,7 @@ def talk() -> Iterator[str]:
         for text in (*said, *(one for one in alone if class_of(one) != "a")):
             for part in parts_of(visible(text), frozenset()):
                 words = [word for word in part.words if word[0].isalpha() or word in MASKS]
-                if 0 < len(words) <= BRIEF and NEW not in words:
+                if 0 < len(words) <= BRIEF and NEW not in words and " ".join(words) not in SIGNS:
                     yield "= " + " ".join(words)
 
 
@@ -395,6 +395,8 @@ FOLDS = 3
 FORGOTTEN = 0.06  # share of the words of half the texts
 MIXED = {"long", "beside"}
 SILENT = {"filler", "neutral", "aside", "back", "grounds"}  # what neither declines nor answers
+SIGNS = {*"abcdefghijklmnopqrstuvwxyz", *(a + b for a in "abcdefghijklmnopqrstuvwxyz" for b in "abdefgiklmnoprstvy")}
+SIGNS -= {"er", "um", "ah", "eh", "oh", "uh", "of"}
 TALK = {"filler", "neutral", "aside"}
 PLAIN = {
     "EVOUNA, Apache-2.0",

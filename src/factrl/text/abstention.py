@@ -164,7 +164,7 @@ class Stance:
 
     declines: bool  # by its form, whatever it names.  Such a text is never a right answer
     names: str  # the first thing that it names although it declines and the question did not
-    asserted: str  # what is left once the declining clauses are taken out; the cleaned text if none declines
+    asserted: str  # what is left once the declining clauses are taken out; the cleaned text if it declines not
     brief: bool = False  # a clause of a few words answers
     score: float = 0.0  # how much it declines, 0 to 1
 
@@ -218,9 +218,12 @@ def stance(
             asked = words_of(" ".join(about))
             read = _read(said, asked)
     each = [*zip(read.parts, *read.odds, strict=True)]
-    brief = len(said) <= BARE and any(_is_brief(*one, strict=strict) for one in each)
-    kept = [part for part, declines, _ in each if declines <= 0]
-    asserted = (_kept(kept) if 0 < len(kept) < len(each) else "") or clean(text)
+    brief = len(said) <= BARE and any(
+        _is_brief(*one, strict=strict, alone=len(said) <= BARE / 2) for one in each
+    )
+    kept = [part for part, declines, _ in each if declines <= (1 if part.named else 0)]
+    rest = _kept(kept) if 0 < len(kept) < len(each) else ""
+    asserted = rest or clean(text)
     if sum(bool(part.named) for part in read.parts) > max(2, len(each) / 2):
         return Stance(False, "", asserted, brief, read.score)
     if (question is None or _OPEN.search(question.casefold())) and _goes_on_about_others(each):
@@ -229,7 +232,7 @@ def stance(
         new = next((part.new for part in read.parts if part.new), "")
         unsure = len(said) <= BARE and read.score < _SURE[strict]
         names = next((part.named for part in read.parts if part.named), new if unsure else "")
-        return Stance(True, names, "", score=read.score)
+        return Stance(True, names, rest if names else "", score=read.score)
     return Stance(False, "", asserted, brief, read.score)
 
 
@@ -247,7 +250,7 @@ def _goes_on_about_others(each: Sequence[tuple[Part, float, float]]) -> bool:
     return False
 
 
-def _is_brief(part: Part, no: float, yes: float, *, strict: bool) -> bool:
+def _is_brief(part: Part, no: float, yes: float, *, strict: bool, alone: bool) -> bool:
     """Whether a clause of a few words is an answer, given the log odds that it declines and answers."""
     words = [word for word in part.words if word[0].isalpha() or word in MASKS]
     if not 0 < len(words) <= BRIEF:
@@ -258,7 +261,9 @@ def _is_brief(part: Part, no: float, yes: float, *, strict: bool) -> bool:
         return False
     if strict and no < 0 and set(words) == {ASKED}:  # it may be a choice that the question offers
         return True
-    least = 0 if strict or len(words) <= _FEW else 3
+    if strict:
+        return no < 0
+    least = 0 if len(words) <= _FEW else 1 if alone else 3
     return no < -least and yes > least
 
 
