@@ -4,7 +4,7 @@
 
 One file a language holds templates by kind: `[+plain]` and so on decline, `[-hedge]` and so on do not;
 `(a|b)` is a choice, `{T}` the question's topic, `{N}` what it asks for, `{X}` and `{Y}` answers, `{F}` a
-sentence of `[filler]`.  `words.txt` has words of such talk, and `rows.jsonl.gz` rows of our fixtures and of
+sentence of `[filler]`.  `words.txt` has words of such talk, `classes.txt` what they do in it, and `rows.jsonl.gz` rows of our fixtures and of
 public sets (each with its set and licence: EVOUNA, HalluQA and TruthfulQA, Apache-2.0; Czech SimpleQA,
 FActScore and SimpleQA, MIT; of each the half whose group's SHA-256 begins with an even byte).  No other data
 are read.  Everything is drawn with fixed seeds and fitted by liblinear on one thread, so the weights come out
@@ -234,10 +234,14 @@ def of_templates() -> Iterator[Row]:
             text = (word.capitalize() if rng.random() < 0.4 else word) + rng.choice(["", "", "."])
             asked = "" if rng.random() < 0.3 else draw.asked()[0]
             yield Row(asked, text, False, "bare", lang, f"{lang} word {word}")
-        short = {fold_of(one) for name in ("+short", "+refusing", "+colloquial") for one in expanded(told[name])}
+        short = {
+            fold_of(one) for name in ("+short", "+refusing", "+colloquial") for one in expanded(told[name])
+        }
         for word in alone:
             if word not in short:
-                yield Row("", word.capitalize() + rng.choice(",!."), False, "filler", lang, f"{lang} word {word}")
+                yield Row(
+                    "", word.capitalize() + rng.choice(",!."), False, "filler", lang, f"{lang} word {word}"
+                )
         for line in BARE_FORMS * 2:
             question, held = draw.asked()
             yield Row(question, draw.said(line, held), False, "bare", lang, f"{lang} {line}")
@@ -344,9 +348,7 @@ class Prepared:
         plain = np.array([row.kind in PLAIN and not row.declines for row in rows])
         self.known = (alone | plain)[self.row_of]
         self.answers = np.array([not row.declines and row.kind not in SILENT for row in rows])
-        self.folds = np.array(
-            [fold_number(row.template) for row in rows]
-        )
+        self.folds = np.array([fold_number(row.template) for row in rows])
 
     def _forget(self) -> None:
         """Masks the words that no other template has, as those of a new text are, and some at random."""
@@ -395,7 +397,10 @@ FOLDS = 3
 FORGOTTEN = 0.06  # share of the words of half the texts
 MIXED = {"long", "beside"}
 SILENT = {"filler", "neutral", "aside", "back", "grounds"}  # what neither declines nor answers
-SIGNS = {*"abcdefghijklmnopqrstuvwxyz", *(a + b for a in "abcdefghijklmnopqrstuvwxyz" for b in "abdefgiklmnoprstvy")}
+SIGNS = {
+    *"abcdefghijklmnopqrstuvwxyz",
+    *(a + b for a in "abcdefghijklmnopqrstuvwxyz" for b in "abdefgiklmnoprstvy"),
+}
 SIGNS -= {"er", "um", "ah", "eh", "oh", "uh", "of"}
 TALK = {"filler", "neutral", "aside"}
 PLAIN = {
@@ -413,7 +418,8 @@ def share(templates: Sequence[str], rows: Sequence[Row]) -> np.ndarray:
     drawn = Counter(templates)
     return np.array(
         [
-            (OURS if row.template.startswith("file") or row.kind in TALK else 1.0) / np.sqrt(drawn[row.template])
+            (OURS if row.template.startswith("file") or row.kind in TALK else 1.0)
+            / np.sqrt(drawn[row.template])
             for row in rows
         ]
     )
@@ -473,7 +479,7 @@ def use(words: set[str], heads: np.ndarray | None = None, mixing: np.ndarray | N
 
 def held_out(rows: Sequence[Row], mixing: np.ndarray) -> Iterator[tuple[Row, Stance]]:
     """What is read of a third of the texts by a detector with neither their templates nor their words."""
-    for number in range(int(__import__("os").environ.get("X_FOLDS", FOLDS))):
+    for number in range(FOLDS):
         words = vocabulary(number)
         use(words)
         made = Prepared(rows)
@@ -496,7 +502,9 @@ def table(read: Sequence[tuple[Row, Stance]]) -> None:
         for value in ("", *sorted({getattr(row, name) for row, _ in read} - {""})):
             rates = []
             for declines in (True, False):
-                mine = [s.abstains for r, s in read if r.declines == declines and value in ("", getattr(r, name))]
+                mine = [
+                    s.abstains for r, s in read if r.declines == declines and value in ("", getattr(r, name))
+                ]
                 rates += [len(mine), f"{100 * sum(mine) / len(mine):.1f}" if mine else ""]
             say(f"| {value or 'all'} | {' | '.join(map(str, rates))} |")
 
@@ -507,7 +515,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="compare with the weights in the package")
-    parser.add_argument("--cross", action="store_true", help="print cross-validation by template, and write nothing")
+    parser.add_argument(
+        "--cross", action="store_true", help="print cross-validation by template, and write nothing"
+    )
     chosen = parser.parse_args()
     threadpool_limits(1)  # more threads add up sums in another order
     words = vocabulary()

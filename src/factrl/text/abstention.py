@@ -57,7 +57,7 @@ _WORDS, _CLASSES = 3, 5  # words of an n-gram, and classes of words
 
 
 def grams(units: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
-    """The buckets of all n-grams of characters, words and their classes in masked texts, and whose each is."""
+    """The buckets of the n-grams of characters, words and classes of words in masked texts, and whose each is."""
     texts = [" " + " ".join(words) + " " for words in units]
     codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
     owner = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
@@ -131,7 +131,7 @@ def mixed(declines: np.ndarray, answers: np.ndarray, whole: float) -> np.ndarray
 SHORT, TEXT, SENTENCE = 0.5, 0.5, 0.5
 """Scores from which on a text declines: an answer under a reward, an answer that is measured, a sentence of a
 long one (docs/evaluation.md)."""
-_SURE = {True: 0.8, False: 0.6}  # the same for a text with a word that no abstention has, if it is short
+_SURE = 0.9  # the same for a text with a word that no abstention has, if it is short
 _ABOUT = -1.0  # log odds from which on a clause says what is not known
 _FEW = 3  # words of a clause that is an answer unless it declines, where answers are measured
 _CHOICES = frozenset(
@@ -164,7 +164,9 @@ class Stance:
 
     declines: bool  # by its form, whatever it names.  Such a text is never a right answer
     names: str  # the first thing that it names although it declines and the question did not
-    asserted: str  # what is left once the declining clauses are taken out; the cleaned text if it declines not
+    asserted: (
+        str  # what is left once the declining clauses are taken out; the cleaned text if it declines not
+    )
     brief: bool = False  # a clause of a few words answers
     score: float = 0.0  # how much it declines, 0 to 1
 
@@ -230,7 +232,7 @@ def stance(
         return Stance(True, "", "", score=read.score)
     if read.score >= (SHORT if strict else TEXT) and not brief:
         new = next((part.new for part in read.parts if part.new), "")
-        unsure = len(said) <= BARE and read.score < _SURE[strict]
+        unsure = len(said) <= BARE and read.score < _SURE
         names = next((part.named for part in read.parts if part.named), new if unsure else "")
         return Stance(True, names, rest if names else "", score=read.score)
     return Stance(False, "", asserted, brief, read.score)
@@ -257,7 +259,7 @@ def _is_brief(part: Part, no: float, yes: float, *, strict: bool, alone: bool) -
         return False
     if _CHOICES.issuperset(words) or (strict and no < 0 and not _OFFERED.isdisjoint(words)):
         return True
-    if talks(words) or (ASKED in words and NEW not in words and not strict):
+    if talks(words) or (ASKED in words and not strict and (NEW not in words or len(words) > _FEW)):
         return False
     if strict and no < 0 and set(words) == {ASKED}:  # it may be a choice that the question offers
         return True

@@ -79,7 +79,7 @@ def unpacked(raw: np.ndarray) -> Tables:
     """The tables of the bytes in `abstention.npy`: scales, biases, mix, weights, then hashes."""
     head, size = raw[:56].view(np.float32), 56 + 3 * BUCKETS
     weights = raw[56:size].view(np.int8).reshape(3, BUCKETS) * head[:3, None]
-    hashes, classes = raw[size:].view(np.uint32), {}
+    hashes = raw[size:].view(np.uint32)
     count = int(hashes[0])
     pairs = hashes[1 : 1 + count]
     return Tables(
@@ -186,7 +186,7 @@ def _is_sign(char: str) -> bool:
 
 _TAG = re.compile(  # of markup, whole where it is one of HTML's for a stretch of words, and "<unknown>"
     r"</?(?:b|i|u|p|em|strong|span|mark|small|code|h[1-6]|li|ul|ol|td|th|tr|br|div)\b[^<>]{0,40}>"
-    r"|</?(?=[A-Za-z])|(?<=[A-Za-z])>"
+    r"|<\|\w{1,20}\|>|</?[a-z]{1,12}_[a-z_]{1,20}>|</?(?=[A-Za-z])|(?<=[A-Za-z])>"
 )
 
 
@@ -220,7 +220,7 @@ def visible(text: str) -> str:
     return text[1:-1] if whole else text
 
 
-_CITED = re.compile(r"\[\d{1,2}(?:, ?\d{1,2}){0,5}\]|(?:^|(?<=[¶ ]))\d{1,2}[.)](?= )")
+_CITED = re.compile(r"\[\d{1,2}(?:, ?\d{1,2}){0,5}\]|(?:^|(?<=¶)|(?<=¶ ))\d{1,2}[.)](?= )")
 _ENDS = frozenset(f".!?。！？।؟۔…{LINE}")
 _BREAKS = frozenset(f",;:()[]，；：、،{DASH}")
 _ABBREVIATED = re.compile(r"(?:\b[A-Z]|\b(?:Mr|Ms|Dr|St|Mrs|Prof|ca|bzw))$")
@@ -248,7 +248,10 @@ _MADE = re.compile(
     r"|создан|обуч|gelistir|egit)|开发|訓練|训练|開発|작성|개발"
 )
 MAKERS = frozenset(
-    "openai google deepmind anthropic meta mistral microsoft alibaba deepseek xai cohere baidu nvidia".split()
+    (
+        *("openai", "google", "deepmind", "anthropic", "meta", "mistral", "microsoft", "alibaba", "deepseek"),
+        *("xai", "cohere", "baidu", "nvidia"),
+    )
 )
 _DAY = re.compile(r"(?:19|20)\d\d|[123]?\d")
 _GERMAN = re.compile(r"\b(?:ich|nicht|der|die|das|keine?n?|ist|und|leider|mir)\b")
@@ -321,7 +324,9 @@ def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
             words.append(ASKED)
         else:
             words.append(NEW)
-            told = (dated and _DAY.fullmatch(word)) or (_DIGITS.fullmatch(said) and _PASSAGE.fullmatch(before))
+            told = (dated and _DAY.fullmatch(word)) or (
+                _DIGITS.fullmatch(said) and _PASSAGE.fullmatch(before)
+            )
             named = named or ("" if told else said)
         before, count = word, count + 1
     close(len(text), True)
@@ -348,7 +353,11 @@ def _pieces(run: str, asked: frozenset[str]) -> list[str]:
         elif pair in asked:
             pieces[at : at + 2] = [ASKED if one == NEW else one for one in pieces[at : at + 2]]
     for at, piece in enumerate(pieces):
-        if piece == NEW and (len(run) == 1 or "\u3040" < run[at] < "\u30a0") and is_known(low[at], exact=True):
+        if (
+            piece == NEW
+            and (len(run) == 1 or "\u3040" < run[at] < "\u30a0")
+            and is_known(low[at], exact=True)
+        ):
             pieces[at] = run[at]
     for name in _KATAKANA.finditer(run):  # one word
         if NEW in pieces[name.start() : name.end()]:
