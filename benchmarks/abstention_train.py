@@ -4,7 +4,8 @@
 
 One file a language holds templates by kind: `[+plain]` and so on decline, `[-hedge]` and so on do not;
 `(a|b)` is a choice, `{T}` the question's topic, `{N}` what it asks for, `{X}` and `{Y}` answers, `{F}` a
-sentence of `[filler]`.  `words.txt` has words of such talk, `classes.txt` what they do in it, and `rows.jsonl.gz` rows of our fixtures and of
+sentence of `[filler]`.  `words.txt` has words of such talk, `classes.txt` what they do in it, and
+`rows.jsonl.gz` rows of our fixtures and of
 public sets (each with its set and licence: EVOUNA, HalluQA and TruthfulQA, Apache-2.0; Czech SimpleQA,
 FActScore and SimpleQA, MIT; of each the half whose group's SHA-256 begins with an even byte).  No other data
 are read.  Everything is drawn with fixed seeds and fitted by liblinear on one thread, so the weights come out

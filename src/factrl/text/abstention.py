@@ -57,7 +57,7 @@ _WORDS, _CLASSES = 3, 5  # words of an n-gram, and classes of words
 
 
 def grams(units: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
-    """The buckets of the n-grams of characters, words and classes of words in masked texts, and whose each is."""
+    """The buckets of n-grams of characters, words and classes of words in masked texts, and whose each is."""
     texts = [" " + " ".join(words) + " " for words in units]
     codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
     owner = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
