@@ -223,7 +223,7 @@ def stance(
     brief = len(said) <= BARE and any(
         _is_brief(*one, strict=strict, alone=len(said) <= BARE / 2) for one in each
     )
-    kept = [part for part, declines, _ in each if declines <= (1 if part.named else 0)]
+    kept = [part for part, declines, _ in each if declines <= 1]
     rest = _kept(kept) if 0 < len(kept) < len(each) else ""
     asserted = rest or clean(text)
     if sum(bool(part.named) for part in read.parts) > max(2, len(each) / 2):
