@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -198,9 +199,13 @@ class Grader:
             return Grade("correct", final_answer(prediction), how="exact")
         said = stance(prediction, question, strict=self.form == "short")
         if said.declines:  # never right, so that nobody is right with one name and silent with another
-            if said.names:
+            if not said.names:
+                return Grade("abstained", prediction.strip(), how="abstention")
+            if self.judge is None:
                 return Grade("incorrect", prediction.strip(), how="rules", why=f"it names {said.names}")
-            return Grade("abstained", prediction.strip(), how="abstention")
+            rest = final_answer(said.asserted or prediction)
+            found = self._judged(self.judge, question, rest, gold, said.brief)
+            return replace(found, label="incorrect", partial=found.partial or found.label == "abstained")
         answer = final_answer(said.asserted)
         equal = matches(said.asserted, gold, loosen)
         if equal is None and "units" in self.loosen:
