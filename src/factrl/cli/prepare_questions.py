@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,8 +33,8 @@ def add_verbs(verbs: Verbs) -> None:
         "writes warm.jsonl, train.jsonl and test.jsonl, each about other entities, with what is known of an\n"
         "entity as evidence; profiles-warm.jsonl and so on, which ask for all that is known of an entity,\n"
         "with its facts as checklist; in both of warm a column `reasoned`, a text as the studies teach it,\n"
-        "of whose answers a share declines, at random; and facts.csv, for verifier.judge=table:facts.csv\n"
-        "and factrl study --table",
+        "of whose answers a share declines, at random; and, without --table, facts.csv, which is for\n"
+        "verifier.judge=table:facts.csv and factrl study --table",
     )
     parser.add_argument("--output", metavar="DIR", required=True, help="folder for the files")
     parser.add_argument("--table", metavar="FILE", help="your own facts: entity,relation,value")
@@ -46,7 +44,8 @@ def add_verbs(verbs: Verbs) -> None:
 def _run(args: argparse.Namespace) -> int:
     world = open_world(args.table, args.seed)
     folder = Path(args.output)
-    contents = {folder / "facts.csv": facts_of(world.table)}
+    # A table of the user's is there already, and could hold what a spreadsheet would run.
+    contents = {} if args.table else {folder / "facts.csv": facts_of(world.table)}
     for before, task in _FILES.items():
         for part in PARTS:
             contents[folder / f"{before}{part}.jsonl"] = lines_of(rows(world, task, part, args.seed))
@@ -79,11 +78,10 @@ def _asked(task: Task, example: Example) -> str:
 
 def facts_of(table: Table) -> bytes:
     """A table of facts as the CSV file that `Table.read` reads."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(("entity", "relation", "value", "several"))
+    lines = [("entity", "relation", "value", "several")]
     for entity, facts in table.facts.items():
         for relation, values in facts.items():
             several = "yes" if relation in table.several else ""
-            writer.writerows((entity, relation, ALIASES.join(value), several) for value in values)
-    return file.getvalue().encode()
+            lines += [(entity, relation, ALIASES.join(value), several) for value in values]
+    quoted = (",".join(f'"{cell.replace(chr(34), chr(34) * 2)}"' for cell in line) for line in lines)
+    return "".join(f"{line}\n" for line in quoted).encode()
