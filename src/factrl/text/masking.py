@@ -240,6 +240,8 @@ _PASSAGE = re.compile(
 _LISTED = re.compile(
     r"\b(?:documents?|passages?|sources?|results?|snippets?|articles?|excerpts?|extraits?|extracts?|pages?|chunks?)\b"
 )
+# A number or a choice in a script without spaces, where nothing stands before and behind it.
+_ALONE = re.compile("[一二两兩三四五六七八九十百千万萬零〇]+|是的?|不是|[否不有无無对對错錯]|没有|沒有|はい|いいえ")
 _DIGITS = re.compile(r"\d{1,2}")
 # Who makes a model is no answer beside one of these.
 _MADE = re.compile(
@@ -266,7 +268,9 @@ def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
     Args:
         asked: the question's words, by `words_of`.
     """
-    cited = _TAG.sub(lambda found: " " * len(found[0]), _CITED.sub(lambda found: " " * len(found[0]), text))
+    cited = _TAG.sub(lambda found: " " * len(found[0]), text)
+    if len(text) > BARE:  # of a short text "[41]" and "41." may be the answer
+        cited = _CITED.sub(lambda found: " " * len(found[0]), cited)
     head = fold(cited[:BARE])
     dated, german = _DATED.search(head) is not None, len(_GERMAN.findall(head)) > 1
     made, listed = _MADE.search(head) is not None, _LISTED.search(head) is not None
@@ -302,6 +306,7 @@ def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
             pieces = _pieces(said, asked)
             words += pieces
             new = new or (said if NEW in pieces else "")
+            named = named or (said if _ALONE.fullmatch(said) else "")
         elif kind == "word":
             titled = said[0].isupper() and count > 0
             if word in _COUNTS and not is_asked(word, asked):
