@@ -31,6 +31,7 @@ from factrl.studies import (
 )
 from factrl.studies.full import STAND_INS, Command, Pipeline, check_only, dry_run, run
 from factrl.studies.full_table import LEAST, FullTable, read_table
+from factrl.studies.world import Task
 from factrl.verifier.judges import Table
 
 from .options import Verbs, a_seed, add_settings, add_verb, at_least_one, needs_extra
@@ -294,7 +295,7 @@ def render_overview(studies: Mapping[str, StudySettings], results: Mapping[int, 
     def hacks(reward: str) -> int | None:
         return None if declared(reward, "WEAKNESSES") is None else len(known_failures(reward))
 
-    rows = {
+    rows: dict[str, tuple[Task, dict[str, int | None]]] = {
         name: (
             study.task,
             {CALIBRATED: None, **{row: hacks(settings.reward) for row, settings in study.rows.items()}},

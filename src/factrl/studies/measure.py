@@ -260,8 +260,9 @@ def overview(
         studies: name -> its task, and its rows with the number of known hacks that pay under each reward.
     """
     lines = []
-    tasks = dict.fromkeys(task for task, _ in studies.values())
-    names = [(f"start, {task}", f"start-{task}", task, None) for task in tasks]
+    names = list[tuple[str, str, Task, int | None]]()
+    tasks: list[Task] = [*dict.fromkeys(task for task, _ in studies.values())]
+    names += [(f"start, {task}", f"start-{task}", task, None) for task in tasks]
     names += [
         (f"{study}/{row}", f"{study}/{row}", task, hacks)
         for study, (task, rows) in studies.items()

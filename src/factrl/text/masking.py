@@ -241,7 +241,9 @@ _LISTED = re.compile(
     r"\b(?:documents?|passages?|sources?|results?|snippets?|articles?|excerpts?|extraits?|extracts?|pages?|chunks?)\b"
 )
 # A number or a choice in a script without spaces, where nothing stands before and behind it.
-_ALONE = re.compile("[一二两兩三四五六七八九十百千万萬零〇]+|是的?|不是|[否不有无無对對错錯]|没有|沒有|はい|いいえ")
+_ALONE = re.compile(
+    "[一二两兩三四五六七八九十百千万萬零〇]+|是的?|不是|[否不有无無对對错錯]|没有|沒有|はい|いいえ"
+)
 _DIGITS = re.compile(r"\d{1,2}")
 # Who makes a model is no answer beside one of these.
 _MADE = re.compile(
