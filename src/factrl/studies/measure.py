@@ -259,15 +259,12 @@ def overview(
     Args:
         studies: name -> its task, and its rows with the number of known hacks that pay under each reward.
     """
+    names: list[tuple[str, str, Task, int | None]] = []
+    for study, (task, rows) in studies.items():
+        start = (f"start, {task}", f"start-{task}", task, None)
+        names += [] if start in names else [start]
+        names += [(f"{study}/{row}", f"{study}/{row}", task, hacks) for row, hacks in rows.items()]
     lines = []
-    names = list[tuple[str, str, Task, int | None]]()
-    tasks: list[Task] = [*dict.fromkeys(task for task, _ in studies.values())]
-    names += [(f"start, {task}", f"start-{task}", task, None) for task in tasks]
-    names += [
-        (f"{study}/{row}", f"{study}/{row}", task, hacks)
-        for study, (task, rows) in studies.items()
-        for row, hacks in rows.items()
-    ]
     for title, key, task, hacks in names:
         held = [(seed[f"start-{task}"], seed[key]) for seed in results.values() if key in seed]
         if not held:
