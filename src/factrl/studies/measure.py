@@ -261,9 +261,10 @@ def overview(
     """
     names: list[tuple[str, str, Task, int | None]] = []
     for study, (task, rows) in studies.items():
-        start = (f"start, {task}", f"start-{task}", task, None)
-        names += [] if start in names else [start]
-        names += [(f"{study}/{row}", f"{study}/{row}", task, hacks) for row, hacks in rows.items()]
+        if not any(title == f"start, {task}" for title, *_ in names):
+            names.append((f"start, {task}", f"start-{task}", task, None))
+        for row, hacks in rows.items():
+            names.append((f"{study}/{row}", f"{study}/{row}", task, hacks))
     lines = []
     for title, key, task, hacks in names:
         held = [(seed[f"start-{task}"], seed[key]) for seed in results.values() if key in seed]
