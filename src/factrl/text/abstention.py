@@ -131,7 +131,7 @@ def mixed(declines: np.ndarray, answers: np.ndarray, whole: float) -> np.ndarray
 SHORT, TEXT, SENTENCE = 0.5, 0.5, 0.5
 """Scores from which on a text declines: an answer under a reward, an answer that is measured, a sentence of a
 long one (docs/evaluation.md)."""
-_SURER = 0.99  # the same as rewards read it
+_SURER = 0.975  # the same as rewards read it
 _SURE = 0.9  # the same for a text with a word that no abstention has, if it is short
 _ABOUT = -1.0  # log odds from which on a clause says what is not known
 _FEW = 3  # words of a clause that is an answer unless it declines, where answers are measured

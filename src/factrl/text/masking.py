@@ -221,6 +221,7 @@ def visible(text: str) -> str:
 
 
 _CITED = re.compile(r"\[\d{1,2}(?:, ?\d{1,2}){0,5}\]|(?:^|(?<=¶)|(?<=¶ ))\d{1,2}[.)](?= )")
+_BEHIND = re.compile(r"(?<=\w )\[\d{1,2}(?:, ?\d{1,2}){0,5}\]")
 _ENDS = frozenset(f".!?。！？।؟۔…{LINE}")
 _BREAKS = frozenset(f",;:()[]，；：、،{DASH}")
 _ABBREVIATED = re.compile(r"(?:\b[A-Z]|\b(?:Mr|Ms|Dr|St|Mrs|Prof|ca|bzw))$")
@@ -271,8 +272,9 @@ def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
         asked: the question's words, by `words_of`.
     """
     cited = _TAG.sub(lambda found: " " * len(found[0]), text)
-    if len(text) > BARE:  # of a short text "[41]" and "41." may be the answer
-        cited = _CITED.sub(lambda found: " " * len(found[0]), cited)
+    # Of a short text "[41]" and "41." at the front may be the answer.
+    cites = _CITED if len(text) > BARE else _BEHIND
+    cited = cites.sub(lambda found: " " * len(found[0]), cited)
     head = fold(cited[:BARE])
     dated, german = _DATED.search(head) is not None, len(_GERMAN.findall(head)) > 1
     made, listed = _MADE.search(head) is not None, _LISTED.search(head) is not None
