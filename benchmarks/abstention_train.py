@@ -4,8 +4,7 @@
 
 One file a language holds templates by kind: `[+plain]` and so on decline, `[-hedge]` and so on do not;
 `(a|b)` is a choice, `{T}` the question's topic, `{N}` what it asks for, `{X}` and `{Y}` answers, `{F}` a
-sentence of `[filler]`.  `words.txt` has words of such talk, `classes.txt` what they do in it, and
-`rows.jsonl.gz` rows of our fixtures and of
+sentence of `[filler]`.  `words.txt` has words of such talk, and `rows.jsonl.gz` rows of our fixtures and of
 public sets (each with its set and licence: EVOUNA, HalluQA and TruthfulQA, Apache-2.0; Czech SimpleQA,
 FActScore and SimpleQA, MIT; of each the half whose group's SHA-256 begins with an even byte).  No other data
 are read.  Everything is drawn with fixed seeds and fitted by liblinear on one thread, so the weights come out
@@ -34,18 +33,14 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from factrl.text import abstention, masking
-from factrl.text.abstention import Stance, grams, joined, mixed, sentences_of, stance
+from factrl.text.abstention import grams, joined, mixed, sentences_of
 from factrl.text.answers import fold
 from factrl.text.masking import (
-    BRIEF,
     BUCKETS,
     IS_RUN,
-    MAKERS,
-    MASKS,
     NEW,
     Tables,
     beginning,
-    class_of,
     hashed,
     is_asked,
     is_known,
@@ -58,7 +53,6 @@ from factrl.text.masking import (
 DATA = Path(__file__).parent / "abstention"
 TARGET = Path(abstention.__file__).with_suffix(".npy")
 _CHOICE = re.compile(r"\(([^()]*\|[^()]*)\)")
-_CLAUSES = re.compile(r"[,.!?:;。，！？、،؟।…—-]+ ?")
 _HOLE = re.compile(r"\{([TNXYFDA])\}")
 DRAWN = 6  # texts of a template
 BARE_FORMS = (
@@ -109,27 +103,6 @@ def expanded(lines: Sequence[str]) -> Iterator[str]:
             ways = (line[: found.start()] + way + line[found.end() :] for way in found[1].split("|"))
             for way in ways:
                 yield from expanded([way])
-
-
-def clauses_of(told: dict[str, list[str]]) -> Iterator[str]:
-    """The clauses of abstentions and of what is said beside them, folded."""
-    lines = [line for name in told if name[0] == "+" or name == "filler" for line in told[name]]
-    for line in expanded(lines):
-        yield from map(fold_of, _CLAUSES.split(line))
-
-
-def talk() -> Iterator[str]:
-    """The clauses of a few words that say nothing: interjections, and what is said beside abstentions."""
-    for path in sorted(DATA.glob("??.txt")):
-        told = sections(path.stem)
-        declining = {fold_of(one) for name in told if name[0] == "+" for one in expanded(told[name])}
-        said = [one for one in expanded([*told["filler"], *told["neutral"]]) if not _HOLE.search(one)]
-        alone = (one for one in clauses_of(told) if one.isalpha() and one not in declining)
-        for text in (*said, *(one for one in alone if class_of(one) != "a")):
-            for part in parts_of(visible(text), frozenset()):
-                words = [word for word in part.words if word[0].isalpha() or word in MASKS]
-                if 0 < len(words) <= BRIEF and NEW not in words and " ".join(words) not in SIGNS:
-                    yield "= " + " ".join(words)
 
 
 def bare_words(lines: Sequence[str]) -> Iterator[str]:
@@ -207,47 +180,34 @@ def of_templates() -> Iterator[Row]:
             core = draw.said(line, held)
             asked = "" if number % 4 == 3 else question
             filler = [draw.said(draw.one("filler"), held) for _ in range(2)]
-            beside = "aside" if "aside" in told and number % 3 else "neutral"
-            neutral = [draw.said(draw.one(beside), held) for _ in range(2)]
+            neutral = [draw.said(draw.one("neutral"), held) for _ in range(2)]
             answer = draw.said(rng.choice(told["-answer"]), held)
             hedge = draw.said(rng.choice(told["-hedge"]), held)
             if core[-1:].isalnum():
                 core += "。" if lang in SPACED else "."
             mine = f"{lang} {line}"
             yield Row(asked, space.join([core, *filler[: 1 + number % 2]]), True, "long", lang, mine, False)
-            several = [*neutral, core] if number % 2 else [neutral[0], core, neutral[1]]
-            yield Row(asked, space.join(several), True, "beside", lang, mine, False)
+            beside = [*neutral, core] if number % 2 else [neutral[0], core, neutral[1]]
+            yield Row(asked, space.join(beside), True, "beside", lang, mine, False)
             pair = [core, answer] if number % 2 else [answer, core]
             yield Row(asked, space.join(pair), False, "said", lang, mine, False)
             if number % 3 == 0:
                 yield Row(asked, space.join([core, filler[0], hedge]), False, "said", lang, mine, False)
-            if number % 3:
-                kind = rng.choice(["-answer", "-answer", "-words", "-hedge", "-quote"])
-                answer = draw.said(rng.choice(told[kind]), held)
-                several = [*neutral, answer] if number % 2 else [answer, *filler]
-                yield Row(asked, space.join(several), False, kind[1:], lang, f"{lang} {number} {kind}", False)
-        # A word alone is an answer, although abstentions have it, unless it is a clause of theirs.
-        clauses = {*clauses_of(told)}
-        alone = sorted(one for one in clauses if one.isalpha() and not IS_RUN.match(one))
-        single = sorted({word for name in told if name[0] == "+" for word in bare_words(told[name])})
-        single = [word for word in single if word not in clauses]
+            if number % 5 == 0:
+                yield Row(asked, space.join([*neutral, answer]), False, "answer", lang, mine, False)
+        # A word alone is an answer, although abstentions have it, unless it is one of theirs.
+        brief = [line for name in ("+short", "+refusing", "+colloquial") for line in told[name]]
+        short = set(map(fold_of, expanded(brief)))
+        single = sorted({word for name in told if name[0] == "+" for word in bare_words(told[name])} - short)
         for word in rng.sample(single, min(len(single), 150 if lang == "en" else 40)):
             text = (word.capitalize() if rng.random() < 0.4 else word) + rng.choice(["", "", "."])
             asked = "" if rng.random() < 0.3 else draw.asked()[0]
             yield Row(asked, text, False, "bare", lang, f"{lang} word {word}")
-        short = {
-            fold_of(one) for name in ("+short", "+refusing", "+colloquial") for one in expanded(told[name])
-        }
-        for word in alone:
-            if word not in short:
-                yield Row(
-                    "", word.capitalize() + rng.choice(",!."), False, "filler", lang, f"{lang} word {word}"
-                )
         for line in BARE_FORMS * 2:
             question, held = draw.asked()
             yield Row(question, draw.said(line, held), False, "bare", lang, f"{lang} {line}")
-        for name in ("filler", "neutral", "aside"):
-            for line in told.get(name, ()):
+        for name in ("filler", "neutral"):
+            for line in told[name]:
                 question, held = draw.asked()
                 yield Row(question, draw.said(line, held), False, name, lang, f"{lang} {line}")
 
@@ -266,19 +226,13 @@ def of_file() -> Iterator[Row]:
         )
 
 
-def vocabulary(left_out: int | None = None) -> set[str]:
-    """The words and pairs of characters that abstentions are made of, and what stands for other endings.
-
-    Args:
-        left_out: the fold whose templates are not read.
-    """
+def vocabulary() -> set[str]:
+    """The words and pairs of characters that abstentions are made of, and what stands for other endings."""
     words: Counter[str] = Counter()
     for path in sorted(DATA.glob("??.txt")):
         for name, lines in sections(path.stem).items():
             if name[0] == "+" or name in ("filler", "neutral"):
                 for line in lines:
-                    if fold_number(f"{path.stem} {line}") == left_out:
-                        continue
                     text = _HOLE.sub(" ", line)
                     parts = re.split(r"[(|)]", text)
                     for token in tokens().finditer(fold(" ".join(parts)).replace('"', " ")):
@@ -295,7 +249,7 @@ def vocabulary(left_out: int | None = None) -> set[str]:
                                 words.update(run[i : i + 2] for i in range(len(run) - 1))
     rows: Counter[str] = Counter()
     for row in of_file():
-        if row.declines and fold_number(row.template) != left_out:
+        if row.declines:
             found = tokens().finditer(visible(row.text))
             said = {fold(t[0]) for t in found if t.lastgroup == "word" and t[0].islower()}
             rows.update(word for word in said if not is_asked(word, words_of(row.question)))
@@ -304,12 +258,7 @@ def vocabulary(left_out: int | None = None) -> set[str]:
     for word in map(fold, (DATA / "words.txt").read_text(encoding="utf-8").split()):
         pairs = {word[i : i + 2] for i in range(len(word) - 1)}
         found |= pairs if IS_RUN.match(word) else {word, word.rstrip("-")}
-    return found - MAKERS - {f"{name}-" for name in MAKERS}
-
-
-def fold_number(template: str) -> int:
-    """Which part of the cross-validation leaves a template out."""
-    return int(hashlib.sha256(template.encode()).hexdigest(), 16) % FOLDS
+    return found
 
 
 def matrix(texts: Sequence[Sequence[str]]) -> csr_matrix:
@@ -321,7 +270,7 @@ def matrix(texts: Sequence[Sequence[str]]) -> csr_matrix:
     return made
 
 
-def fitted(features: csr_matrix, labels: np.ndarray, weights: np.ndarray, c: float = 20.0) -> np.ndarray:
+def fitted(features: csr_matrix, labels: np.ndarray, weights: np.ndarray, c: float = 8.0) -> np.ndarray:
     """The weights of a logistic regression, the bias last."""
     model = LogisticRegression(C=c, solver="liblinear", random_state=0, tol=1e-3, max_iter=200)
     model.fit(features, labels, sample_weight=weights)
@@ -349,7 +298,9 @@ class Prepared:
         plain = np.array([row.kind in PLAIN and not row.declines for row in rows])
         self.known = (alone | plain)[self.row_of]
         self.answers = np.array([not row.declines and row.kind not in SILENT for row in rows])
-        self.folds = np.array([fold_number(row.template) for row in rows])
+        self.folds = np.array(
+            [int(hashlib.sha256(row.template.encode()).hexdigest(), 16) % FOLDS for row in rows]
+        )
 
     def _forget(self) -> None:
         """Masks the words that no other template has, as those of a new text are, and some at random."""
@@ -397,13 +348,7 @@ class Prepared:
 FOLDS = 3
 FORGOTTEN = 0.06  # share of the words of half the texts
 MIXED = {"long", "beside"}
-SILENT = {"filler", "neutral", "aside", "back", "grounds"}  # what neither declines nor answers
-SIGNS = {
-    *"abcdefghijklmnopqrstuvwxyz",
-    *(a + b for a in "abcdefghijklmnopqrstuvwxyz" for b in "abdefgiklmnoprstvy"),
-}
-SIGNS -= {"er", "um", "ah", "eh", "oh", "uh", "of"}
-TALK = {"filler", "neutral", "aside"}
+SILENT = {"filler", "neutral", "back", "grounds"}  # what neither declines nor answers
 PLAIN = {
     "EVOUNA, Apache-2.0",
     "FActScore, MIT",
@@ -411,18 +356,14 @@ PLAIN = {
     "SimpleQA, MIT",
     "HalluQA, Apache-2.0",
 }
-OURS = 3.0  # weight of a row of the file, and of one that only talks, against a template
+OURS = 3.0  # weight of a row of the file against a template
 
 
 def share(templates: Sequence[str], rows: Sequence[Row]) -> np.ndarray:
     """What each row weighs: a template counts by the root of its texts."""
     drawn = Counter(templates)
     return np.array(
-        [
-            (OURS if row.template.startswith("file") or row.kind in TALK else 1.0)
-            / np.sqrt(drawn[row.template])
-            for row in rows
-        ]
+        [(OURS if row.template.startswith("file") else 1.0) / np.sqrt(drawn[row.template]) for row in rows]
     )
 
 
@@ -443,71 +384,30 @@ def mix(made: Prepared, numbers: np.ndarray) -> np.ndarray:
     return np.append(model.coef_[0], model.intercept_[0])
 
 
-def word_classes() -> dict[str, int]:
-    """The words and beginnings of `classes.txt` with the number of their class."""
-    found: dict[str, int] = {}
-    number = -1
-    for line in (DATA / "classes.txt").read_text(encoding="utf-8").split("\n"):
-        number += line.startswith("[")
-        if not line.startswith("["):
-            for word in fold(line).split():
-                found.setdefault(word, number)
-    return found
-
-
 def packed(heads: np.ndarray, mixing: np.ndarray, words: set[str]) -> np.ndarray:
     """The bytes that `factrl.text.abstention.unpacked` reads."""
     scales = np.abs(heads[:, :-1]).max(1) / 127
     rounded = np.round(heads[:, :-1] / scales[:, None]).astype(np.int8)
     head = np.concatenate([scales, heads[:, -1], mixing]).astype(np.float32)
-    hashes = np.array(sorted({*map(hashed, words), *map(hashed, talk())}), np.uint32)
-    pairs = sorted({hashed(word) & ~15: number for word, number in word_classes().items()}.items())
-    classes = np.array([len(pairs), *(word | number for word, number in pairs)], np.uint32)
-    parts = (head, rounded, classes, hashes)
-    return np.concatenate([part.reshape(-1).view(np.uint8) for part in parts])
-
-
-def use(words: set[str], heads: np.ndarray | None = None, mixing: np.ndarray | None = None) -> None:
-    """Reads texts with these words, and scores them with these weights."""
-    known = frozenset(map(hashed, words))
-    classes = {hashed(word) & ~15: number for word, number in word_classes().items()}
-    heads = np.zeros((3, BUCKETS + 1)) if heads is None else heads
-    made = Tables(heads[:, :-1], heads[:, -1], np.zeros(8) if mixing is None else mixing, known, classes)
-    masking.tables = abstention.tables = lambda: made
-    is_known.cache_clear()
-    class_of.cache_clear()
-
-
-def held_out(rows: Sequence[Row], mixing: np.ndarray) -> Iterator[tuple[Row, Stance]]:
-    """What is read of a third of the texts by a detector with neither their templates nor their words."""
-    for number in range(FOLDS):
-        words = vocabulary(number)
-        use(words)
-        made = Prepared(rows)
-        use(words, made.heads(made.folds != number), mixing)
-        seen: Counter[str] = Counter()
-        for row in rows:
-            seen[row.template + row.kind] += 1
-            if fold_number(row.template) == number and seen[row.template + row.kind] < 3:
-                yield row, stance(row.text, row.question or None)
+    hashes = np.array(sorted(set(map(hashed, words))), np.uint32)
+    return np.concatenate([part.reshape(-1).view(np.uint8) for part in (head, rounded, hashes)])
 
 
 def say(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
-def table(read: Sequence[tuple[Row, Stance]]) -> None:
-    """Abstentions found, and others taken for one, by kind and by language."""
+def table(made: Prepared, scores: np.ndarray) -> None:
+    """Found and falsely found by kind and by language, on templates that were held out."""
+    found = scores > 0
     for name in ("kind", "lang"):
-        say(f"\n| {name} | abstentions | found | others | taken for one |\n|---|---|---|---|---|")
-        for value in ("", *sorted({getattr(row, name) for row, _ in read} - {""})):
-            rates = []
-            for declines in (True, False):
-                mine = [
-                    s.abstains for r, s in read if r.declines == declines and value in ("", getattr(r, name))
-                ]
-                rates += [len(mine), f"{100 * sum(mine) / len(mine):.1f}" if mine else ""]
-            say(f"| {value or 'all'} | {' | '.join(map(str, rates))} |")
+        say(f"\n| {name} | decline | found | others | taken for one |\n|---|---|---|---|---|")
+        values = [getattr(row, name) for row in made.rows]
+        for value in sorted(set(values)):
+            mine = np.array([one == value for one in values])
+            yes, no = mine & made.declines, mine & ~made.declines
+            rates = [f"{100 * found[some].mean():.1f}" if some.any() else "" for some in (yes, no)]
+            say(f"| {value} | {yes.sum()} | {rates[0]} | {no.sum()} | {rates[1]} |")
 
 
 def main() -> None:
@@ -516,22 +416,24 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="compare with the weights in the package")
-    parser.add_argument(
-        "--cross", action="store_true", help="print cross-validation by template, and write nothing"
-    )
+    parser.add_argument("--cross", action="store_true", help="print cross-validation by template")
     chosen = parser.parse_args()
     threadpool_limits(1)  # more threads add up sums in another order
     words = vocabulary()
-    use(words)
+    known = frozenset(map(hashed, words))
+    masking.tables = abstention.tables = lambda: Tables(
+        np.zeros((3, BUCKETS)), np.zeros(3), np.zeros(8), known
+    )
+    is_known.cache_clear()
     made = Prepared([*of_templates(), *of_file()])
     say(
         f"{len(made.rows)} texts of {len({row.template for row in made.rows})} templates, "
         f"{made.declines.sum()} decline"
     )
-    mixing = mix(made, crossed(made))
+    numbers = crossed(made)
+    mixing = mix(made, numbers)
     if chosen.cross:
-        table([*held_out(made.rows, mixing)])
-        return
+        table(made, numbers @ mixing[:-1] + mixing[-1])
     raw = packed(made.heads(np.ones(len(made.rows), bool)), mixing, words)
     if chosen.check:
         same = np.array_equal(raw, np.load(TARGET))

@@ -8,7 +8,7 @@ import pytest
 from test_similar_documents import JUDGES
 
 from factrl.types import Passage
-from factrl.verifier import Verifier
+from factrl.verifier import Verifier, open_verifier
 from factrl.verifier.claims import SentenceClaims
 
 HEATERS = [
@@ -215,3 +215,18 @@ def test_what_is_said_of_its_own_subject_supports_it(
     judge: str, evidence: Sequence[Passage], text: str
 ) -> None:
     assert last_label(judge, evidence, text) == "supported"
+
+
+@pytest.mark.parametrize(
+    ("text", "document"),
+    [
+        ("The ferry ran aground. Nobody was killed. It was built in 2009.", "The ferry was built in 2009."),
+        ("Dear Ms Okafor,\n\nThe two lamps will be delivered on 21 March.", "The two lamps: 21 March."),
+        ("Sehr geehrte Frau Okafor,\n\nDie Lampen kosten 186 Euro.", "Die Lampen kosten 186 Euro."),
+        ("Niemand wurde verletzt. Das Schiff wurde 2009 gebaut.", "Das Schiff wurde 2009 gebaut."),
+        ("Everyone was saved. The ship was built in 2009.", "The ship was built in 2009."),
+    ],
+)
+def test_who_is_greeted_and_nobody_are_no_subjects(text: str, document: str) -> None:
+    report = open_verifier("local", judge="weak")(text, evidence=[Passage(document, "notes")])
+    assert report.checks[-1].passages

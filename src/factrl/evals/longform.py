@@ -31,7 +31,6 @@ from factrl.evals.metrics import Better, Comparison, Floats, Number, Statistic, 
 from factrl.evals.numbers import Numbers
 from factrl.evals.samples import Claims, Row
 from factrl.evals.shortqa import Texts, final_part, in_order
-from factrl.text.abstention import declining_share
 from factrl.types import Example
 from factrl.verifier import Verifier
 from factrl.verifier.report import WIDTH, Report
@@ -87,8 +86,7 @@ def check_texts(
             )
         )
         rows += [
-            row if said is None else _checked(row, said, next(reports), benchmark.recall_at)
-            for row, said in block
+            row if said is None else _checked(row, next(reports), benchmark.recall_at) for row, said in block
         ]
         on_done(len(block))
     return rows
@@ -104,11 +102,10 @@ def _unchecked(row: Row, texts: Texts, chat: bool) -> tuple[Row, str | None]:
     return replace(row, completion=text, claims=claims), said
 
 
-def _checked(row: Row, said: str, report: Report, k: int) -> Row:
+def _checked(row: Row, report: Report, k: int) -> Row:
     if failure := report.failure:
         return replace(row, cause=failure.cause, detail=failure.detail)
     claims = claims_of(report)
-    row = replace(row, values={**row.values, "declining": declining_share(said, row.example.question)})
     if undecided([claims], k)[0]:
         detail = f"{claims.unjudged} of {claims.total} claims have no verdict"
         return replace(row, claims=claims, cause="claims_unjudged", detail=detail)

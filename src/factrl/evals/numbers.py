@@ -43,7 +43,6 @@ _ABOUT: Mapping[str, tuple[str, Better]] = {
     "truthfulness": ("accuracy − hallucination; the Omniscience index", "higher"),
     "correct_given_attempted": ("right answers / answers given", "higher"),
     "f_score": ("harmonic mean of accuracy and correct given attempted", "higher"),
-    "declining": ("characters of an answer in sentences that decline", "neither"),
     "mc2": ("probability of the true options, normalised", "higher"),
     "chose_first": ("chose option A, of the replies that name one", "neither"),
     "invalid": ("no answer to read in the text; among the wrong ones", "lower"),

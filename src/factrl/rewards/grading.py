@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -199,13 +198,9 @@ class Grader:
             return Grade("correct", final_answer(prediction), how="exact")
         said = stance(prediction, question, strict=self.form == "short")
         if said.declines:  # never right, so that nobody is right with one name and silent with another
-            if not said.names:
-                return Grade("abstained", prediction.strip(), how="abstention")
-            if self.judge is None:
+            if said.names:
                 return Grade("incorrect", prediction.strip(), how="rules", why=f"it names {said.names}")
-            rest = final_answer(said.asserted or prediction)
-            found = self._judged(self.judge, question, rest, gold, said.brief)
-            return replace(found, label="incorrect", partial=found.partial or found.label == "abstained")
+            return Grade("abstained", prediction.strip(), how="abstention")
         answer = final_answer(said.asserted)
         equal = matches(said.asserted, gold, loosen)
         if equal is None and "units" in self.loosen:

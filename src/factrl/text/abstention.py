@@ -31,19 +31,15 @@ from factrl.text.answers import (
 from factrl.text.masking import (
     ASKED,
     BARE,
-    BRIEF,
     BUCKETS,
     DASH,
     IS_RUN,
     LINE,
     MASKS,
-    NEW,
     Part,
     hashed,
-    outline,
     parts_of,
     tables,
-    talks,
     visible,
     words_of,
 )
@@ -53,11 +49,10 @@ _SIZES = (2, 3, 4, 5)  # characters of an n-gram
 # -- Scores
 
 _P = np.uint32(0x01000193)
-_WORDS, _CLASSES = 3, 5  # words of an n-gram, and classes of words
 
 
 def grams(units: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
-    """The buckets of n-grams of characters, words and classes of words in masked texts, and whose each is."""
+    """The buckets of all n-grams of characters and words in several masked texts, and whose each is."""
     texts = [" " + " ".join(words) + " " for words in units]
     codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
     owner = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
@@ -69,15 +64,14 @@ def grams(units: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
             inside = owner[: len(rolled)] == owner[size - 1 :]
             hashes.append(rolled[inside])
             owners.append(owner[: len(rolled)][inside])
-    for sizes, several in ((_WORDS, units), (_CLASSES, [outline(words) for words in units])):
-        said = np.array([hashed(word) for words in several for word in ("^", *words, "$")], np.uint32)
-        owner = np.repeat(np.arange(len(units)), [len(words) + 2 for words in several])
-        rolled = said * np.uint32(1)
-        for size in range(1, sizes + 1):
-            inside = owner[: len(rolled)] == owner[size - 1 :]
-            hashes += [rolled[inside] + np.uint32(10 * sizes + size)] * 2  # they count double
-            owners += [owner[: len(rolled)][inside]] * 2
-            rolled = rolled[:-1] * _P + said[size:]
+    said = np.array([hashed(word) for words in units for word in ("^", *words, "$")], np.uint32)
+    owner = np.repeat(np.arange(len(units)), [len(words) + 2 for words in units])
+    rolled = said * np.uint32(1)
+    for size in (1, 2, 3):
+        inside = owner[: len(rolled)] == owner[size - 1 :]
+        hashes.append(rolled[inside] + np.uint32(size))
+        owners.append(owner[: len(rolled)][inside])
+        rolled = rolled[:-1] * _P + said[size:]
     every = np.concatenate(hashes)
     every ^= every >> np.uint32(15)
     every *= np.uint32(0x2C1B3C6D)
@@ -128,13 +122,12 @@ def mixed(declines: np.ndarray, answers: np.ndarray, whole: float) -> np.ndarray
 
 # -- What a text does
 
-SHORT, TEXT, SENTENCE = 0.5, 0.5, 0.5
+SHORT, TEXT, SENTENCE = 0.5, 0.65, 0.5
 """Scores from which on a text declines: an answer under a reward, an answer that is measured, a sentence of a
 long one (docs/evaluation.md)."""
-_SURER = 0.975  # the same as rewards read it
-_SURE = 0.9  # the same for a text with a word that no abstention has, if it is short
+_SURE = 0.9  # score of a short text with a word that no abstention has; below it that word may be the answer
 _ABOUT = -1.0  # log odds from which on a clause says what is not known
-_FEW = 3  # words of a clause that is an answer unless it declines, where answers are measured
+_BRIEF = 5  # words of a clause that may be all of an answer
 _CHOICES = frozenset(
     (
         *("yes", "no", "true", "false", "both", "neither", "none", "nobody", "nothing", "everything", "one"),
@@ -165,9 +158,7 @@ class Stance:
 
     declines: bool  # by its form, whatever it names.  Such a text is never a right answer
     names: str  # the first thing that it names although it declines and the question did not
-    asserted: (
-        str  # what is left once the declining clauses are taken out; the cleaned text if it declines not
-    )
+    asserted: str  # what is left once the declining clauses are taken out; the cleaned text if none declines
     brief: bool = False  # a clause of a few words answers
     score: float = 0.0  # how much it declines, 0 to 1
 
@@ -221,21 +212,26 @@ def stance(
             asked = words_of(" ".join(about))
             read = _read(said, asked)
     each = [*zip(read.parts, *read.odds, strict=True)]
-    brief = len(said) <= BARE and any(
-        _is_brief(*one, strict=strict, alone=len(said) <= BARE / 2) for one in each
+    answers_briefly = (
+        (no < -1 and yes > 1 and ASKED not in part.words)
+        or (part.named and ASKED not in part.words)  # a sentence about who is asked for says something else
+        or _CHOICES.issuperset(w for w in part.words if w.isalpha() or w in MASKS)
+        or (no < 0 and not _OFFERED.isdisjoint(part.words))
+        for part, no, yes in each
+        if _is_brief(part)
     )
-    kept = [part for part, declines, _ in each if declines <= 1]
-    rest = _kept(kept) if 0 < len(kept) < len(each) else ""
-    asserted = rest or clean(text)
+    brief = len(said) <= BARE and any(answers_briefly)
+    kept = [part for part, declines, _ in each if declines <= 0]
+    asserted = (_kept(kept) if 0 < len(kept) < len(each) else "") or clean(text)
     if sum(bool(part.named) for part in read.parts) > max(2, len(each) / 2):
         return Stance(False, "", asserted, brief, read.score)
     if (question is None or _OPEN.search(question.casefold())) and _goes_on_about_others(each):
         return Stance(True, "", "", score=read.score)
     if read.score >= (SHORT if strict else TEXT) and not brief:
         new = next((part.new for part in read.parts if part.new), "")
-        unsure = len(said) <= BARE and read.score < (_SURER if strict else _SURE)
+        unsure = len(said) <= BARE and read.score < _SURE
         names = next((part.named for part in read.parts if part.named), new if unsure else "")
-        return Stance(True, names, rest if names else "", score=read.score)
+        return Stance(True, names, "", score=read.score)
     return Stance(False, "", asserted, brief, read.score)
 
 
@@ -253,21 +249,8 @@ def _goes_on_about_others(each: Sequence[tuple[Part, float, float]]) -> bool:
     return False
 
 
-def _is_brief(part: Part, no: float, yes: float, *, strict: bool, alone: bool) -> bool:
-    """Whether a clause of a few words is an answer, given the log odds that it declines and answers."""
-    words = [word for word in part.words if word[0].isalpha() or word in MASKS]
-    if not 0 < len(words) <= BRIEF:
-        return False
-    if _CHOICES.issuperset(words) or (strict and no < 0 and not _OFFERED.isdisjoint(words)):
-        return True
-    if talks(words) or (ASKED in words and not strict and (NEW not in words or len(words) > _FEW)):
-        return False
-    if strict and no < 0 and set(words) == {ASKED}:  # it may be a choice that the question offers
-        return True
-    if strict:
-        return no < 0
-    least = 0 if len(words) <= _FEW else 1 if alone else 3
-    return no < -least and yes > least
+def _is_brief(part: Part) -> bool:
+    return 0 < sum(word[0].isalpha() or word in MASKS for word in part.words) <= _BRIEF
 
 
 def _kept(parts: Sequence[Part]) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import unicodedata
 import zlib
-from collections.abc import Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -24,8 +23,6 @@ BUCKETS = 1 << 16
 """Weights of each of the three regressions."""
 BARE = 200
 """Characters of the longest text in which any new word is a name."""
-BRIEF = 5
-"""Words of a clause that may be all of an answer."""
 _COUNTS = frozenset((*NUMBER_WORDS[2:], *ORDINALS[1:], "hundred", "thousand", "million", "billion", "dozen"))
 """Words that are a number, and so an answer, though abstentions have some of them."""
 LINE, DASH = "¶", "‖"
@@ -66,7 +63,6 @@ class Tables(NamedTuple):
     bias: np.ndarray  # (3,)
     mix: np.ndarray  # (8,): of the seven numbers of `_mixed`, and the bias
     words: frozenset[int]  # hashes of words, of beginnings and of pairs of characters
-    classes: dict[int, int]  # what some words do in abstentions, by hash: deny, know, say, ...
 
 
 @cache
@@ -79,16 +75,7 @@ def unpacked(raw: np.ndarray) -> Tables:
     """The tables of the bytes in `abstention.npy`: scales, biases, mix, weights, then hashes."""
     head, size = raw[:56].view(np.float32), 56 + 3 * BUCKETS
     weights = raw[56:size].view(np.int8).reshape(3, BUCKETS) * head[:3, None]
-    hashes = raw[size:].view(np.uint32)
-    count = int(hashes[0])
-    pairs = hashes[1 : 1 + count]
-    return Tables(
-        weights,
-        head[3:6],
-        head[6:],
-        frozenset(hashes[1 + count :].tolist()),
-        {int(pair) >> 4 << 4: int(pair) & 15 for pair in pairs},
-    )
+    return Tables(weights, head[3:6], head[6:], frozenset(raw[size:].view(np.uint32).tolist()))
 
 
 @lru_cache(maxsize=16_384)
@@ -97,15 +84,12 @@ def hashed(word: str) -> int:
     return zlib.crc32(word.encode("utf-8", "surrogatepass"))
 
 
-HANGUL = re.compile("[가-힣]")
 _LEAST = 5  # letters of a beginning that has endings of more than two letters
 _ENDING = 6
 
 
 def beginning(word: str) -> str:
-    """The part of a longer word that its endings share; two syllables of Korean."""
-    if len(word) > 2 and HANGUL.match(word):
-        return f"{word[:2]}-"
+    """The part of a longer word that its endings share."""
     return f"{word[: max(_LEAST, (2 * len(word) + 2) // 3)]}-" if len(word) > _LEAST else ""
 
 
@@ -117,47 +101,8 @@ def is_known(word: str, exact: bool = False) -> bool:
         return True
     if exact:
         return False
-    ending = 4 if HANGUL.match(word) else 3
-    sizes = range(max(2 if ending == 4 else 3, len(word) - _ENDING), len(word) + 1)
-    return any(
-        hashed(f"{word[:size]}-") in known for size in sizes if size >= _LEAST or len(word) - size < ending
-    )
-
-
-def talks(words: Sequence[str]) -> bool:
-    """Whether a clause is one of those known to say nothing ("Sorry", "Good question")."""
-    return hashed(f"= {' '.join(words)}") in tables().words
-
-
-@lru_cache(maxsize=16_384)
-def class_of(word: str) -> str:
-    """What a word does in abstentions, as one letter; "" for most."""
-    classes = tables().classes
-    found = classes.get(hashed(word) & ~15)
-    for size in range(len(word), 1, -1):
-        if found is not None:
-            break
-        found = classes.get(hashed(f"{word[:size]}-") & ~15)
-    return "" if found is None else CLASSES[found]
-
-
-CLASSES = "abcdefghijklmnop"
-
-
-def outline(words: Sequence[str]) -> list[str]:
-    """A masked text as the classes of its words; what has none, once for several."""
-    found, at = [], 0
-    while at < len(words):
-        word = words[at]
-        at += 1
-        one = word if word in _SHOWN else ""
-        if not one and at < len(words) and len(word) == len(words[at]) == 1 and IS_RUN.match(word):
-            one = class_of(word + words[at])
-            at += bool(one)
-        one = one or class_of(word) or "."
-        if one != "." or found[-1:] != ["."]:
-            found.append(one)
-    return found
+    sizes = range(max(2, len(word) - _ENDING), len(word) + 1)
+    return any(hashed(f"{word[:size]}-") in known for size in sizes if size >= _LEAST or len(word) - size < 3)
 
 
 @lru_cache(maxsize=256)
@@ -186,7 +131,7 @@ def _is_sign(char: str) -> bool:
 
 _TAG = re.compile(  # of markup, whole where it is one of HTML's for a stretch of words, and "<unknown>"
     r"</?(?:b|i|u|p|em|strong|span|mark|small|code|h[1-6]|li|ul|ol|td|th|tr|br|div)\b[^<>]{0,40}>"
-    r"|<\|\w{1,20}\|>|</?[a-z]{1,12}_[a-z_]{1,20}>|</?(?=[A-Za-z])|(?<=[A-Za-z])>"
+    r"|</?(?=[A-Za-z])|(?<=[A-Za-z])>"
 )
 
 
@@ -199,7 +144,6 @@ def is_asked(word: str, asked: frozenset[str]) -> bool:
 
 MASKS = frozenset({ASKED, NEW})
 """What a run of is one."""
-_SHOWN = frozenset({ASKED, NEW, ",", "|", "?", "!"})
 
 
 class Part(NamedTuple):
@@ -220,8 +164,7 @@ def visible(text: str) -> str:
     return text[1:-1] if whole else text
 
 
-_CITED = re.compile(r"\[\d{1,2}(?:, ?\d{1,2}){0,5}\]|(?:^|(?<=¶)|(?<=¶ ))\d{1,2}[.)](?= )")
-_BEHIND = re.compile(r"(?<=\w )\[\d{1,2}(?:, ?\d{1,2}){0,5}\]")
+_CITED = re.compile(r"\[\d{1,2}(?:, ?\d{1,2}){0,5}\]|(?:^|(?<=[¶ ]))\d{1,2}[.)](?= )")
 _ENDS = frozenset(f".!?。！？।؟۔…{LINE}")
 _BREAKS = frozenset(f",;:()[]，；：、،{DASH}")
 _ABBREVIATED = re.compile(r"(?:\b[A-Z]|\b(?:Mr|Ms|Dr|St|Mrs|Prof|ca|bzw))$")
@@ -231,37 +174,10 @@ _DATED = re.compile(
     r"cut-?off|knowledge|train|updat|wissen|\bstand\b|aktualis|connaiss|entra|donnees|mise a jour|conoc|datos"
     r"|cion llega|actualiz|addestr|aggiorn|conhec|trein|atualiz|dados|截止|截至|训练|知识|学習|データ|更新"
 )
-# A number behind one of these is a passage's.
-_PASSAGE = re.compile(
-    r"(?:doc|document|passage|source|result|snippet|text|excerpt|article|dokument|quelle|abschnitt|textstelle|extrait"
-    r"|documento|fuente|pasaje|fonte|brano|trecho|bron|fragment|zdroj|źródło|документ|источник|отрывок|kaynak|belge"
-    r"|文档|资料|段落|文書|資料|문서|दस्तावेज़|المستند|الوثيقة|nr|no)s?"
-)
-# Beside one of these, ordinals count passages.
-_LISTED = re.compile(
-    r"\b(?:documents?|passages?|sources?|results?|snippets?|articles?|excerpts?|extraits?|extracts?|pages?|chunks?)\b"
-)
-# A number or a choice in a script without spaces, where nothing stands before and behind it.
-_ALONE = re.compile(
-    "[一二两兩三四五六七八九十百千万萬零〇]+|是的?|不是|[否不有无無对對错錯]|没有|沒有|はい|いいえ"
-)
-_DIGITS = re.compile(r"\d{1,2}")
-# Who makes a model is no answer beside one of these.
-_MADE = re.compile(
-    r"\b(?:made|buil[dt]|train|develop|creat|entwickel|trainiert|erstellt|concu|develop|entrain|cree|desarroll"
-    r"|cread|entren|svilupp|creat|addestr|desenvolv|criad|trein|ontwikkel|opracowan|stworzon|vyvin|vytvor|разраб"
-    r"|создан|обуч|gelistir|egit)|开发|訓練|训练|開発|작성|개발"
-)
-MAKERS = frozenset(
-    (
-        *("openai", "google", "deepmind", "anthropic", "meta", "mistral", "microsoft", "alibaba", "deepseek"),
-        *("xai", "cohere", "baidu", "nvidia"),
-    )
-)
 _DAY = re.compile(r"(?:19|20)\d\d|[123]?\d")
 _GERMAN = re.compile(r"\b(?:ich|nicht|der|die|das|keine?n?|ist|und|leider|mir)\b")
 _NOUN_COMES = re.compile(
-    r"(?:.*(?:e|en|er|es|em)|.?.?ein|ihr|und|oder|als|ohne|per|zum|zur|im|am|vom|beim|das|ans|ins|etwas|nichts|viel|wenig|mehr)"
+    r"(?:.*(?:e|en|er|es|em)|.?.?ein|ihr|und|oder|als|ohne|per|zum|zur|im|am|vom|beim|das|ans|ins)"
 )
 
 
@@ -271,13 +187,9 @@ def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
     Args:
         asked: the question's words, by `words_of`.
     """
-    cited = _TAG.sub(lambda found: " " * len(found[0]), text)
-    # Of a short text "[41]" and "41." at the front may be the answer.
-    cites = _CITED if len(text) > BARE else _BEHIND
-    cited = cites.sub(lambda found: " " * len(found[0]), cited)
+    cited = _TAG.sub(lambda found: " " * len(found[0]), _CITED.sub(lambda found: " " * len(found[0]), text))
     head = fold(cited[:BARE])
     dated, german = _DATED.search(head) is not None, len(_GERMAN.findall(head)) > 1
-    made, listed = _MADE.search(head) is not None, _LISTED.search(head) is not None
     found: list[Part] = []
     words: list[str] = []
     named = new = before = lead = ""
@@ -310,13 +222,11 @@ def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
             pieces = _pieces(said, asked)
             words += pieces
             new = new or (said if NEW in pieces else "")
-            named = named or (said if _ALONE.fullmatch(said) else "")
         elif kind == "word":
             titled = said[0].isupper() and count > 0
             if word in _COUNTS and not is_asked(word, asked):
-                words.append(NEW)
-                named = named or ("" if listed and word in ORDINALS else said)
-            elif is_known(word, exact=titled):
+                named = named or said
+            if is_known(word, exact=titled):
                 words += [TITLE, word] if titled and not german and len(word) > 2 else [word]
             elif is_asked(word, asked):
                 words.append(ASKED)
@@ -324,7 +234,6 @@ def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
                 words.append(NEW)
                 new = new or said
                 by_grammar = (german and _NOUN_COMES.fullmatch(before)) or (dated and word in MONTHS)
-                by_grammar = by_grammar or (made and (word in MAKERS or (word == "ai" and before in MAKERS)))
                 if titled and not by_grammar:
                     named = named or said
                 elif said[0].isupper() and not count:
@@ -333,10 +242,7 @@ def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
             words.append(ASKED)
         else:
             words.append(NEW)
-            told = (dated and _DAY.fullmatch(word)) or (
-                _DIGITS.fullmatch(said) and _PASSAGE.fullmatch(before)
-            )
-            named = named or ("" if told else said)
+            named = named or ("" if dated and _DAY.fullmatch(word) else said)
         before, count = word, count + 1
     close(len(text), True)
     return found
@@ -345,9 +251,6 @@ def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
 def _goes_on(text: str, at: int) -> bool:
     """Whether a full stop ends no sentence: in "3.5", or behind an initial or a title."""
     return text[at + 1 : at + 2].isalnum() or _ABBREVIATED.search(text, max(0, at - 5), at) is not None
-
-
-_KATAKANA = re.compile("[\u30a1-\u30fa\u30fc]+")
 
 
 def _pieces(run: str, asked: frozenset[str]) -> list[str]:
@@ -361,14 +264,7 @@ def _pieces(run: str, asked: frozenset[str]) -> list[str]:
             pieces[at : at + 2] = run[at : at + 2]
         elif pair in asked:
             pieces[at : at + 2] = [ASKED if one == NEW else one for one in pieces[at : at + 2]]
-    for at, piece in enumerate(pieces):
-        if (
-            piece == NEW
-            and (len(run) == 1 or "\u3040" < run[at] < "\u30a0")
-            and is_known(low[at], exact=True)
-        ):
-            pieces[at] = run[at]
-    for name in _KATAKANA.finditer(run):  # one word
-        if NEW in pieces[name.start() : name.end()]:
-            pieces[name.start() : name.end()] = [NEW] * len(name[0])
-    return pieces
+    return [
+        run[at] if piece == NEW and is_known(low[at], exact=True) else piece
+        for at, piece in enumerate(pieces)
+    ]

@@ -52,6 +52,16 @@ _VERB = re.compile(
 _NOUN = re.compile(
     r"(?:[^s]s|ung|tion|ción|ment|ing|ity|tät|ness|ance|ence|age|heit|keit|ism|cy|dose|ty|ship)$"
 )
+# A sentence that begins so names no subject: a pronoun of quantity, or the greeting of a letter.
+_NO_NAME = re.compile(
+    r"(?:(?:no|every|some|any)(?: ?one|body|thing)|none|all|most|many|several|both|each|neither"
+    r"|niemand|jemand|jede[rs]?|alle[rs]?|viele|einige|nichts|beide|keine[rs]?|personne|tous|toutes?|rien|nadie|todos|todas|nada|nessuno"
+    r"|tutti|niente|ninguém|niets|iedereen|nikt|nic|никто|все"
+    r"|dear|hello|hi|hey|good (?:morning|day|evening)|sehr geehrte[rs]?|liebe[rs]?|hallo|guten (?:tag|morgen)"
+    r"|ch[eè]re?s?|bonjour|madame|monsieur|estimad[oa]s?|querid[oa]s?|hola|gentile|egregio|prezad[oa]|beste|geachte"
+    r"|yours|kind|best|warm|many thanks|thanks?|mit freundlichen|cordialement|saludos)\b",
+    re.IGNORECASE,
+)
 _VERSION = re.compile(r"\d\.\d")
 _DATE = re.compile(r" +(?:[-–—|] +|\()\d{4}\W.{0,20}$")
 _NUMBERED = re.compile(r"^\d{1,2}[.)] +")
@@ -121,6 +131,8 @@ def _own(title: str, text: str) -> tuple[tuple[str, ...], ...]:
 
 def lead(text: str) -> str:
     """The name that a text opens with; none of "Founded in Bergen", "Weighs 6 kg" and "The company"."""
+    if _NO_NAME.match(text.lstrip()):
+        return ""
     text = re.split(r"\n|(?<=[.!?])\s", text, maxsplit=1)[0]
     if _uncased(text):
         return ""
@@ -267,13 +279,15 @@ def _opener(before: Sequence[str], headings: Sequence[tuple[str, int]], passages
 def _subject(text: str, passages: tuple[Passage, ...], under: bool) -> str:
     """The subject that a sentence names; `under` a heading only that of a passage is one."""
     text = text[:_LONGEST]
+    if _NO_NAME.match(text.lstrip()):
+        return ""
     return _whole(text, passages) if under and not _uncased(text) else _named(text, passages)
 
 
 def _heading(words: str, passages: Sequence[Passage]) -> str:
     """A heading where it is a name, else empty."""
     keys = {*_keys(words)}
-    if not keys or len(words) > 120:
+    if not keys or len(words) > 120 or _NO_NAME.match(words):
         return ""
     if _uncased(words):
         heads = {sign for one in passages for sign in one.title or one.text[:10]}
