@@ -10,6 +10,7 @@ from test_similar_documents import JUDGES
 from factrl.types import Passage
 from factrl.verifier import Verifier, open_verifier
 from factrl.verifier.claims import SentenceClaims
+from factrl.verifier.judges.inherited import lead
 
 HEATERS = [
     Passage("The Auron H1 heater weighs 4 kg and costs 129 euros. It has a two-year warranty.", "Auron H1"),
@@ -230,3 +231,8 @@ def test_what_is_said_of_its_own_subject_supports_it(
 def test_who_is_greeted_and_nobody_are_no_subjects(text: str, document: str) -> None:
     report = open_verifier("local", judge="weak")(text, evidence=[Passage(document, "notes")])
     assert report.checks[-1].passages
+
+
+@pytest.mark.parametrize("name", ["Madame Tussauds", "Best Buy", "Warm Springs", "Hello Fresh"])
+def test_a_name_that_begins_like_a_greeting_is_a_subject(name: str) -> None:
+    assert lead(f"{name} is in London.") == name

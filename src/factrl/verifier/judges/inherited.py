@@ -52,14 +52,13 @@ _VERB = re.compile(
 _NOUN = re.compile(
     r"(?:[^s]s|ung|tion|ción|ment|ing|ity|tät|ness|ance|ence|age|heit|keit|ism|cy|dose|ty|ship)$"
 )
-# A sentence that begins so names no subject: a pronoun of quantity, or the greeting of a letter.
+# What begins so names no subject: a sentence about nobody or everybody, and the greeting of a letter, a line
+# that ends in a comma ("Madame Tussauds is in London." has a name).
 _NO_NAME = re.compile(
-    r"(?:(?:no|every|some|any)(?: ?one|body|thing)|none|all|most|many|several|both|each|neither"
-    r"|niemand|jemand|jede[rs]?|alle[rs]?|viele|einige|nichts|beide|keine[rs]?|personne|tous|toutes?|rien|nadie|todos|todas|nada|nessuno"
-    r"|tutti|niente|ninguém|niets|iedereen|nikt|nic|никто|все"
-    r"|dear|hello|hi|hey|good (?:morning|day|evening)|sehr geehrte[rs]?|liebe[rs]?|hallo|guten (?:tag|morgen)"
-    r"|ch[eè]re?s?|bonjour|madame|monsieur|estimad[oa]s?|querid[oa]s?|hola|gentile|egregio|prezad[oa]|beste|geachte"
-    r"|yours|kind|best|warm|many thanks|thanks?|mit freundlichen|cordialement|saludos)\b",
+    r"(?:(?:no|every|some|any)(?: ?one|body)|niemand|jemand|jedermann|personne|nadie|nessuno|ninguém"
+    r"|iedereen|nikt|никто)\b"
+    r"|(?:dear|hello|hi|hey|sehr geehrte[rs]?|liebe[rs]?|hallo|ch[eè]re?s?|bonjour|madame|monsieur"
+    r"|estimad[oa]s?|querid[oa]s?|hola|gentile|egregio|prezad[oa]|beste|geachte)\b[^.!?,\n]{0,60},$",
     re.IGNORECASE,
 )
 _VERSION = re.compile(r"\d\.\d")
