@@ -10,12 +10,11 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from factrl.runs.disk import FileLock
 from factrl.studies import CALIBRATED, RANDOM, add_row, load_study
 from factrl.text.escape import one_line
 
 from .options import Verbs, a_seed, add_settings, add_verb, needs_extra
-from .study import render
+from .study import hold, render
 from .terminal import say, show_table, tell
 
 _STUDY = "truthrl"
@@ -58,18 +57,17 @@ def _demo(args: argparse.Namespace) -> int:
     study = study.model_copy(update={"rows": {k: v for k, v in study.rows.items() if v.reward != RANDOM}})
     if args.reward:
         study = add_row(study, args.reward, like="ternary")
-    needs_extra("train.model", "demo").for_command_line()
+    model = needs_extra("train.model", "demo")
+    model.for_command_line()
+    model.save_memory()
     engine = needs_extra("studies.engine", "demo")
     picture = needs_extra("studies.picture", "demo")
     out = Path(args.output or ("runs/demo-quick" if args.quick else "runs/demo"))
-    out.mkdir(parents=True, exist_ok=True)
-    lock, seeds = FileLock(out / ".lock", f"--output {out}"), [args.seed]
-    try:
+    seeds = [args.seed]
+    with hold(out):
         engine.run_studies({_STUDY: study}, out, seeds, model=args.model or engine.MODEL, tell=tell)
         results = engine.read_results(out, seeds)
         picture.write_picture({_STUDY: study}, results, out / "demo.svg")
-    finally:
-        lock.release()
     say(render({_STUDY: study}, results))
     show_table(answers_table(results[args.seed], [CALIBRATED, *study.rows]))
     if args.quick:

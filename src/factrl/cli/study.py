@@ -157,7 +157,7 @@ def _small(args: argparse.Namespace) -> int:
         return 0
     needs_extra("train.model", "demo").for_command_line()
     engine = needs_extra("studies.engine", "demo")
-    with _hold(out):
+    with hold(out):
         engine.run_studies(studies, out, seeds, only=args.only, model=args.model or engine.MODEL, tell=tell)
         if not args.only:
             results = engine.read_results(out, seeds)
@@ -215,7 +215,7 @@ def _full(args: argparse.Namespace) -> int:
         tell(f"A file that is not there yet counts as {STAND_INS:,} questions.")
         return 0
     took: list[dict[str, Any]] = []
-    with _hold(out):
+    with hold(out):
         for folder, commands in plans.items():
             folder.mkdir(parents=True, exist_ok=True)
             pipeline.write_recipe(folder)
@@ -254,7 +254,7 @@ def _check_output(out: Path, mark: str) -> None:
 
 
 @contextmanager
-def _hold(out: Path) -> Iterator[None]:
+def hold(out: Path) -> Iterator[None]:
     """Let no other process write to the folder."""
     out.mkdir(parents=True, exist_ok=True)
     lock = FileLock(out / ".lock", f"--output {out}")

@@ -270,16 +270,13 @@ def overview(
         held = [(seed[f"start-{task}"], seed[key]) for seed in results.values() if key in seed]
         if not held:
             continue
-        cells = [
-            _shown([_cells(task, before[how], after[how])[n] for before, after in held]) for n in range(8)
-        ]
+        columns = zip(*(_cells(task, before[how], after[how]) for before, after in held), strict=True)
         took = [
             [float(after[name]) for _, after in held if name in after]
             for name in ("judged_claims", "cpu_seconds")
         ]
-        lines.append(
-            [title, *cells, "" if hacks is None else str(hacks), *(_shown(side, 0) for side in took)]
-        )
+        pay = "" if hacks is None else str(hacks)
+        lines.append([title, *map(_shown, columns), pay, *(_shown(side, 0) for side in took)])
     return lines
 
 
