@@ -135,12 +135,12 @@ def find_sources(paths: Iterable[str | Path], *, outside: Path | None = None) ->
     Raises:
         DataError: a name leads nowhere, a folder has nothing to read, no file is of a known format.
     """
+    if isinstance(paths, (str, Path)):  # its letters would be files, and "/" among them all of the disk
+        raise DataError(f"files are a list, not {str(paths)!r} alone; write [{str(paths)!r}]")
     if not isinstance(paths, Iterable):
         raise DataError(
             f"files are a list of names, not a {type(paths).__name__}; passages go in evidence=[…]"
         )
-    if isinstance(paths, (str, Path)):  # its letters would be files, and "/" among them all of the disk
-        raise DataError(f"files are a list, not {str(paths)!r} alone; write [{str(paths)!r}]")
     found: dict[Path, Path] = {}
     problems: dict[Path, SetupError] = {}
     for name in paths:
