@@ -94,6 +94,29 @@ def test_each_task_trains(place: Path) -> None:
         assert f"{name}-{row}" in rows(place, f"{name}-out")
 
 
+def test_truthfulness_is_learnt_from_the_starts_own_claims(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = ("--only", "klcf/trained-truth")
+    assert study(place, "truth", *row, name="klcf") == 2
+    assert "0 of one kind" in capsys.readouterr().err  # the tiny model writes no sentence of the table
+    seed = place / "truth" / "seed-0"
+    world = json.loads((seed / "world.json").read_text("utf-8"))
+    known = json.loads((seed / "known-profile.json").read_text("utf-8"))
+    towns = world["parts"]["train"]
+    known["found"] = {town: ["Its country is Peru."] for town in towns}
+    known["claims"] = {
+        f"The country of {town} is {c}.": c == "Peru" for town in towns for c in ("Peru", "Chad")
+    }
+    (seed / "known-profile.json").write_text(json.dumps(known))
+    assert study(place, "truth", *row, "truthfulness.steps=1", name="klcf") == 0
+    assert (seed / "truthfulness" / "config.json").exists()
+    [made] = [one for name, one in rows(place, "truth").items() if name == "klcf-trained-truth"]
+    assert made["truthfulness_auc"] is None  # nothing decided in the tiny model's held-out texts
+    assert study(place, "truth", *row, "truthfulness.steps=2", name="klcf") == 2
+    assert "truthfulness" in capsys.readouterr().err
+
+
 def test_mistakes_are_said_before_anything_is_trained(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

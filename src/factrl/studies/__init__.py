@@ -85,6 +85,18 @@ class CalibrateSettings(Section):
     """How far the weights go from the start's to those that the steps end at (WiSE-FT, arXiv 2109.01903)."""
 
 
+class TruthfulnessSettings(Section):
+    """`[truthfulness]`: supervised steps from the start on its own claims with the table's labels, to a model
+    that rates how likely claims are to be true (KLCF)."""
+
+    steps: Positive = 80
+    """Optimizer steps."""
+    batch_size: Positive = 32
+    """Claims of a step."""
+    learning_rate: float = Field(default=1e-4, gt=0, lt=1)
+    """Peak learning rate."""
+
+
 class RowSettings(Section):
     """`[rows.NAME]`: one reward from the start."""
 
@@ -96,8 +108,8 @@ class RowSettings(Section):
     """Settings of `[train]` that are this row's alone."""
     checklist: Literal["", "own", "all"] = ""
     """KLCF: what the start itself says rightly in its samples, or all facts of the table."""
-    published: dict[str, float] = Field(default_factory=dict)
-    """The paper's change against its base, by column."""
+    truthfulness: Literal["table", "trained"] = "table"
+    """KLCF: whether a claim is true by the table, or how likely it is by the model of `[truthfulness]`."""
 
 
 class SizeSettings(Section):
@@ -219,6 +231,7 @@ class StudySettings(Section):
     start: StartSettings = StartSettings()
     known: KnownSettings = KnownSettings()
     calibrate: CalibrateSettings = CalibrateSettings()
+    truthfulness: TruthfulnessSettings = TruthfulnessSettings()
     size: SizeSettings = SizeSettings()
     train: TrainSettings = TrainSettings()
     rows: dict[str, RowSettings] = Field(default_factory=dict)
@@ -233,6 +246,10 @@ class StudySettings(Section):
             yield "task is required: profile, reasoned or short"
         if CALIBRATED in self.rows:
             yield f"rows.{CALIBRATED}: the name is that of the calibrated start; give the row another"
+        if self.task != "profile":
+            for name, row in self.rows.items():
+                if row.checklist or row.truthfulness != "table":
+                    yield f"rows.{name}: checklist and truthfulness are for profiles alone"
         if self.calibrate.steps and self.task != "short":
             yield f"calibrate.steps = {self.calibrate.steps} is for short questions alone; set it to 0"
 

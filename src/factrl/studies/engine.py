@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
+import math
 import random
 import resource
 import shutil
@@ -28,6 +29,7 @@ from factrl.rewards import Reward, reward
 from factrl.rewards.checklist import JudgedChecklist
 from factrl.rewards.grading import Grader
 from factrl.rewards.resources import supply
+from factrl.rewards.truthfulness import TUNED_PROMPT, TruthfulnessModel, shown_claim
 from factrl.runs.config import dump_toml
 from factrl.runs.disk import write_whole
 from factrl.runs.folder import Run, read_metrics
@@ -41,7 +43,7 @@ from factrl.studies import (
     row_settings,
     steps_of,
 )
-from factrl.studies.measure import Measured, blocks_of, measure
+from factrl.studies.measure import Measured, auc, blocks_of, measure
 from factrl.studies.world import (
     ABSTENTION,
     PREFILLS,
@@ -59,12 +61,14 @@ from factrl.train.online import optimise
 from factrl.train.supervised import supervise
 from factrl.train.writing import AT_ONCE, answer
 from factrl.types import Claim, Example, Passage, Verdict
-from factrl.verifier import Verifier
+from factrl.verifier import Report, Verifier
 from factrl.verifier.judges.table import Statement, TableJudge
 
 MODEL = "SmolLM2-135M-Instruct"
 _TURN = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 _LEAST = 3  # sentences of a text that the rule prefers
+_HELD_OUT = 60  # entities on whose claims a truthfulness model is measured
+_DECIDED = ("supported", "refuted")
 SHOWN = 20  # texts of a row that are kept
 Tell = Callable[[str], None]
 
@@ -220,19 +224,68 @@ class Seed:
         found: dict[str, Any] = {}
         if task == "profile":
             flat = [(one, text) for one, group in zip(asked, groups, strict=True) for text in group]
-            answers = [blocks_of(task, text)[1] or "" for _, text in flat]
-            reports = self.verifier.batch(answers, topics=[one.topic for one, _ in flat])
-            for (one, _), report in zip(flat, reports, strict=True):
+            claims = dict[str, bool]()
+            for (one, _), report in zip(flat, self._reports(flat), strict=True):
                 right = found.setdefault(one.topic, [])
                 for check in report.checks:
-                    if check.verdict and check.verdict.label == "supported" and check.quote not in right:
-                        right.append(check.quote)
+                    if check.verdict and check.verdict.label in _DECIDED:
+                        claims[check.claim.text] = check.verdict.label == "supported"
+                        if claims[check.claim.text] and check.quote not in right:
+                            right.append(check.quote)
+            told["claims"] = claims
         else:
             for one, group in zip(asked, groups, strict=True):
                 rows = self.measured(task, [one] * len(group), group)
                 found[one.id] = sum(row.right for row in rows) / len(rows)
         write_whole(path, json.dumps({**told, "found": found}).encode())
         return found
+
+    def _reports(self, written: Sequence[tuple[Example, str]]) -> list[Report]:
+        """What is true of profiles, by the table."""
+        answers = [blocks_of("profile", text)[1] or "" for _, text in written]
+        return self.verifier.batch(answers, topics=[one.topic for one, _ in written])
+
+    def truthfulness_model(self, study: StudySettings, tell: Tell) -> tuple[Path, float | None]:
+        """A model that was taught from the start which of its own claims are true (KLCF, arXiv:2509.23765,
+        Sec. 3.2), and its AUC on the start's claims about 60 held-out entities."""
+        model, path = self.folder / "truthfulness", self.folder / "truthfulness.json"
+        settings = {"truthfulness": study.truthfulness.model_dump(), "known": study.known.model_dump()}
+        if (held := _held(path, settings)) is not None:
+            return model, held["auc"]
+        self.known(study)
+        known = json.loads((self.folder / "known-profile.json").read_text("utf-8"))
+        claims: dict[str, bool] = known["claims"]
+        if len({*claims.values()}) < 2:
+            raise ConfigError(
+                f"truthfulness is learnt from true and from false claims, and the start's samples have "
+                f"{len(claims)} of one kind; raise start.steps or known.questions"
+            )
+        self.reset()
+        begun, asked = time.monotonic(), self.examples("profile", "test")[:_HELD_OUT]
+        drawn = self.texts(asked, self.settings("profile", study.train), temperature=1.0)
+        reports = self._reports([(one, text) for one, [text] in zip(asked, drawn, strict=True)])
+        checks = [check for report in reports for check in report.checks]
+        supervise(
+            self.model,
+            self.tokenizer,
+            [TUNED_PROMPT.replace("{claim}", shown_claim(claim)) for claim in claims],
+            [" True" if is_true else " False" for is_true in claims.values()],
+            **study.truthfulness.model_dump(),
+            bf16=uses_bf16(study.train),
+            seed=self.number,
+        )
+        self.model.save_pretrained(model)
+        self.tokenizer.save_pretrained(model)
+        decided = {c.claim.text: c.verdict.label for c in checks if c.verdict and c.verdict.label in _DECIDED}
+        rated = [*zip(TruthfulnessModel(model)([*decided]), decided.values(), strict=True)]
+        true, false = ([p for p, label in rated if label == side] for side in _DECIDED)
+        area = auc(true, false)
+        write_whole(path, json.dumps({**settings, "claims": len(claims), "auc": area}).encode())
+        tell(
+            f"seed {self.number}: truthfulness of {len(claims)} claims in {time.monotonic() - begun:.0f} s, "
+            f"AUC {area or math.nan:.2f} on {len(decided)} about held-out entities"
+        )
+        return model, area
 
     def calibrate(self, name: str, study: StudySettings, tell: Tell) -> Path:
         """The weights that a study's rows begin with: the start's, or those after `[calibrate]`.
@@ -315,8 +368,11 @@ class Seed:
             return mixed
         return asked
 
-    def reward(self, row: RowSettings) -> Reward:
+    def reward(self, row: RowSettings, trained: Path | None = None) -> Reward:
         """The row's reward, with resources by rules and by the table.
+
+        Args:
+            trained: the folder of a model that rates how likely claims are to be true, in the table's place.
 
         Raises:
             ConfigError: it needs something that the study has not.
@@ -345,7 +401,7 @@ class Seed:
             "grade": self.grader,
             "extract": extract,
             "checklist": JudgedChecklist(judge),
-            "truthfulness": truthfulness,
+            "truthfulness": truthfulness if trained is None else TruthfulnessModel(trained),
             "compare": compare,
         }
         return supply(bare.with_(**{name: here[name] for name in bare.missing if name in here}))
@@ -362,7 +418,11 @@ class Seed:
             "size": study.size.model_dump(),
             "calibrate": study.calibrate.model_dump(),
         }
-        made, asked = self.reward(row), self.questions(study, row)
+        if row.truthfulness == "trained":
+            trained, told["truthfulness_auc"] = self.truthfulness_model(study, tell)
+        else:
+            trained = None
+        made, asked = self.reward(row, trained), self.questions(study, row)
         told["asked"] = hashlib.sha256(repr(asked).encode()).hexdigest()[:12]
         if (held := _held(path, told)) is not None:
             return held
@@ -480,7 +540,7 @@ def read_results(out: Path, seeds: Iterable[int]) -> dict[int, dict[str, Any]]:
 
 def needs_known(study: StudySettings) -> bool:
     """Whether the start's samples choose a study's questions or checklists, or calibrate it."""
-    own = any(row.checklist == "own" for row in study.rows.values())
+    own = any(row.checklist == "own" or row.truthfulness == "trained" for row in study.rows.values())
     return own or study.practice > 0 or study.calibrate.steps > 0
 
 

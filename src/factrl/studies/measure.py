@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from factrl.evals.metrics import Interval, Statistic, bootstrap, ratio
 from factrl.rewards.grading import Grader
 from factrl.studies.world import PREFILLS, Task
@@ -154,6 +156,18 @@ def _number(rows: Sequence[Mapping[str, Any]], column: Column, entities: Sequenc
     """A column without its interval, which several seeds have no use for."""
     over, under = (sum(side) for side in zip(*_sums(rows, column, entities), strict=True))
     return column[2] * over / under if under else None
+
+
+def auc(of_true: Sequence[float], of_false: Sequence[float]) -> float | None:
+    """How often a true claim's number is above a false one's; ties count half.  None where one side is empty.
+
+    >>> auc([0.9, 0.4], [0.4, 0.1])
+    0.875
+    """
+    if not of_true or not of_false:
+        return None
+    true, false = np.array(of_true)[:, None], np.array(of_false)
+    return float(np.mean((true > false) + 0.5 * (true == false)))
 
 
 _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # Student's t, 1 to 9 degrees
