@@ -3,8 +3,8 @@
     python benchmarks/abstention_blind.py [FILE]
 
 The sets were written by other hands than the training data and the code, and frozen before either changed:
-`abstention_blind.jsonl` (400 texts) and `abstention_blind2.jsonl` (300, the default).  docs/results.md says
-how often each was run.
+`abstention_blind.jsonl` (400 texts), `abstention_blind2.jsonl` and `abstention_blind3.jsonl` (300 each, the
+last is the default).  docs/results.md says how often each was run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from factrl.evals.metrics import wilson
 from factrl.rewards.grading import Grader
 from factrl.runs.rows import read_rows
 
-DEFAULT = Path(__file__).with_name("abstention_blind2.jsonl")
+DEFAULT = Path(__file__).with_name("abstention_blind3.jsonl")
 FORMS = {"short": "factuality rewards", "sentence": "evaluation"}
 
 

@@ -22,7 +22,7 @@ import random
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -38,6 +38,7 @@ from factrl.text.answers import fold
 from factrl.text.masking import (
     BUCKETS,
     IS_RUN,
+    KATAKANA,
     NEW,
     Tables,
     beginning,
@@ -105,7 +106,7 @@ def expanded(lines: Sequence[str]) -> Iterator[str]:
                 yield from expanded([way])
 
 
-def bare_words(lines: Sequence[str]) -> Iterator[str]:
+def bare_words(lines: Iterable[str]) -> Iterator[str]:
     """The words of lines of a script with spaces."""
     for line in lines:
         for token in tokens().finditer(fold(re.sub(r"[(|)]", " ", _HOLE.sub(" ", line)))):
@@ -180,7 +181,8 @@ def of_templates() -> Iterator[Row]:
             core = draw.said(line, held)
             asked = "" if number % 4 == 3 else question
             filler = [draw.said(draw.one("filler"), held) for _ in range(2)]
-            neutral = [draw.said(draw.one("neutral"), held) for _ in range(2)]
+            about = "aside" if "aside" in told and number % 3 else "neutral"
+            neutral = [draw.said(draw.one(about), held) for _ in range(2)]
             answer = draw.said(rng.choice(told["-answer"]), held)
             hedge = draw.said(rng.choice(told["-hedge"]), held)
             if core[-1:].isalnum():
@@ -189,7 +191,7 @@ def of_templates() -> Iterator[Row]:
             yield Row(asked, space.join([core, *filler[: 1 + number % 2]]), True, "long", lang, mine, False)
             beside = [*neutral, core] if number % 2 else [neutral[0], core, neutral[1]]
             yield Row(asked, space.join(beside), True, "beside", lang, mine, False)
-            pair = [core, answer] if number % 2 else [answer, core]
+            pair = [answer, core] if number % 8 == 0 else [core, answer]
             yield Row(asked, space.join(pair), False, "said", lang, mine, False)
             if number % 3 == 0:
                 yield Row(asked, space.join([core, filler[0], hedge]), False, "said", lang, mine, False)
@@ -227,7 +229,7 @@ def of_file() -> Iterator[Row]:
 
 
 def vocabulary() -> set[str]:
-    """The words and pairs of characters that abstentions are made of, and what stands for other endings."""
+    """The words and pairs of characters that three abstentions have, and what stands for other endings."""
     words: Counter[str] = Counter()
     for path in sorted(DATA.glob("??.txt")):
         for name, lines in sections(path.stem).items():
@@ -235,9 +237,11 @@ def vocabulary() -> set[str]:
                 for line in lines:
                     text = _HOLE.sub(" ", line)
                     parts = re.split(r"[(|)]", text)
-                    for token in tokens().finditer(fold(" ".join(parts)).replace('"', " ")):
-                        if token.lastgroup == "word":
-                            words[token[0]] += 1
+                    mine = {
+                        token[0]
+                        for token in tokens().finditer(fold(" ".join(parts)).replace('"', " "))
+                        if token.lastgroup == "word"
+                    }
                     for option in (
                         text,
                         *(_CHOICE.sub(lambda f, n=n: (f[1].split("|") * 9)[n], text) for n in range(8)),
@@ -245,14 +249,19 @@ def vocabulary() -> set[str]:
                         for token in tokens().finditer(fold(option)):
                             if token.lastgroup == "run":
                                 run = token[0]
-                                words.update(run)
-                                words.update(run[i : i + 2] for i in range(len(run) - 1))
+                                mine.update(run)
+                                mine.update(run[i : i + 2] for i in range(len(run) - 1))
+                                mine.update(name[0] for name in KATAKANA.finditer(run))
+                    words.update(mine)
     rows: Counter[str] = Counter()
     for row in of_file():
         if row.declines:
             found = tokens().finditer(visible(row.text))
             said = {fold(t[0]) for t in found if t.lastgroup == "word" and t[0].islower()}
             rows.update(word for word in said if not is_asked(word, words_of(row.question)))
+    words = Counter({word: count for word, count in words.items() if count > (2 if len(word) > 1 else 20)})
+    for path in sorted(DATA.glob("??.txt")):
+        words.update(bare_words(line.partition(" ; ")[2] for line in sections(path.stem)["questions"]))
     words.update(word for word, count in rows.items() if count > 1)
     found = {*words, *map(beginning, words)} - {""}
     for word in map(fold, (DATA / "words.txt").read_text(encoding="utf-8").split()):
@@ -333,7 +342,7 @@ class Prepared:
         )
 
     def numbers(self, heads: np.ndarray, kept: np.ndarray) -> np.ndarray:
-        """What `mixed` gives of some rows, `(kept, 7)`."""
+        """What `mixed` gives of some rows, `(kept, 9)`."""
         said = self.of_sentences @ heads[:2, :-1].T + heads[:2, -1]
         whole = self.of_wholes @ heads[2, :-1] + heads[2, -1]
         ends = np.cumsum([len(one) for one in self.sentences])
@@ -369,7 +378,7 @@ def share(templates: Sequence[str], rows: Sequence[Row]) -> np.ndarray:
 
 def crossed(made: Prepared) -> np.ndarray:
     """What `mixed` gives of each row with heads that have not seen its template."""
-    numbers = np.zeros((len(made.rows), 7))
+    numbers = np.zeros((len(made.rows), 9))
     for number in range(FOLDS):
         out = made.folds == number
         numbers[out] = made.numbers(made.heads(~out), out)
@@ -377,7 +386,7 @@ def crossed(made: Prepared) -> np.ndarray:
 
 
 def mix(made: Prepared, numbers: np.ndarray) -> np.ndarray:
-    """The weights of the seven numbers, the bias last."""
+    """The weights of the nine numbers, the bias last."""
     # What neither declines nor answers is no abstention, and no reward reads it alone.
     model = LogisticRegression(C=1.0, solver="liblinear", random_state=0, tol=1e-6, max_iter=1000)
     model.fit(numbers, made.declines, sample_weight=made.weights)
@@ -422,7 +431,7 @@ def main() -> None:
     words = vocabulary()
     known = frozenset(map(hashed, words))
     masking.tables = abstention.tables = lambda: Tables(
-        np.zeros((3, BUCKETS)), np.zeros(3), np.zeros(8), known
+        np.zeros((3, BUCKETS)), np.zeros(3), np.zeros(10), known
     )
     is_known.cache_clear()
     made = Prepared([*of_templates(), *of_file()])

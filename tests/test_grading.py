@@ -249,7 +249,7 @@ def test_invalid_question_in_passing_is_left_to_the_judge() -> None:
     [
         ("correct", "the City of Light", "correct"),
         ("incorrect", "the City of Light", "incorrect"),
-        ("not_attempted", "the same as before, more or less", "abstained"),
+        ("not_attempted", "what it was then and it is what it is", "abstained"),
         ("not_attempted", "the City of Light", "incorrect"),  # who can be right can be wrong
         ("not_attempted", "a city on the river", "incorrect"),
     ],

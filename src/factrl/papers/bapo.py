@@ -133,7 +133,7 @@ def _read(text: str, question: str, answers: tuple[str, ...], form: str) -> _Rea
     said, problem = _said(text, form)
     if problem:
         return _Read(said, 0.0, declines=False, malformed=problem)
-    declines = abstains(said, question)
+    declines = abstains(said, question, strict=True)
     return _Read(said, 0.0 if declines else max(_f1(said, one) for one in answers), declines)
 
 
@@ -164,7 +164,7 @@ def _f1(said: str, accepted: str) -> float:
 @lru_cache(maxsize=4)
 def _declining(texts: tuple[str, ...], prefill: str, form: str) -> float:
     """The share of a step's completions that decline."""
-    return sum(abstains(_said(prefill + text, form)[0]) for text in texts) / max(len(texts), 1)
+    return sum(abstains(_said(prefill + text, form)[0], strict=True) for text in texts) / max(len(texts), 1)
 
 
 # In our own words; they ask for what the paper's ask for, but for the search.

@@ -65,7 +65,9 @@ def rar(
             found = judged_here(
                 lambda text: contradicts(asked, text, example.evidence), said, about=asked, judge=contradicts
             )
-            facts: Mapping[str, Any] = {"label": "abstained"} if abstains(said, example.question) else {}
+            facts: Mapping[str, Any] = (
+                {"label": "abstained"} if abstains(said, example.question, strict=True) else {}
+            )
             return Score({"consistent": float(not found)}, facts=facts)
         except OwnDoing as error:
             floored = error.cause

@@ -98,7 +98,7 @@ def robust(
         return Score({"outcome": floor, "fact": 0.0}, floored=graded.floored, facts=facts)
     if graded.label == "abstained" and graded.how == "abstention":
         return Score({"outcome": abstain, "fact": 0.0}, facts=facts)
-    read = stance(said, example.question)
+    read = stance(said, example.question, strict=True)
     rest = read.asserted
     plain = rest == clean(said) or equals(said, example.answers) is not None  # it declines nothing
     # Who declines is right with the bare answer alone: other words could be an abstention when wrong.

@@ -314,7 +314,11 @@ GOLD = (
     _case("'I do not know' abstains too", _CURIE, "\\boxed{I do not know}", 0),
     _case("a refusal with an answer is the answer", _CURIE, _HEDGED, -1, by=[_NO]),
     _case(
-        "a refusal in other words is the judge's to tell", _CURIE, "\\boxed{A guess at best}", 0, by=[_NONE]
+        "a refusal in other words is the judge's to tell",
+        _CURIE,
+        "\\boxed{it was what it was then and it is what it is}",
+        0,
+        by=[_NONE],
     ),
     _case("no box is the floor", _CURIE, "Warsaw", -1, state="floored"),
     _case("an empty box is the floor", _CURIE, "\\boxed{ }", -1, state="floored"),

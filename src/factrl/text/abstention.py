@@ -2,7 +2,8 @@
 
 **The rule: whoever names something has answered.**  A name, a number, a date, a quotation, a sign or, in a
 short text, any word that is neither the question's nor one that abstentions are made of: a text with one of
-these never abstains.  So no form of words is right with one name and an abstention with another.
+these never abstains under a reward.  So no form of words is right with one name and an abstention with
+another.  Evaluation holds short texts to it alone, as long ones name whom to ask.
 
 The detector is three logistic regressions on hashed n-grams of characters and of words, in which the words of
 the question, unknown words and names are masked (`factrl.text.masking`): it sees that something is named, and
@@ -36,6 +37,7 @@ from factrl.text.masking import (
     IS_RUN,
     LINE,
     MASKS,
+    NEW,
     Part,
     hashed,
     parts_of,
@@ -115,17 +117,18 @@ def mixed(declines: np.ndarray, answers: np.ndarray, whole: float) -> np.ndarray
     others = np.delete(answers, best)
     numbers = [
         *(declines[best], answers[best], others.max() if len(others) else -4.0),
-        *(declines.mean(), whole, declines[0]),
+        *(declines.mean(), whole, declines[0], declines[-1], answers[0]),
     ]
     return np.clip([*numbers, np.log(len(declines))], -MOST, MOST)
 
 
 # -- What a text does
 
-SHORT, TEXT, SENTENCE = 0.5, 0.65, 0.5
-"""Scores from which on a text declines: an answer under a reward, an answer that is measured, a sentence of a
-long one (docs/evaluation.md)."""
-_SURE = 0.9  # score of a short text with a word that no abstention has; below it that word may be the answer
+PAID, MEASURED, SENTENCE = 0.5, 0.65, 0.5
+"""Scores from which on a text declines: under a reward, in evaluation; and a sentence of a long text does
+(docs/evaluation.md)."""
+_SURE = 0.75  # score of a short text with a word that no abstention has; below it that word may be the answer
+_UNLIKE = 0.3  # score up to which a text without a question is no abstention whatever it is about
 _ABOUT = -1.0  # log odds from which on a clause says what is not known
 _BRIEF = 5  # words of a clause that may be all of an answer
 _CHOICES = frozenset(
@@ -135,8 +138,8 @@ _CHOICES = frozenset(
     )
 )
 
-_OFFERED = frozenset(("yes", "true", "false", "both", "second", "third"))  # a clause with one may choose it
 
+_REPEATED = re.compile(r"([^\w.])(?=\1)")
 
 # It asks for a text about somebody and not for a name, a date or a number.
 _OPEN = re.compile(
@@ -197,7 +200,8 @@ def stance(
         text: over `MAX_PAYLOAD` characters it never declines.
         question: what it replies to.  None takes the names of declining sentences for the question's ("I
             know nothing about Jane Doe").
-        strict: by the threshold of rewards (`SHORT`) and not by that of evaluation (`TEXT`).
+        strict: as rewards read it.  Evaluation, which pays nobody, takes a long text that declines for an
+            abstention although it names something, such as whom to ask.
         answers: accepted ones; a text that equals one of them answers, whatever it says ("Unknown").
     """
     right = [*answers]
@@ -206,32 +210,29 @@ def stance(
     said = visible(text)
     asked = words_of(question) if question else frozenset()
     read = _read(said, asked)
-    if question is None and any(part.named or part.new for part in read.parts):
+    if question is None and read.score > _UNLIKE and any(part.named or part.new for part in read.parts):
         about = [part.text for part, odds in zip(read.parts, read.odds[0], strict=True) if odds > _ABOUT]
         if about:
             asked = words_of(" ".join(about))
             read = _read(said, asked)
     each = [*zip(read.parts, *read.odds, strict=True)]
-    answers_briefly = (
-        (no < -1 and yes > 1 and ASKED not in part.words)
-        or (part.named and ASKED not in part.words)  # a sentence about who is asked for says something else
-        or _CHOICES.issuperset(w for w in part.words if w.isalpha() or w in MASKS)
-        or (no < 0 and not _OFFERED.isdisjoint(part.words))
-        for part, no, yes in each
-        if _is_brief(part)
-    )
-    brief = len(said) <= BARE and any(answers_briefly)
-    kept = [part for part, declines, _ in each if declines <= 0]
+    size = len(_REPEATED.sub("", said))
+    few = [(part, no) for part, no, _ in each if size <= BARE and _is_brief(part)]
+    brief = any(_answers(part, no, strict, alone=len(each) == 1) for part, no in few)
+    kept = [part for part, declines, _ in each if declines <= 0.5]
     asserted = (_kept(kept) if 0 < len(kept) < len(each) else "") or clean(text)
     if sum(bool(part.named) for part in read.parts) > max(2, len(each) / 2):
         return Stance(False, "", asserted, brief, read.score)
     if (question is None or _OPEN.search(question.casefold())) and _goes_on_about_others(each):
         return Stance(True, "", "", score=read.score)
-    if read.score >= (SHORT if strict else TEXT) and not brief:
-        new = next((part.new for part in read.parts if part.new), "")
-        unsure = len(said) <= BARE and read.score < _SURE
-        names = next((part.named for part in read.parts if part.named), new if unsure else "")
-        return Stance(True, names, "", score=read.score)
+    if read.score >= (PAID if strict else MEASURED) and not brief:
+        # Of a short text any word that abstentions do not have may be the answer.  In a long one that nobody
+        # is paid for, advice names whom to ask.
+        names = [part.named for part in read.parts if part.named and (strict or size <= BARE // 2)]
+        names += [
+            part.new for part in read.parts if strict and part.new and size <= BARE and read.score < _SURE
+        ]
+        return Stance(True, next(iter(names), ""), "", score=read.score)
     return Stance(False, "", asserted, brief, read.score)
 
 
@@ -253,6 +254,22 @@ def _is_brief(part: Part) -> bool:
     return 0 < sum(word[0].isalpha() or word in MASKS for word in part.words) <= _BRIEF
 
 
+def _answers(part: Part, declines: float, strict: bool, alone: bool) -> bool:
+    """Whether a clause of a few words may be all of an answer, given the log odds that it declines.
+
+    Where nobody is paid, only a clause that is nothing but a name, or a choice such as "yes", is one beside
+    others.
+    """
+    words = [word for word in part.words if word[0].isalpha() or word in MASKS]
+    if _CHOICES.issuperset(words) or (NEW in words and MASKS.issuperset(words)):
+        return True
+    if not strict:
+        return alone and declines < 0
+    if ASKED in words and len(words) > 3:  # a sentence about who is asked for says something else
+        return False
+    return bool(part.named) or declines < 0 or (declines < 2 and NEW in words)
+
+
 def _kept(parts: Sequence[Part]) -> str:
     kept = " ".join("".join(part.text for part in parts).replace(LINE, " ").replace(DASH, " - ").split())
     kept = kept.lstrip("-,:; ").rstrip("-,:;([ ")
@@ -272,7 +289,9 @@ def score(text: str, question: str | None = None) -> float:
     return 0.0 if found.names or found.brief else found.score
 
 
-def abstains(text: str, question: str | None = None, answers: Iterable[str] = ()) -> bool:
+def abstains(
+    text: str, question: str | None = None, answers: Iterable[str] = (), *, strict: bool = False
+) -> bool:
     """Whether a text declines to answer and names nothing that the question did not give.
 
     "I'm not sure, but I think it's Paris" does not, nor does "invalid question", which is a class of its
@@ -282,8 +301,9 @@ def abstains(text: str, question: str | None = None, answers: Iterable[str] = ()
     Args:
         question: what it replies to; without one, the names in declining sentences are the question's.
         answers: accepted ones; a text that equals one of them is an answer.
+        strict: as rewards read it.
     """
-    return stance(text, question, answers=answers).abstains
+    return stance(text, question, strict=strict, answers=answers).abstains
 
 
 def asserted(text: str, question: str | None = None) -> str:

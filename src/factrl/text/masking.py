@@ -61,7 +61,7 @@ class Tables(NamedTuple):
         np.ndarray
     )  # (3, BUCKETS): whether a sentence declines, whether it answers, whether a text declines
     bias: np.ndarray  # (3,)
-    mix: np.ndarray  # (8,): of the seven numbers of `_mixed`, and the bias
+    mix: np.ndarray  # (10,): of the nine numbers of `_mixed`, and the bias
     words: frozenset[int]  # hashes of words, of beginnings and of pairs of characters
 
 
@@ -73,8 +73,8 @@ def tables() -> Tables:
 
 def unpacked(raw: np.ndarray) -> Tables:
     """The tables of the bytes in `abstention.npy`: scales, biases, mix, weights, then hashes."""
-    head, size = raw[:56].view(np.float32), 56 + 3 * BUCKETS
-    weights = raw[56:size].view(np.int8).reshape(3, BUCKETS) * head[:3, None]
+    head, size = raw[:64].view(np.float32), 64 + 3 * BUCKETS
+    weights = raw[64:size].view(np.int8).reshape(3, BUCKETS) * head[:3, None]
     return Tables(weights, head[3:6], head[6:], frozenset(raw[size:].view(np.uint32).tolist()))
 
 
@@ -101,7 +101,7 @@ def is_known(word: str, exact: bool = False) -> bool:
         return True
     if exact:
         return False
-    sizes = range(max(2, len(word) - _ENDING), len(word) + 1)
+    sizes = range(max(3, len(word) - _ENDING), len(word) + 1)
     return any(hashed(f"{word[:size]}-") in known for size in sizes if size >= _LEAST or len(word) - size < 3)
 
 
@@ -130,8 +130,8 @@ def _is_sign(char: str) -> bool:
 
 
 _TAG = re.compile(  # of markup, whole where it is one of HTML's for a stretch of words, and "<unknown>"
-    r"</?(?:b|i|u|p|em|strong|span|mark|small|code|h[1-6]|li|ul|ol|td|th|tr|br|div)\b[^<>]{0,40}>"
-    r"|</?(?=[A-Za-z])|(?<=[A-Za-z])>"
+    r"</?(?:b|i|u|p|em|strong|span|mark|small|code|h[1-6]|li|ul|ol|td|th|tr|br|div|answer|think|response)\b[^<>]{0,40}>"
+    r"|<\|\w{1,20}\|>|</?[a-z]{1,12}_[a-z_]{1,20}>|</?(?=[A-Za-z])|(?<=[A-Za-z])>"
 )
 
 
@@ -165,6 +165,12 @@ def visible(text: str) -> str:
 
 
 _CITED = re.compile(r"\[\d{1,2}(?:, ?\d{1,2}){0,5}\]|(?:^|(?<=[¶ ]))\d{1,2}[.)](?= )")
+# Of a short text "[41]" and "41." at the front may be the answer.
+_CITED_BEHIND = re.compile(r"(?<=\w )\[\d{1,2}(?:, ?\d{1,2}){0,5}\]")
+# A choice or a number in a script without spaces, where nothing but "the answer is" stands before it.
+_CHOSEN = re.compile(
+    r"(?:答案是|答案为|答えは)?(?:是的?|不是?|有|没有|沒有|否|对|對|错|錯|はい|いいえ|[一二两兩三四五六七八九十百千万萬零〇]+)"
+)
 _ENDS = frozenset(f".!?。！？।؟۔…{LINE}")
 _BREAKS = frozenset(f",;:()[]，；：、،{DASH}")
 _ABBREVIATED = re.compile(r"(?:\b[A-Z]|\b(?:Mr|Ms|Dr|St|Mrs|Prof|ca|bzw))$")
@@ -187,7 +193,8 @@ def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
     Args:
         asked: the question's words, by `words_of`.
     """
-    cited = _TAG.sub(lambda found: " " * len(found[0]), _CITED.sub(lambda found: " " * len(found[0]), text))
+    cites = _CITED if len(text) > BARE else _CITED_BEHIND
+    cited = _TAG.sub(lambda found: " " * len(found[0]), cites.sub(lambda found: " " * len(found[0]), text))
     head = fold(cited[:BARE])
     dated, german = _DATED.search(head) is not None, len(_GERMAN.findall(head)) > 1
     found: list[Part] = []
@@ -222,6 +229,7 @@ def parts_of(text: str, asked: frozenset[str]) -> list[Part]:
             pieces = _pieces(said, asked)
             words += pieces
             new = new or (said if NEW in pieces else "")
+            named = named or (said if _CHOSEN.fullmatch(said) else "")
         elif kind == "word":
             titled = said[0].isupper() and count > 0
             if word in _COUNTS and not is_asked(word, asked):
@@ -253,6 +261,10 @@ def _goes_on(text: str, at: int) -> bool:
     return text[at + 1 : at + 2].isalnum() or _ABBREVIATED.search(text, max(0, at - 5), at) is not None
 
 
+_KANA = re.compile("[\u3041-\u309f]")
+KATAKANA = re.compile("[\u30a1-\u30fa\u30fc]{2,}")
+
+
 def _pieces(run: str, asked: frozenset[str]) -> list[str]:
     """The characters of a run without spaces, masked where they are the question's or in no known pair."""
     low = fold(run)
@@ -264,7 +276,13 @@ def _pieces(run: str, asked: frozenset[str]) -> list[str]:
             pieces[at : at + 2] = run[at : at + 2]
         elif pair in asked:
             pieces[at : at + 2] = [ASKED if one == NEW else one for one in pieces[at : at + 2]]
-    return [
-        run[at] if piece == NEW and is_known(low[at], exact=True) else piece
+    pieces = [
+        run[at]
+        if piece == NEW and (len(run) == 1 or _KANA.match(run[at])) and is_known(low[at], True)
+        else piece
         for at, piece in enumerate(pieces)
     ]
+    for name in KATAKANA.finditer(low):  # a word of its own
+        if not is_known(name[0], exact=True) and ASKED not in pieces[name.start() : name.end()]:
+            pieces[name.start() : name.end()] = [NEW] * len(name[0])
+    return pieces

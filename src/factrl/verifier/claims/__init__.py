@@ -508,7 +508,7 @@ _ASSERTS = re.compile(
 )
 
 
-_DECLINES = 0.6  # score of a sentence that is no claim; below it is checked
+_DECLINES = 0.85  # score of a sentence that is no claim; below it is checked
 
 
 _SMILEY = re.compile(r"\s[:;=]['’]?-?[)(\]DPpOo|/*3]{1,5}$")  # its colon introduces nothing
