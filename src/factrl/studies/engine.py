@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
-import math
 import random
 import resource
 import shutil
@@ -257,7 +256,7 @@ class Seed:
         claims: dict[str, bool] = known["claims"]
         if len({*claims.values()}) < 2:
             raise ConfigError(
-                f"truthfulness is learnt from true and from false claims, and the start's samples have "
+                "truthfulness is learnt from true and from false claims, and the start's samples have "
                 f"{len(claims)} of one kind; raise start.steps or known.questions"
             )
         self.reset()
@@ -283,7 +282,7 @@ class Seed:
         write_whole(path, json.dumps({**settings, "claims": len(claims), "auc": area}).encode())
         tell(
             f"seed {self.number}: truthfulness of {len(claims)} claims in {time.monotonic() - begun:.0f} s, "
-            f"AUC {area or math.nan:.2f} on {len(decided)} about held-out entities"
+            f"AUC {'none' if area is None else f'{area:.2f}'} on {len(decided)} about held-out entities"
         )
         return model, area
 

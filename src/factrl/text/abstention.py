@@ -173,7 +173,7 @@ class Stance:
 
 class _Read(NamedTuple):
     parts: list[Part]
-    odds: np.ndarray  # (2, parts): log odds that each declines, and that it answers
+    odds: np.ndarray  # (parts,): log odds that each declines
     score: float
 
 
@@ -188,7 +188,7 @@ def _read(said: str, asked: frozenset[str]) -> _Read:
     count = len(sentences)
     mix = tables().mix
     score = _sigmoid(mixed(odds[0, :count], odds[1, :count], odds[2, count]) @ mix[:-1] + mix[-1])
-    return _Read(parts, odds[:2, count + 1 :], score)
+    return _Read(parts, odds[0, count + 1 :], score)
 
 
 def stance(
@@ -211,15 +211,15 @@ def stance(
     asked = words_of(question) if question else frozenset()
     read = _read(said, asked)
     if question is None and read.score > _UNLIKE and any(part.named or part.new for part in read.parts):
-        about = [part.text for part, odds in zip(read.parts, read.odds[0], strict=True) if odds > _ABOUT]
+        about = [part.text for part, odds in zip(read.parts, read.odds, strict=True) if odds > _ABOUT]
         if about:
             asked = words_of(" ".join(about))
             read = _read(said, asked)
-    each = [*zip(read.parts, *read.odds, strict=True)]
+    each = [*zip(read.parts, read.odds, strict=True)]
     size = len(_REPEATED.sub("", said))
-    few = [(part, no) for part, no, _ in each if size <= BARE and _is_brief(part)]
-    brief = any(_answers(part, no, strict, alone=len(each) == 1) for part, no in few)
-    kept = [part for part, declines, _ in each if declines <= 0.5]
+    few = [one for one in each if size <= BARE and _is_brief(one[0])]
+    brief = any(_answers(*one, strict, alone=len(each) == 1) for one in few)
+    kept = [part for part, declines in each if declines <= 0.5]
     asserted = (_kept(kept) if 0 < len(kept) < len(each) else "") or clean(text)
     if sum(bool(part.named) for part in read.parts) > max(2, len(each) / 2):
         return Stance(False, "", asserted, brief, read.score)
@@ -236,10 +236,10 @@ def stance(
     return Stance(False, "", asserted, brief, read.score)
 
 
-def _goes_on_about_others(each: Sequence[tuple[Part, float, float]]) -> bool:
+def _goes_on_about_others(each: Sequence[tuple[Part, float]]) -> bool:
     """Whether a text declines first and then says what was found of somebody else."""
     declined, said = False, ""
-    for part, odds, _ in each:
+    for part, odds in each:
         said += part.text.casefold()
         if part.ends:
             if declined and _OTHERS.search(said):
