@@ -175,7 +175,7 @@ def test_every_public_reader_is_timed() -> None:
 
 def test_the_search_can_fail() -> None:
     def reader(raw: str) -> object:
-        return sum(one == other for one in raw for other in raw)
+        return sum(range(len(raw) ** 3 // 5000))  # cubic: a busy machine does not make that linear
 
     assert growth(reader, "", "{n} ", "", worth=0.01, most=1 << 14) > SUPERLINEAR
     assert growth(str.split, "", "{n} ", "", worth=0.001, most=1 << 16) < SUPERLINEAR
