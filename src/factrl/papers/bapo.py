@@ -306,7 +306,7 @@ WEAKNESSES = {
     "": {
         "partial > abstain": _SIDE,
         "abstain > wrong": _SHARED,
-        **dict.fromkeys(("D05", "D06", "D21", "D37", "F02", "F15"), _SHARED),
+        **dict.fromkeys(("D05", "D06", "D21", "D37", "F04", "F07", "F15"), _SHARED),
         **dict.fromkeys(("D22", "F14", "F16", "F17"), _DENIED),
         **dict.fromkeys(("D07", "D09", "D10", "D11", "D14"), _SIDE),
         "D30": "the reasoning is not read",
