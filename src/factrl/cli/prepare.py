@@ -37,7 +37,7 @@ from .options import (
 from .terminal import say, tally, tell
 
 _LENGTH = 512  # tokens of an answer that is taken apart; a training run's 2,048 are for thoughts too
-_TEMPERATURE = {"klcf": 0.7, "prompts": 1.0}  # ours; the papers' are lost
+_TEMPERATURE = {"klcf": 0.7, "prompts": 1.0}  # ours: KLCF's is lost, the other is not in its paper
 _ASKED = "folder, hub id, local, or http://host/v1#model"
 _QUESTIONS = "questions, in any form that factrl train reads"
 

@@ -18,11 +18,12 @@ here a failed judge masks its one sample, and a missing document leaves the clai
 A stray letter A in the judge's reply is +2 there ("Incorrect. The prediction is a different city."); here
 replies have one strict form.  Their judge sees the rendered prompt as the question, ours the question.
 
-What the paper does not say, and ours: format and answer are apart, so an answer that can be found is graded
-whatever stands around it.  Without one (no closed <answer> block, or a blank one) it counts as wrong, -1, and
-the sample is floored, as is one whose answer the grader floors; its facts still count.  Of several answers
-the last counts.  A reasoning without an end has no part that could be checked: 0.  The three parts are terms;
-one whose weight is 0 is left out, and whoever would measure it is not asked.
+Format and answer are apart, as in the paper's sum and in the released code, so an answer that can be found is
+graded whatever stands around it.  Without one (no closed <answer> block, or a blank one) it counts as wrong,
+-1, and its facts still count, as there; that the sample is floored then is ours, as it is where the grader
+floors the answer.  Ours, too: of several answers the last counts, and a reasoning without an end has no part
+that could be checked: 0.  The three parts are terms; one whose weight is 0 is left out, and whoever would
+measure it is not asked.
 
 Known weaknesses of the published reward, which `robust` closes: one safe claim earns the whole fact term, so
 refusing after it (3) pays as much as a right answer without a supported claim, and a wrong answer 1 instead
@@ -374,6 +375,8 @@ PUBLISHED = {
     ("results", "Skywork-7B KnowRL", "ChineseSimpleQA"): 52.33,
     ("results", "Skywork-7B", "GPQA"): 37.37,
     ("results", "Skywork-7B KnowRL", "GPQA"): 42.42,
+    ("results", "Skywork-7B", "AIME 2025"): 26.67,
+    ("results", "Skywork-7B KnowRL", "AIME 2025"): 36.67,
     ("ablation", "format", "SimpleQA"): 74.00,
     ("ablation", "format+fact", "SimpleQA"): 80.67,
     ("ablation", "format+correct", "SimpleQA"): 60.67,

@@ -2,8 +2,10 @@
 
 "Learning to Reason for Factuality" (arXiv:2508.05618, section 2.1) has a model write its 7,000 prompts; each
 call shows 2 prompts that ask for facts (LongFact, not from its test part) and 4 that users wrote (WildChat),
-and the reply holds the new one between `<new_prompt>` tags.  The words of the call and the temperature are
-not known to us; those here are ours.
+and asks for a new one that a real user might write and that wants facts (Figure 5); the reply holds it
+between `<new_prompt>` tags.  The words here are ours.  So is what else they ask for (it stands on its own,
+wants no opinion, fiction or news, and is about another subject), and the temperature, which is not in the
+paper.
 
 Each call has a number, and which demonstrations it shows, and what is written, depend on the seed and that
 number alone.

@@ -170,7 +170,7 @@ class Verifier:
 
 # -- By name
 
-KNOWRL_NLI = "MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli"  # systems page of KnowRL: fact scorer, HEAD
+KNOWRL_NLI = "MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli"  # zjunlp/KnowRL f75b0bb: its fact scorer
 FSPO_NLI = "vectara/hallucination_evaluation_model"  # nusnlp/FSPO, issue 6
 _THRESHOLDS: Mapping[str, dict[str, Any]] = {
     # zjunlp/KnowRL f75b0bb: entailed by any of the passages with at least 0.3.
