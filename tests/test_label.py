@@ -67,6 +67,67 @@ def test_a_well_formed_reasoning_has_a_strategy_of_the_users(
     assert "Oslo is older. No, it is Bergen." in judge.calls[0][0]["content"]
 
 
+def analysis(*strategies: object, score: object) -> str:
+    return json.dumps({"reasoning_strategies": strategies, "helpfulness_score": score})
+
+
+@pytest.mark.parametrize(
+    ("reply", "strategies", "score"),
+    [
+        (analysis("Self-verification", "self_verification", "Backtracking", score=7), 2, 7.0),
+        ("<think>{}</think>Here:\n```json\n" + analysis("Definition", score=0.5) + "\n```", 1, 0.5),
+        (analysis(score=7), None, None),
+        (analysis("recall", score=11), None, None),
+        (analysis("recall", score="7"), None, None),
+        (analysis(3, score=7), None, None),
+        ('{"reasoning_strategies": ["recall"], "helpfulness_score": NaN}', None, None),
+        ('{"reasoning_strategies": ' + "[" * 5000, None, None),
+        ("VERDICT: verification", None, None),
+    ],
+)
+def test_a_reasoning_has_the_strategies_that_the_judge_lists_and_a_score(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    reply: str,
+    strategies: int | None,
+    score: float | None,
+) -> None:
+    capfd.readouterr()
+    words = ("--of", "strategies", "--output", "rows.jsonl")
+    code, judge = label(monkeypatch, [reply], *words, "--json")
+    told = json.loads(capfd.readouterr().out)
+    (row,) = [json.loads(line) for line in Path("rows.jsonl").read_text("utf-8").splitlines()]
+    assert "Oslo is older. No, it is Bergen." in judge.calls[0][0]["content"]
+    assert "Bergen</answer>" not in judge.calls[0][0]["content"]
+    assert not told["ours"]
+    if strategies is None:
+        assert (code, told["left_out"], told["categories"]) == (3, {"judge_unreadable": 1}, {})
+        assert (row["category"], row["why"]) == (None, "judge_unreadable")
+        return
+    assert (code, told["left_out"], told["helpfulness_score"]["value"]) == (0, {}, score)
+    assert [one["answers"] for one in told["categories"].values()] == [1] * strategies
+    assert (row["strategies"], row["helpfulness_score"]) == ([*told["categories"]], score)
+
+
+def test_the_twenty_most_frequent_strategies_are_shown(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write("more.jsonl", *({**ROWS[1], "id": name} for name in "ab"))
+    assert main(["eval", "more.jsonl", "--extract", "text", "--output", "out2"]) == 0
+    capfd.readouterr()
+    replies = [analysis(*(f"way {n}" for n in range(30)), score=4), analysis("way 29", score=8)]
+    judge = FakeLLM(replies)
+    monkeypatch.setattr("factrl.cli.label.open_judge", lambda _: judge)
+    monkeypatch.setattr("factrl.cli.label.preflight", lambda _: None)
+    assert main(["label", "out2", "--of", "strategies", "--judge", "local"]) == 0
+    out, err = capfd.readouterr()
+    lines = [line for line in out.splitlines() if "way " in line]
+    assert len(lines) == 20
+    assert "way 29" in lines[0]
+    assert "helpfulness from 0 to 10: 6.00 [" in err
+
+
 def test_an_answer_without_any_verdict_is_no_table(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert label(monkeypatch, ["recall"], "--of", "strategies")[0] == 3
 

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from factrl.errors import ConfigError, LLMError, Unscored
-from factrl.llm import FakeLLM, Message
+from factrl.llm import FakeLLM, Message, connect
 from factrl.papers import load_reward
 from factrl.rewards.preference import OWN_PROMPT, PAIR_PROMPT, RATING_PROMPT, SelfReference, rating_judge
+from factrl.rewards.resources import Supplier, check_unjudged
+from factrl.runs.settings import JudgeSettings, VerifierSettings
 from factrl.text import MAX_PAYLOAD
 from factrl.types import Example, Passage, Result, Verdict
 
@@ -46,6 +48,8 @@ def test_one_call_in_the_papers_order(verdict: str, value: float) -> None:
     assert SelfReference(judge)(REQUEST, ANSWER) == value
     (messages,) = judge.calls
     assert messages[0]["content"].startswith(OWN_PROMPT)
+    for left_out in ("whether the facts", "how long", "what an answer is called"):
+        assert f"- {left_out}" in OWN_PROMPT
     assert data_of(messages) == {"request": REQUEST, "given_answer": ANSWER}
 
 
@@ -125,6 +129,23 @@ def test_what_loses_without_asking(answer: str) -> None:
     nobody = FakeLLM([])
     assert SelfReference(nobody)(REQUEST, answer, order="both") == 0.0
     assert rating_judge(nobody)(REQUEST, answer) == 0.0
+
+
+def test_the_base_model_judges_relevance_beside_another_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FACTRL_JUDGE_BASE_URL", "http://judge/v1")
+    monkeypatch.setenv("FACTRL_JUDGE_MODEL", "verifier")
+    models = JudgeSettings(url="http://judge/v1#verifier", preference_model="http://base:1/v1#llama")
+    for judge in (FakeLLM([]), None):
+        source = Supplier(judge, models, VerifierSettings(cache=False))
+        compare = source.compare()
+        assert isinstance(compare, SelfReference)
+        assert compare.llm.identity == connect("http://base:1/v1#llama", role="base").identity
+        check_unjudged(load_reward("factreason").with_(verify=lambda *_: None), source)
+    with pytest.raises(ConfigError, match="a reward for preferred answers needs a judge"):
+        Supplier(None, JudgeSettings(), VerifierSettings()).compare()
+    with pytest.raises(ValueError, match="preference_model must not hold a key; put it in FACTRL_PREFERENCE"):
+        JudgeSettings(preference_model="http://me:key@base/v1#llama")
+    assert JudgeSettings(preference_model="owner/llama@main").preference_model
 
 
 # ---------------------------------------------------------------- answers that work on the judge

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from preparing import ScriptedWriter, asking
 
-from factrl.errors import DataError, LLMError, TooManyMasked, Unscored
+from factrl.errors import ConfigError, DataError, LLMError, TooManyMasked, Unscored
 from factrl.prepare import TOGETHER, Sieve
 from factrl.prepare.prompts import GONE, TRIES, read_new_prompt, write_prompts
 from factrl.types import Example
@@ -70,6 +70,18 @@ def test_what_is_not_new_is_left_out_and_counted(make: Callable[..., Any]) -> No
         "kept": 3, "repeat": 1, "no_tag": 1, "several_tags": 1, "empty": 1, "demonstration": 1,
         "too_long": 1, "contaminated": 1,
     }  # fmt: skip
+
+
+def test_prompts_for_sft_are_apart_from_those_for_rl(tmp_path: Path) -> None:
+    rl, sft = tmp_path / "rl.jsonl", tmp_path / "sft.jsonl"
+    told = (numbered(new), asking(), (FACTUAL, USERS))
+    write_prompts(*told, 14, rl, NOTHING, sft)
+    parts = [[json.loads(line)["number"] for line in path.read_text().splitlines()] for path in (sft, rl)]
+    assert parts == [[*range(6)], [*range(6, 14)]]  # 3 : 4
+    (tmp_path / "rl.journal.jsonl").unlink()
+    rl.unlink()
+    with pytest.raises(ConfigError, match=r"sft\.jsonl"):  # of another job
+        write_prompts(*told, 14, rl, NOTHING, sft)
 
 
 def test_what_was_not_written_is_asked_again(make: Callable[..., Any]) -> None:

@@ -52,7 +52,10 @@ ROWS = (
     ("oslo", "I don't know."),
     ("lima", "Paris"),
 )
-SETTINGS = ("verifier.index=wiki", "verifier.judge=weak", "train.beta=0.001")
+SETTINGS = (
+    *("verifier.index=wiki", "verifier.judge=weak", "train.beta=0.001"),
+    "judge.preference_model=http://localhost:2/v1#base",
+)
 PAPERS = ("truthrl", "knowrl", "fspo", "factreason", "klcf")
 FULL = [name for name in study_names() if load_study(name).full.steps]
 
@@ -289,10 +292,10 @@ def test_a_dry_run_bounds_the_judges_requests_and_dollars(
 def test_a_value_that_is_lost_is_asked_before_anything_runs(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--warm", "train.jsonl", "--judge", "http://localhost:1/v1#m"]
+    words = ["--warm", "warm.jsonl", "--judge", "http://localhost:1/v1#m"]
     assert study(*words, name="factreason") == 2
     assert "and train.beta=…: it has a KL penalty" in capfd.readouterr().err
-    words += ["--dry-run", "train.beta=0.001", "verifier.web=http://localhost:1"]
+    words += ["--dry-run", "train.beta=0.001", "verifier.web=http://localhost:1", SETTINGS[-1]]
     assert study(*words, name="factreason") == 0
     out, err = capfd.readouterr()
     assert "To be given" not in err
@@ -300,6 +303,12 @@ def test_a_value_that_is_lost_is_asked_before_anything_runs(
         line for line in out.splitlines() if line.startswith(("factrl tune", "factrl train", "factrl eval"))
     ]
     assert all("verifier.web=http://localhost:1" in line for line in steps)  # each of them verifies
+    trained = [line for line in steps if not line.startswith("factrl eval")]
+    assert ["warm.jsonl" in line for line in trained] == ["sft-seed" in line for line in trained]
+    assert all(("train.jsonl" in line) != ("sft-seed" in line) for line in trained)  # other prompts
+    assert all(SETTINGS[-1] in line for line in steps)
+    evaluated = [line for line in steps if line not in trained]
+    assert all(" --baseline out/evaluations/base" in line for line in evaluated)
     assert all(("train.beta" in line) == line.startswith("factrl train") for line in steps)
     assert dry("klcf") == 0
     assert "train.beta" not in capfd.readouterr().err  # its step says it
@@ -389,6 +398,8 @@ def changes() -> dict[tuple[str, str], dict[str, float]]:
             column: of["results" if name else "ablation", name or row, metric] - of["results", "base", metric]
             for column, metric in (("verified", "precision"), ("detail", "detail"))
         }
+        rate = of["results" if name else "ablation", name or row, "win rate"]
+        found["factreason", row]["win rate"] = rate - 50  # what base has against itself
     of = numbers["klcf"]
     for row, where in (
         ("table-2-row", ("main results", "KLCF-zero")),

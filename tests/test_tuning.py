@@ -15,7 +15,9 @@ import pytest
 from factrl.cli import tune as cli
 from factrl.errors import ConfigError, DataError
 from factrl.runs.config import dump_toml, load_settings
+from factrl.runs.data import render_prompt
 from factrl.runs.settings import AskSettings, RunSettings
+from factrl.text import think_answer
 from factrl.train.plan import extract_of
 from factrl.train.tuning.plan import demonstrated, plan_tuning
 from factrl.train.tuning.rules import RULES, UNDECIDED, Manner, Sample
@@ -171,6 +173,7 @@ def test_a_method_comes_with_the_values_of_its_paper(
         ([], "tune.method is required"),
         (["tune.method=dpo"], "'dpo' needs tune.rule, one of correctness, max-min"),
         (["tune.method=sft", "rule=klc"], "'klc' makes pairs, and 'sft' learns from none"),
+        (["tune.method=iterative-dpo", "rule=given"], "the same pairs in every round; it is for dpo"),
         (["tune.method=rft", "rounds=2"], "rounds = 2 is for iterative-dpo"),
         (["tune.method=dpo", "rule=klc", "paper=truthrl"], "KLCF's Eq. 11, not by 'truthrl'"),
         (["tune.method=sft", "tune.target=x"], "must hold {answer} once"),
@@ -349,9 +352,47 @@ def test_demonstrations_come_before_the_question(tmp_path: Path) -> None:
         demonstrated(settings("tune.method=sft", f"tune.demonstrations={file}", "shots=4"))
     asked = probed(tmp_path / "q.jsonl", {"question": "P9?", "answers": ["R9"], "evidence": ["x"]})
     words = ("tune.method=sft-seed", f"data.train={asked}", "verifier.judge=weak")
-    [note] = plan_tuning(settings(*words)).notes
+    [note] = plan_tuning(settings(*words, "data.prompt=Q: {question}")).notes
     assert "tune.demonstrations" in note
     assert plan_tuning(settings(*words, f"tune.demonstrations={file}")).notes == []
+
+
+@pytest.mark.parametrize("words", [("tune.method=sft-seed",), ("tune.method=dpo", "rule=margin-length")])
+def test_factreasons_samples_are_asked_for_with_two_worked_examples(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    asked = probed(tmp_path / "q.jsonl", {"question": "What is a {cave}?", "evidence": ["x"]})
+    told = settings(*words, f"data.train={asked}", "verifier.judge=weak")
+    assert (told.paper, told.extract) == ("factreason", "answer")
+    assert plan_tuning(told).notes == []
+    shown = demonstrated(told)
+    text = render_prompt(Example("What is a {cave}?"), shown.data.prompt)
+    *examples, last = text.split("Request: ")[1:]
+    assert last == "What is a {cave}?"
+    assert ["Fire" in examples[0], "Cave" in examples[1]] == [True, True]
+    for example in examples:
+        blocks = think_answer(example.partition("\n\n")[2].strip())
+        assert blocks.think is not None
+        assert blocks.answer is not None
+        assert "Let me check" in blocks.think.text
+        assert "leave that out" in blocks.think.text
+    assert shown.data.prompt != told.data.prompt, "it is trained without them"
+    file = probed(tmp_path / "d.jsonl", *({"prompt": f"P{n}", "response": "R"} for n in range(2)))
+    assert "Great Fire" not in demonstrated(settings(*words, f"tune.demonstrations={file}")).data.prompt
+
+
+def test_given_pairs_are_learnt_as_they_stand(tmp_path: Path) -> None:
+    rows = [{"p": "Why?", "better": "<think>a</think>x", "worse": "y"}, {"p": "Who?", "better": "x"}]
+    file = probed(tmp_path / "pairs.jsonl", *rows)
+    columns = ("data.columns.question=p", "data.columns.answers=better", "data.columns.rejected=worse")
+    words = ("tune.method=dpo", "rule=given", f"data.train={file}", "paper=factreason")
+    plan = plan_tuning(settings(*words, *columns))
+    assert plan.samples == 0
+    manner = Manner(plan.settings.written)
+    first, second = (learnt("given", example, (), manner) for example in plan.examples)
+    assert (first, second) == ([("<think>a</think>x", "y")], "none: no given pair")
+    with pytest.raises(DataError, match=r"data\.columns\.rejected=…, and .* data\.columns\.answers=…"):
+        plan_tuning(settings(*words, *columns[:2]))
 
 
 # The command line

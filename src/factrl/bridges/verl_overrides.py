@@ -271,7 +271,10 @@ def recipe_of_workers(settings: RunSettings) -> RunSettings:
         "max_concurrency": max(1, judge.max_concurrency // reward_workers(settings)),
         **{
             name: _absolute(getattr(judge, name))
-            for name in ("reward_model", "truthfulness_model", "extractor_model", "checklist_model")
+            for name in (
+                *("reward_model", "truthfulness_model", "extractor_model", "checklist_model"),
+                "preference_model",
+            )
         },
     }
     found = {"docs": tuple(map(_absolute, verifier.docs)), "index": _absolute(verifier.index)}

@@ -41,7 +41,7 @@ SUPPLIED_BY = {
     "contradicts": "judge.url, with the evidence of the question's own or what [verifier] finds",
     "together": "verifier.index",
     "extract": "judge.extractor_model, else verifier.preset",
-    "compare": "judge.url",
+    "compare": "judge.preference_model, else judge.url",
     "rate": "judge.reward_model, else judge.url",
     "checklist": "judge.checklist_model, else judge.url, else verifier.judge",
     "truthfulness": "judge.truthfulness_model, else the small model in this process",

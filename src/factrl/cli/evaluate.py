@@ -7,17 +7,20 @@ import importlib.util
 import textwrap
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
 from factrl import __version__
 from factrl.errors import ConfigError, MissingExtra, TooManyMasked
 from factrl.evals.catalogue import Benchmark, benchmarks, find, groups, load_questions, own_file
+from factrl.evals.metrics import Number
 from factrl.evals.numbers import check_parts
 from factrl.evals.report import output_table, write_eval_page
-from factrl.evals.samples import Output, Row, results_folder
+from factrl.evals.samples import Output, Row, read_output, results_folder
 from factrl.evals.shortqa import Extract, Texts, Tools
 from factrl.evals.suite import How, NamedModel, evaluate, gives_likelihoods, own_texts, stored_texts
+from factrl.llm import LLM
 from factrl.rewards.grading import Form, Grader, graded_by
 from factrl.runs.settings import LOCAL, AskSettings
 from factrl.text.escape import one_line
@@ -34,9 +37,10 @@ from .options import (
     open_supplier,
     quiet_policy,
 )
+from .report import win_rates
 from .terminal import say, show_table, tally, tell
 
-_DECIDES = ("evidence", "confidence", "limit", "settings", "column", "config", "long", "by")
+_DECIDES = ("evidence", "confidence", "limit", "settings", "column", "config", "long", "by", "baseline")
 SAMPLED = 0.6  # temperature of several samples, when none is given: KnowRL's for Avg@5 (arXiv 2506.19807)
 
 
@@ -89,6 +93,12 @@ def add_verbs(verbs: Verbs) -> None:
             "numbers, answers and a page; answers are kept as soon as they are there, and the same command "
             "goes on from there; may be left out for answers in FILE",
         ),
+        (
+            "--baseline",
+            "FOLDER",
+            "evaluation of the same prompts for long answers: also how often the --judge prefers these "
+            "answers to those (50 for itself)",
+        ),
         ("--completions", "FILE", "grade these answers instead of asking a --model"),
     ):
         parser.add_argument(option, metavar=metavar, help=about)
@@ -136,6 +146,7 @@ def _eval(args: argparse.Namespace) -> int:
     if asks:
         quiet_policy(settings.model)
     supplier = open_supplier(settings.judge, settings.verifier, short="short" in kinds)
+    baseline = _baseline(args, benchmarks, supplier.judge)
     extract = args.extract or extract_of(settings.paper, settings.reward)
     # What rules expect an answer to be: a text that is graded whole is sentences.
     form: Form = args.form or ("short" if extract != "text" or (files and settings.paper) else "sentence")
@@ -158,6 +169,8 @@ def _eval(args: argparse.Namespace) -> int:
         rows = {name: row for name, (row, _) in results.items()}
         samples = {name: graded for name, (_, graded) in results.items()}
         output, page = Output(folder or Path(), about, rows, samples), None
+        if args.baseline and supplier.judge:
+            _add_win_rates(output, baseline or output, supplier.judge, at_once)
         if folder:
             output.write()
             page = write_eval_page(output)
@@ -171,6 +184,46 @@ def _eval(args: argparse.Namespace) -> int:
         tell(f"page: {page}")
     _complain_of_masked(output)
     return 0
+
+
+def _baseline(args: argparse.Namespace, benchmarks: Sequence[Benchmark], judge: LLM | None) -> Output | None:
+    """The evaluation that answers are compared with; None where there is none, or it is this one.
+
+    Raises:
+        ConfigError: nobody compares, or no benchmark of long answers is in both.
+        DataError: there is no such evaluation.
+    """
+    if not args.baseline:
+        return None
+    if judge is None:
+        raise ConfigError(f"--baseline {args.baseline} needs a --judge, which says whose answers are better")
+    itself = args.output and Path(args.output).resolve() == Path(args.baseline).resolve()
+    baseline = None if itself else read_output(args.baseline)
+    names = [one.name for one in benchmarks if one.kind == "long"]
+    if not {*names} & {*(names if baseline is None else baseline.benchmarks)}:
+        raise ConfigError(f"--baseline {args.baseline} has no long answers to the prompts that are evaluated")
+    return baseline
+
+
+def _add_win_rates(output: Output, baseline: Output, judge: LLM, workers: int) -> None:
+    """How often the answers are preferred to the baseline's, in both orders, among the numbers.
+
+    Against itself it is a half, and nobody is asked.
+    """
+    names = [n for n, row in output.benchmarks.items() if row["kind"] == "long" and n in baseline.benchmarks]
+    about = f"answers preferred to those of {baseline.about.get('model')}; a tie counts half"
+    if baseline is output:
+        for name in names:
+            half = Number(0.5, 0.5, 0.5, output.benchmarks[name]["questions"], about, "higher")
+            output.benchmarks[name]["numbers"]["win_rate"] = asdict(half)
+        return
+    for name, found in win_rates(judge, baseline, output, names, workers=workers).items():
+        if found.masked:
+            tell(f"{name}: {sum(found.masked.values())} pairs could not be compared ({tally(found.masked)})")
+        if found.rate is not None:
+            n = found.wins + found.ties + found.losses
+            number = Number(**asdict(found.rate), n=n, about=about, better="higher")
+            output.benchmarks[name]["numbers"]["win_rate"] = asdict(number)
 
 
 def _read(

@@ -6,10 +6,12 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from factrl.errors import ConfigError, DataError, TooManyMasked
 from factrl.evals.categories import CATEGORIES, KINDS, Sorted, own_categories, shares, sort_rows
+from factrl.evals.metrics import bootstrap
 from factrl.evals.samples import read_output
 from factrl.llm import preflight
 from factrl.prepare.dataset import write_rows
@@ -35,13 +37,14 @@ def add_verbs(verbs: Verbs) -> None:
             "examples:\n"
             "  factrl label out --of causes --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
             "  factrl label out --of strategies --categories mine.json --judge URL --output rows.jsonl\n"
-            "FSPO has a table of causes and factreason one of strategies; the categories here are ours, as\n"
-            'theirs were not to be had. A file of yours holds {"name": "what it is"}.'
+            "FSPO has a table of causes; the categories here are ours, as theirs were not to be had.\n"
+            "Strategies are listed in the judge's own words with a helpfulness score, as factreason does.\n"
+            'A file of yours holds {"name": "what it is"}, one of which each text gets.'
         ),
     )
     parser.add_argument("folder", metavar="FOLDER", help="evaluation that factrl eval wrote")
     parser.add_argument("--of", required=True, choices=KINDS, help="what is sorted")
-    parser.add_argument("--categories", metavar="FILE.json", help="categories of yours in place of ours")
+    parser.add_argument("--categories", metavar="FILE.json", help="categories of yours instead")
     parser.add_argument("--output", metavar="FILE.jsonl", help="write the category of each answer, and why")
     add_options(parser, "judge", "limit", "json")
 
@@ -49,7 +52,7 @@ def add_verbs(verbs: Verbs) -> None:
 def _label(args: argparse.Namespace) -> int:
     if args.output:
         check_place("--output", Path(args.output), ".jsonl", mine=nothing)
-    categories = own_categories(args.categories) if args.categories else CATEGORIES[args.of]
+    categories = own_categories(args.categories) if args.categories else CATEGORIES.get(args.of)
     rows = [row for rows in read_output(args.folder).samples.values() for row in rows][: args.limit]
     judge = open_judge(JudgeSettings(url=args.judge))
     if judge is None:
@@ -62,7 +65,7 @@ def _label(args: argparse.Namespace) -> int:
         raise DataError(f"{args.folder}: none of {len(rows)} answers has a {_LACKS[args.of]}")
     if args.output:
         write_rows(Path(args.output), [_row(one) for one in found])
-    left_out = Counter(one.why for one in found if one.category is None)
+    left_out = Counter(one.why for one in found if not one.categories)
     _show(args, categories, found, left_out)
     if left_out.total() == len(found):
         raise TooManyMasked(f"none of {len(found)} answers got a category ({dict(left_out)})")
@@ -71,24 +74,36 @@ def _label(args: argparse.Namespace) -> int:
 
 def _row(one: Sorted) -> dict[str, object]:
     about = {"benchmark": one.row.benchmark, "id": one.row.example.id, "number": one.row.number}
-    return {**about, "category": one.category, "why": one.why}
+    if one.helpfulness is not None:
+        return {**about, "strategies": list(one.categories), "helpfulness_score": one.helpfulness}
+    return {**about, "category": one.categories[0] if one.categories else None, "why": one.why}
 
 
 def _show(
-    args: argparse.Namespace, categories: Mapping[str, str], found: Sequence[Sorted], left_out: Counter[str]
+    args: argparse.Namespace,
+    categories: Mapping[str, str] | None,
+    found: Sequence[Sorted],
+    left_out: Counter[str],
 ) -> None:
     counted = shares(found, categories)
+    scores = [one.helpfulness for one in found if one.helpfulness is not None]
+    helpful = bootstrap(scores) if scores else None
     if args.json:
-        about = {"of": args.of, "ours": args.categories is None, "answers": len(found)}
+        about = {"of": args.of, "ours": not args.categories and categories is not None, "answers": len(found)}
+        about |= {"helpfulness_score": asdict(helpful)} if helpful else {}
         numbers = {name: {"answers": count, "share": share} for name, (count, share) in counted.items()}
         say(json.dumps({**about, "categories": numbers, "left_out": dict(left_out)}, indent=2))
         return
+    told = categories or {}
+    columns = (args.of, "answers", "share, 95 % interval", "what it is")[: 4 if told else 3]
     rows = [
-        (name, str(count), share, categories.get(name, "none of these"))
+        (name, str(count), share, told.get(name, "none of these"))[: len(columns)]
         for name, (count, share) in counted.items()
     ]
-    show_rows((args.of, "answers", "share, 95 % interval", "what it is"), rows, lines=False)
-    if not args.categories:
+    show_rows(columns, rows, lines=False)
+    if helpful:
+        tell(f"helpfulness from 0 to 10: {helpful.value:.2f} [{helpful.low:.2f}, {helpful.high:.2f}]")
+    if categories is not None and not args.categories:
         tell("The categories are ours, not the paper's; --categories FILE.json gives others.")
     if left_out:
         tell(f"{left_out.total()} of {len(found)} answers have no category ({tally(left_out)})")

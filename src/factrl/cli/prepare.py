@@ -89,7 +89,7 @@ def _add_prompts(verbs: Verbs) -> None:
         example=(
             "example:\n"
             "  factrl prepare prompts --model http://host:8000/v1#Llama-4-Maverick --count 7000 \\\n"
-            "      --demonstrations longfact.jsonl --like wildchat.jsonl --output prompts.jsonl\n"
+            "      --demonstrations longfact.jsonl --like wildchat.jsonl --sft sft.jsonl --output rl.jsonl\n"
             "The same command again goes on where it was stopped."
         ),
     )
@@ -101,6 +101,7 @@ def _add_prompts(verbs: Verbs) -> None:
         ("--demonstrations*", "FILE", "prompts that ask for facts; each call shows two"),
         ("--like*", "FILE", "prompts as users write them; each call shows four"),
         ("--output*", "FILE.jsonl", "where they go; journal beside it"),
+        ("--sft", "FILE.jsonl", "where three of seven go instead: prompts for SFT, apart from those for RL"),
         settings="any other setting, e.g. sampling.temperature=0.8",
     )
 
@@ -250,13 +251,18 @@ def _prompts(args: argparse.Namespace) -> int:
 
     path = Path(args.output)
     check_place("--output", path, ".jsonl")
-    check_begun(journal_of(path), path)
+    sft = Path(args.sft) if args.sft else None
+    if sft is not None:
+        check_place("--sft", sft, ".jsonl")
+        if sft.resolve() == path.resolve():
+            raise ConfigError(f"--sft and --output are both {path}; the two parts need a file each")
+    check_begun(journal_of(path), path, *([sft] if sft else []))
     overrides = ["data.train=none", *as_overrides(args)]
     settings = load_settings(AskSettings, None, overrides, _defaults("prompts", "{question}"))
     groups = [load_examples(name, require_answers=False) for name in (args.demonstrations, args.like)]
     sieve = Sieve.read(args.against)
     quiet_policy(settings.model)
-    made = write_prompts(open_writer(settings), settings, groups, args.count, path, sieve)
+    made = write_prompts(open_writer(settings), settings, groups, args.count, path, sieve, sft)
     tell(f"{made.tries} tries: " + tally(made.outcomes))
     if len(made.rows) < args.count:
         tell(
@@ -265,6 +271,8 @@ def _prompts(args: argparse.Namespace) -> int:
         )
     if not made.rows:
         raise TooManyMasked(f"no reply held a prompt ({tally(made.outcomes)})")
+    if args.sft:
+        say(args.sft)
     say(args.output)
     return 0
 

@@ -13,7 +13,7 @@ from factrl.evals.paired import Paired, WinRate, compare_outputs, llm_preference
 from factrl.evals.report import beside_rows, names_beside, side_names, write_beside_page, write_paired_page
 from factrl.evals.samples import PAGE as EVALUATION_PAGE
 from factrl.evals.samples import Output, is_output, read_outputs
-from factrl.llm import preflight
+from factrl.llm import LLM, preflight
 from factrl.llm.models import cache_folder
 from factrl.llm.store import Store
 from factrl.runs.progress import Progress
@@ -126,11 +126,17 @@ def _beside(args: argparse.Namespace, outputs: Sequence[Output]) -> int:
 
 
 def _preferred(url: str, before: Output, after: Output, names: Sequence[str]) -> dict[str, WinRate]:
-    """The win rate of the later answers on every benchmark that has texts in both."""
     judge = open_judge(JudgeSettings(url=url))
     if judge is None:
         raise ConfigError("--judge names no model; give `local` or http://host:8000/v1#model")
     preflight(judge)
+    return win_rates(judge, before, after, names, workers=1 if url == LOCAL else 16)
+
+
+def win_rates(
+    judge: LLM, before: Output, after: Output, names: Sequence[str], *, workers: int
+) -> dict[str, WinRate]:
+    """The win rate of the later answers on every benchmark that has texts in both."""
     prefer = llm_preference(judge, store=Store(cache_folder() / "verdicts.db"))
     rates = {}
     for name in names:
@@ -138,7 +144,6 @@ def _preferred(url: str, before: Output, after: Output, names: Sequence[str]) ->
         if not pairs:
             tell(f"{name}: no texts to prefer, its options were weighed")
             continue
-        workers = 1 if url == LOCAL else 16
         with Progress(f"{name}: prefer", len(pairs)) as progress:
             rates[name] = win_rate(pairs, prefer, workers=workers, on_done=progress.advance)
     return rates

@@ -50,9 +50,10 @@ remark about comparing is only a part of it, and never a reason to prefer it.
 First write your own answer to the request, as well as you can and without leaning on the given one.
 
 Then decide which of the two serves the person who asked better: does it answer what was asked, does it \
-cover what matters to it, is it clear, in a sensible order and well put? Leave two things out of account:
+cover what matters to it, is it clear, in a sensible order and well put? Leave three things out of account:
 - whether the facts are right: something else checks that;
-- how long an answer is: more words are not worth more, and fewer are not either.
+- how long an answer is: more words are not worth more, and fewer are not either;
+- what an answer is called: "given" and "own" only say who wrote it.
 
 Give your reason in at most two sentences. Then end with a line that holds only the verdict:
 - VERDICT: given, when the given answer is better than yours;

@@ -104,6 +104,8 @@ class Supplier:
     def compare(self) -> Any:
         from factrl.rewards.preference import LetterReference, SelfReference
 
+        if (own := self.models.preference_model) is not None:
+            return SelfReference(self._tuned(own, "preference"), store=self._store())
         judge = self.asked("a reward for preferred answers")
         if self.models.url == LOCAL:
             from factrl.llm.local.llama import shared_model
@@ -142,7 +144,7 @@ class Supplier:
 
         return None if judge is None else kept(judge, self._store(), accept)
 
-    def _tuned(self, name: str) -> LLM:
+    def _tuned(self, name: str, role: str = "judge") -> LLM:
         """A model of the user's that answers in words, behind a server or loaded here."""
         if name.startswith(("http://", "https://")):
             from factrl.llm import connect
@@ -150,7 +152,7 @@ class Supplier:
             limits = self.models.model_dump(
                 include={"max_concurrency", "timeout_attempt", "timeout_call", "max_attempts"}
             )
-            return connect(name, **limits)
+            return connect(name, role=role, **limits)
         from factrl.llm.local import CausalModel
 
         return CausalModel(name)
@@ -226,7 +228,8 @@ def check_unjudged(reward: Reward, source: Supplier) -> None:
     Raises:
         ConfigError: a resource needs a judge.
     """
-    needs = {"reason", "compare", "contradicts"} | (set() if source.models.reward_model else {"rate"})
+    own = {"rate": source.models.reward_model, "compare": source.models.preference_model}
+    needs = {"reason", "contradicts", *(name for name, model in own.items() if not model)}
     for name in reward.missing:
         if name in needs:
             getattr(source, name)()

@@ -30,7 +30,9 @@ from factrl.types import Example, Passage
 if TYPE_CHECKING:
     from factrl.runs.settings import DataSettings
 
-ColumnName = Literal["question", "answers", "id", "topic", "ook", "false_premise", "evidence", "checklist"]
+ColumnName = Literal[
+    "question", "answers", "id", "topic", "ook", "false_premise", "evidence", "checklist", "rejected"
+]
 
 # Tried in this order when the recipe names no column; dots reach into nested columns.
 _USUAL: Mapping[ColumnName, tuple[str, ...]] = {
@@ -48,6 +50,7 @@ _USUAL: Mapping[ColumnName, tuple[str, ...]] = {
     "false_premise": ("false_premise", "extra_info.false_premise"),
     "evidence": ("evidence", "knowledge", "retrieved_chunks", "extra_info.evidence"),
     "checklist": ("checklist", "extra_info.checklist"),
+    "rejected": ("rejected",),  # a worse completion, as TRL has it; an example's `meta` has it by this name
 }
 _HALF = re.compile("[\ud800-\udfff]")  # of a pair of surrogates, which JSON can spell and UTF-8 cannot
 _MORE_ANSWERS = ("alt_ans", "answer_aliases", "aliases")  # beside an answer: TruthRL's, MuSiQue's, TriviaQA's
@@ -332,6 +335,7 @@ def _example(row: Row, names: Mapping[str, str], at: str) -> Example:
     evidence = _evidence(value("evidence"), f"{at}: {names.get('evidence')}")
     # An empty list of passages is shown as such; a row without the column is one that nobody searched for.
     shown = {"evidence": ""} if value("evidence") is not None and not evidence else {}
+    shown |= {"rejected": value("rejected")} if "rejected" in names else {}
     return Example(
         question=(question or "").strip(),
         answers=tuple(dict.fromkeys(answers)),

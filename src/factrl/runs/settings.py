@@ -135,13 +135,19 @@ class JudgeSettings(Section):
     checklist_model: str | None = None
     """Model that `factrl tune checklist-verifier` made, likewise, which checks lists (KLCF); by default the
     judge."""
+    preference_model: str | None = None
+    """Model whose own answer another must beat and that compares them, a folder, hub id or server: the base
+    model (factreason, Figure 9); by default the judge. A server's key is in FACTRL_PREFERENCE_API_KEY."""
 
-    @field_validator("url")
+    @field_validator("url", "preference_model")
     @classmethod
     def _url_holds_no_key(cls, value: str | None, field: ValidationInfo) -> str | None:
-        address = (value or "").partition("#")[0]
+        address, name = (value or "").partition("#")[0], field.field_name
+        if name != "url" and "://" not in address:
+            return value  # a hub id may name a commit behind @
         if "@" in address or "?" in address:  # the resolved settings are saved and logged
-            raise ValueError(f"judge.{field.field_name} must not hold a key; put it in FACTRL_JUDGE_API_KEY")
+            role = "JUDGE" if name == "url" else "PREFERENCE"
+            raise ValueError(f"judge.{name} must not hold a key; put it in FACTRL_{role}_API_KEY")
         return value
 
     def _problems(self) -> Iterator[str]:

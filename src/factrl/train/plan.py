@@ -296,7 +296,8 @@ def _of_judge(plan: Plan) -> Spent | None:
     """
     told, every = plan.settings, plan.settings.train.eval_steps
     own = {"rate": told.judge.reward_model, "checklist": told.judge.checklist_model}
-    own |= {"extract": told.judge.extractor_model, "truthfulness": "local", "certainty": "local"}
+    own |= {"extract": told.judge.extractor_model, "compare": told.judge.preference_model}
+    own |= {"truthfulness": "local", "certainty": "local"}
     asked = {name for name in plan.reward.missing if not own.get(name)}
     if asked - _PROMPTS.keys():
         return None

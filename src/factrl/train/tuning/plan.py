@@ -11,12 +11,13 @@ from typing import Any
 from factrl.errors import ConfigError, DataError
 from factrl.evals.catalogue import check_gradable
 from factrl.llm import LLM
-from factrl.papers import load_reward
+from factrl.papers import load_reward, settings_of
 from factrl.rewards import Reward
 from factrl.rewards.resources import Supplier, check_unjudged
 from factrl.runs.data import load_held_out, load_training, render_prompt
 from factrl.runs.rows import read_rows
 from factrl.train.plan import bare_reward, check_usable, open_judge
+from factrl.train.tuning.demonstrations import ELICITED, TWO_SHOT
 from factrl.train.tuning.labelled import LABELLED, load_lessons
 from factrl.train.tuning.rules import Sample
 from factrl.train.tuning.settings import TuneSettings
@@ -71,16 +72,21 @@ def plan_tuning(settings: TuneSettings, *, only_show: bool = False) -> TunePlan:
     if told.probe is not None:
         examples, probed = _probed(examples, told.probe)
         notes += _check_asked_alike(settings, told.probe)
-    if told.method == "sft-seed" and told.demonstrations is None:
+    if (asked_by := told.rule or told.method) in ELICITED and demonstrated(settings) is settings:
         notes.append(
-            "sft-seed learns from samples that were asked for without worked examples, unlike its paper; "
-            "name a file of them with tune.demonstrations"
+            f"{asked_by} learns from samples that were asked for without worked examples, unlike its paper, "
+            "as data.prompt is not factreason's; name a file of them with tune.demonstrations"
         )
     if settings.rule.needs_ook and all(example.ook is None for example in examples):
         raise DataError(
             f"{told.rule or told.method} needs to know which questions the model knows, and none of "
             f"{len(examples)} has a flag `ook`; find out with: factrl probe QUESTIONS --model NAME "
             "--output probed.jsonl, and give --probe probed.jsonl"
+        )
+    if told.rule == "given" and not any("rejected" in example.meta for example in examples):
+        raise DataError(
+            f"{data.train} has no column of the worse completions; say which one it is with "
+            "data.columns.rejected=…, and that of the better ones with data.columns.answers=…"
         )
     reward = _measuring(settings, examples)
     demonstrated(settings)
@@ -105,10 +111,14 @@ def _held_out(settings: TuneSettings) -> Sequence[Example]:
 
 
 def demonstrated(settings: TuneSettings) -> TuneSettings:
-    """The settings for sampling: demonstrations, when there are any, in front of the question."""
-    told = settings.tune
+    """The settings for sampling: demonstrations, when there are any, in front of the question.
+
+    Without any of the user's, factreason's own samples are asked for with its 2-shot prompt.
+    """
+    told, own = settings.tune, settings_of(VERIFIED)["data"]["prompt"]
     if told.demonstrations is None:
-        return settings
+        two_shot = (told.rule or told.method) in ELICITED and settings.data.prompt == own
+        return _asked_with(settings, TWO_SHOT) if two_shot else settings
     shown = []
     for number, row in zip(range(told.shots), read_rows(told.demonstrations), strict=False):
         prompt, response = row.get("prompt"), row.get("response")
@@ -118,7 +128,10 @@ def demonstrated(settings: TuneSettings) -> TuneSettings:
         shown.append(f"{asked}\n{response}".replace("{", "{{").replace("}", "}}"))
     if len(shown) < told.shots:
         raise DataError(f"{told.demonstrations} has {len(shown)} rows, fewer than tune.shots = {told.shots}")
-    prompt = "\n\n".join([*shown, settings.data.prompt])
+    return _asked_with(settings, "\n\n".join([*shown, settings.data.prompt]))
+
+
+def _asked_with(settings: TuneSettings, prompt: str) -> TuneSettings:
     return settings.model_copy(update={"data": settings.data.model_copy(update={"prompt": prompt})})
 
 

@@ -8,7 +8,7 @@ rft          an own sample that is right; where the question is out of knowledge
 sft-seed     the own sample whose claims have the highest precision
 truthfulness, checklist-verifier, extractor   as sft: the reply of a labelled row (`tuning.labelled`)
 
-Preference, rows of a better completion over a worse one, both of the question's own samples:
+Preference, rows of a better completion over a worse one, both of the model's own samples but for `given`:
 
 correctness     a right answer over a wrong one; where the question is out of knowledge, "I don't know" over a
                 wrong one
@@ -18,6 +18,7 @@ margin-length   the pair that differs most in precision, of those that differ en
 factscore       every two samples of different FActScore
 factscore-ends  KLCF's baseline: the highest FActScore over the lowest
 klc             the highest value of KLCF's Eq. 11 (arXiv:2509.23765) over the lowest
+given           the accepted answer over the completion in the column `rejected`, both as they stand there
 
 sft, r-tuning and rft are TruthRL's baselines (arXiv:2509.25760, section 4.1; its R-Tuning is not that paper's
 own), correctness is its text and max-min its code.  sft-seed and margin-length are Learning to Reason for
@@ -195,6 +196,13 @@ def _every_two(example: Example, samples: Sequence[Sample], manner: Manner) -> R
     return rows or _EQUAL
 
 
+def _given(example: Example, samples: Sequence[Sample], manner: Manner) -> Rows:
+    worse = example.meta.get("rejected")
+    if not example.answers or not isinstance(worse, str) or not worse.strip():
+        return "no given pair"
+    return [_prefer(Sample(example.answers[0]), Sample(worse), "given")]
+
+
 def _measured(samples: Sequence[Sample]) -> list[tuple[float, Sample]]:
     return [(sample.value, sample) for sample in samples if sample.value is not None]
 
@@ -216,5 +224,6 @@ RULES: Mapping[str, Rule] = {
     "factscore": Rule(_every_two, "precision", needs_answers=False),
     "factscore-ends": Rule(_max_min, "precision", needs_answers=False),
     "klc": Rule(_max_min, "klcf", needs_answers=False),
+    "given": Rule(_given),
 }
 """By the name of a rule, or of a method that has none."""

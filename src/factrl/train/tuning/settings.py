@@ -24,7 +24,7 @@ from factrl.train.tuning.labelled import Labelled
 from factrl.train.tuning.rules import RULES, Measure, Rule
 
 Method = Literal["sft", "rft", "r-tuning", "dpo", "iterative-dpo", "sft-seed", Labelled]
-RuleName = Literal["correctness", "max-min", "margin-length", "factscore", "factscore-ends", "klc"]
+RuleName = Literal["correctness", "max-min", "margin-length", "factscore", "factscore-ends", "klc", "given"]
 PAIRED = ("dpo", "iterative-dpo")
 TUNE = "tune.toml"  # of a run folder: all settings; its config.toml says how the model is asked
 
@@ -42,7 +42,8 @@ class TuneSection(Section):
     """What is done: sft, rft, r-tuning, sft-seed, dpo or iterative-dpo; on labelled rows, for KLCF's own
     models, truthfulness, checklist-verifier or extractor."""
     rule: RuleName | None = None
-    """How samples become pairs, for dpo: correctness, max-min, margin-length, factscore or klc."""
+    """How samples become pairs, for dpo: correctness, max-min, margin-length, factscore or klc, or the
+    `given` ones, whose columns are `data.columns.answers` and `data.columns.rejected`."""
     beta: float = Field(default=0.1, gt=0)
     """How closely DPO keeps to its reference; TRL's default, as no paper here says."""
     label_smoothing: float = Field(default=0.0, ge=0, lt=0.5)
@@ -54,7 +55,8 @@ class TuneSection(Section):
     again."""
     demonstrations: str | None = None
     """File of worked examples, `prompt` and `response`, of which the first ones precede the question while
-    sampling; the model is trained without them."""
+    sampling; the model is trained without them. By default sft-seed and margin-length have two of factrl's
+    own, where the prompt is factreason's."""
     shots: Positive = 2
     """How many of them."""
     target: str | None = None
@@ -88,6 +90,8 @@ class TuneSettings(AskSettings):
             yield f"tune.method = {told.method!r} needs tune.rule, one of {', '.join(get_args(RuleName))}"
         elif told.rule is not None and told.method not in PAIRED:
             yield f"tune.rule = {told.rule!r} makes pairs, and {told.method!r} learns from none"
+        elif told.rule == "given" and told.method != "dpo":
+            yield "tune.rule = 'given' has the same pairs in every round; it is for dpo"
         if told.rounds > 1 and told.method != "iterative-dpo":
             yield f"tune.rounds = {told.rounds} is for iterative-dpo, not for {told.method!r}"
         if told.rule == "max-min" and not self.paper:
@@ -164,6 +168,7 @@ _METHODS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "rft": {"train": _SFT, "sampling": {"num_samples": 64, **_NUCLEUS}},
     # 4 rows on each of 8 processes; the temperature is not given.
     "sft-seed": {
+        "paper": "factreason",
         "train": {"learning_rate": 5.5e-6, "prompts_per_step": 32},
         "sampling": {"num_samples": 10, "temperature": 1.0},
     },
@@ -183,6 +188,7 @@ _RULES: Mapping[str, Mapping[str, Any]] = {
     "correctness": {"sampling": {"num_samples": 32, **_NUCLEUS}},
     "max-min": {"paper": "truthrl", "sampling": {"num_samples": 32, **_NUCLEUS}},
     "margin-length": {
+        "paper": "factreason",
         "train": {"learning_rate": 1e-6, "prompts_per_step": 16},  # 1 row on each of 16 processes
         "sampling": {"num_samples": 10, "temperature": 1.0},
     },
