@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from preparing import ScriptedWriter, asking
 
+from factrl.cli import main
 from factrl.errors import ConfigError, DataError, LLMError, TooManyMasked, Unscored
 from factrl.prepare import TOGETHER, Sieve
 from factrl.prepare.prompts import GONE, TRIES, read_new_prompt, write_prompts
@@ -82,6 +83,29 @@ def test_prompts_for_sft_are_apart_from_those_for_rl(tmp_path: Path) -> None:
     rl.unlink()
     with pytest.raises(ConfigError, match=r"sft\.jsonl"):  # of another job
         write_prompts(*told, 14, rl, NOTHING, sft)
+
+
+@pytest.mark.parametrize(
+    ("sft", "message"),
+    [
+        ("mine.jsonl", "mine.jsonl exists; name another file"),  # even where the job was begun
+        ("./rl.jsonl", "--sft and --output are both rl.jsonl"),
+        ("sft.csv", "--sft sft.csv must end in .jsonl"),
+    ],
+)
+def test_the_part_for_sft_takes_no_other_files_place(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    sft: str,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine.jsonl", "rl.journal.jsonl"):
+        Path(name).write_text('{"id": "1", "question": "Why?"}\n', "utf-8")
+    words = ["--model", "m", "--count", "7", "--demonstrations", "mine.jsonl", "--like", "mine.jsonl"]
+    assert main(["prepare", "prompts", *words, "--output", "rl.jsonl", "--sft", sft]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_what_was_not_written_is_asked_again(make: Callable[..., Any]) -> None:

@@ -253,7 +253,9 @@ def _prompts(args: argparse.Namespace) -> int:
     check_place("--output", path, ".jsonl")
     sft = Path(args.sft) if args.sft else None
     if sft is not None:
-        check_place("--sft", sft, ".jsonl")
+        check_place(
+            "--sft", sft, ".jsonl", mine=lambda made: made.read_bytes().startswith(b'{"id": "synthetic-')
+        )
         if sft.resolve() == path.resolve():
             raise ConfigError(f"--sft and --output are both {path}; the two parts need a file each")
     check_begun(journal_of(path), path, *([sft] if sft else []))

@@ -18,7 +18,8 @@ Their training code (facebookresearch/factual_reasoning) was not read.  What the
 - an answer too long for the verifier to read: the gate, as it is the policy's own doing.  One that the judge
   of preferences cannot read does not win.
 
-The judge's own answer comes about inside the comparison, as in the paper's appendix 10.  The variants
+The judge of preference is the base model in the paper (Figure 9), `judge.preference_model` here, and without
+it the judge.  Its own answer comes about inside the comparison, as in the paper's appendix 10.  The variants
 `swapped` and `both` are ours: the paper shows the judge the given answer first, always.
 
 The gate is a term of its own, `format`, which is 0 for a well-formed completion.  A term whose weight is 0 is

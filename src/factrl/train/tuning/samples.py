@@ -149,7 +149,7 @@ def measurement(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
     """What the plan's method measures samples by; and what decides the outcome."""
     if plan.settings.measure == "grade":
         return grading(plan)
-    tuned = {"reward_model", "truthfulness_model", "extractor_model", "checklist_model"}
+    tuned = {"reward_model", "truthfulness_model", "extractor_model", "checklist_model", "preference_model"}
     models = plan.settings.judge.model_dump(include=tuned)
     told = digest_of(plan.settings.verifier.model_dump(exclude={"deadline", "cache"}), models)
     about = {"measure": plan.settings.measure, "judge": graded_by(plan.judge), "settings": told}
