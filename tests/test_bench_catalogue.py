@@ -43,6 +43,13 @@ def check_scorer(benchmark: Benchmark, example: Example, tools: Tools) -> None:
             grade, _ = score_text(benchmark, example, chr(ord("A") + number), tools)
             assert grade.label == ("correct" if one else "incorrect")
         return
+    if benchmark.kind == "discrimination":
+        right, wrong = (
+            f"<answer>{example.meta['choices'][example.meta['right'].index(n)]}</answer>" for n in (1, 0)
+        )
+        assert score_text(benchmark, example, right, tools)[0].label == "correct"
+        assert score_text(benchmark, example, wrong, tools)[0].label == "incorrect"
+        return
     gold = example.meta.get("gold_letter") or (example.answers or ("I don't know",))[0]
     said = f"So it is \\boxed{{{gold}}}." if benchmark.kind == "reasoning" else gold
     expected = "abstained" if example.meta.get("answerable") is False else "correct"

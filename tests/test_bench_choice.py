@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from factrl.evals.shortqa import by_letter, by_likelihood, chosen
+from factrl.evals.shortqa import by_letter, by_likelihood, by_text, chosen
 from factrl.types import Example
 
 OPTIONS = ["Nothing happens", "You die", "You grow melons"]
@@ -46,6 +46,23 @@ def test_a_reply_that_names_none_is_wrong_unless_it_declines() -> None:
     assert (grade.label, grade.floored, values) == ("incorrect", "no_choice", {})
     grade, values = by_letter(EXAMPLE, "A")
     assert (grade.label, grade.answer, values) == ("correct", "Nothing happens", {"chose_first": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "floored"),
+    [
+        ("So: <answer>nothing happens.</answer>", "correct", None),
+        ("<answer>You die</answer>", "incorrect", None),
+        ("<answer>A</answer>", "incorrect", "no_choice"),  # there are no letters
+        ("<answer>Nothing happens, or you die</answer>", "incorrect", "no_choice"),
+        ("<answer>I don't know</answer>", "abstained", None),
+        ("<answer></answer>", "incorrect", "no_choice"),
+        ("Nothing happens", "incorrect", "no_answer"),
+    ],
+)
+def test_a_candidate_is_named_by_its_text_between_tags(text: str, label: str, floored: str | None) -> None:
+    grade, _ = by_text(EXAMPLE, text)
+    assert (grade.label, grade.floored) == (label, floored)
 
 
 def test_mc1_takes_the_highest_sum_and_mc2_the_share_of_the_true_options() -> None:

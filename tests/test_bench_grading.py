@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -80,6 +81,21 @@ def test_a_worked_solution_has_paragraphs() -> None:
     plain = replace(TOOLS, chat=False)
     assert score_text(MATH, Example("1 + 1?", ("2",), "1"), text, plain)[0].label == "correct"
     assert continued(text) == "First 1 + 1."
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("math_verify"), reason="needs the extra eval")
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        (r"A half.</think><answer>\frac12</answer>", "correct"),
+        (r"A half.</think><answer>$\boxed{\frac{1}{2}}$</answer>", "correct"),
+        (r"It is \boxed{\frac12}.</think><answer>\frac13</answer>", "incorrect"),
+        (r"A half.</think>It is \boxed{\frac12}.", "correct"),  # as of any other text
+    ],
+)
+def test_a_formula_between_tags_is_the_answer_where_answers_stand_there(text: str, label: str) -> None:
+    tools, half = replace(TOOLS, extract="answer"), Example("1/4 + 1/4?", (r"\frac{1}{2}",), "1")
+    assert score_text(MATH, half, Completion(text, prefill="<think>"), tools)[0].label == label
 
 
 def test_an_answer_belongs_to_its_question(tmp_path: Path) -> None:

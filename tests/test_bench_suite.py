@@ -58,6 +58,7 @@ class Scripted:
         return [[self.weigh(text) for text in texts] for texts in continuations]
 
 
+TOLD = ("<answer>{gold_letter}</answer>", "{gold_letter}")  # a letter, between tags and alone
 SETTINGS = load_settings(AskSettings, None, ["data.train=-", "model.name=m"])
 
 
@@ -131,6 +132,30 @@ def test_a_policy_is_asked_in_its_own_words_and_nothing_is_added(tmp_path: Path,
     assert model.settings.data.prompt == "user: {question}\nbot:\n"
     run(model, tmp_path / "ours", how=How(load_settings(AskSettings, None, words), limit=2))
     assert model.settings.data.prompt.endswith("\nAnswer:") == (not chat)
+
+
+def test_candidates_are_a_part_of_the_question_and_are_answered_by_their_text(
+    tmp_path: Path, data: Path
+) -> None:
+    rows = [
+        {"id": str(n), "question": f"Q{n}?", "answers": ["Bern"], "hallucinated_answer": "Rome"}
+        for n in range(9)
+    ]
+    (data / "halueval_qa").mkdir()
+    (data / "halueval_qa/all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    words = ["model.name=m", "data.train=-", "data.prompt=User: {question}\nBot: ", "data.chat=false"]
+    told = load_settings(AskSettings, None, words)
+    by_text, by_letter = (Scripted(lambda one, _, way=way: way.format(**one.meta)) for way in TOLD)
+    for name, model in (("halueval", by_text), ("halueval_letter", by_letter)):
+        found = run(model, tmp_path / name, name, How(told, own_prompt=True))
+        assert values(found)["accuracy"] == (1.0 if name == "halueval_letter" else 0.0), name
+    assert by_text.settings.data.prompt.startswith("User: One of two")
+    assert by_text.settings.data.prompt.endswith("{options}\nBot: ")
+    assert by_letter.settings.data.prompt.endswith("{options}\nAnswer:")
+    found = run(
+        Scripted(lambda *_: "<think>A is it.</think><answer>bern</answer>"), tmp_path / "right", "halueval"
+    )
+    assert (values(found)["accuracy"], found.benchmarks["halueval"]["asked_for"]) == (1.0, "text")
 
 
 def test_a_killed_evaluation_goes_on_with_the_same_blocks(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ THOUGHT = "<think>Oslo is older. No, it is Bergen.</think><answer>Bergen</answer
 ROWS = [
     {"id": "1", "question": "Capital of Peru?", "answers": ["Lima"], "completion": "Lima"},
     {"id": "2", "question": "Capital of Norway?", "answers": ["Oslo"], "completion": THOUGHT},
-    {"id": "3", "question": "Capital of Chile?", "answers": ["Santiago"], "completion": "VERDICT: invented"},
+    {"id": "3", "question": "Capital of Chile?", "answers": ["Santiago"], "completion": "VERDICT: overthink"},
 ]
 
 
@@ -38,18 +38,22 @@ def test_only_wrong_answers_have_a_cause_and_an_unreadable_reply_has_none(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     capfd.readouterr()
-    replies = ["It takes Bergen for it.\nVERDICT: false_recall", "It is made_up, so false_recall."]
+    replies = ["It had Oslo.\nVERDICT: overthink", "It goes on, so overthink."]
     code, judge = label(monkeypatch, replies, "--of", "causes", "--json", "--output", "rows.jsonl")
     told = json.loads(capfd.readouterr().out)
     assert code == 0
-    assert told["categories"]["false_recall"]["answers"] == 1
+    # The four of FSPO's Appendix E.
+    assert [*told["categories"]] == [
+        *("intermediate_reasoning_error", "reasoning_answer_inconsistency", "overthink", "others")
+    ]
+    assert told["categories"]["overthink"]["answers"] == 1
     assert told["left_out"] == {"judge_unreadable": 1}
-    assert told["ours"]
     rows = [json.loads(line) for line in Path("rows.jsonl").read_text("utf-8").splitlines()]
-    assert [(row["id"], row["category"]) for row in rows] == [("2", "false_recall"), ("3", None)]
-    assert rows[0]["why"] == "It takes Bergen for it."
+    assert [(row["id"], row["category"]) for row in rows] == [("2", "overthink"), ("3", None)]
+    assert rows[0]["why"] == "It had Oslo."
     prompts = [call[0]["content"] for call in judge.calls]
-    assert "VERDICT: invented" not in prompts[1]  # a text's own verdict is taken apart
+    assert "- others: none of these, such as an output that is not complete" in prompts[0]
+    assert "VERDICT: overthink" not in prompts[1]  # a text's own verdict is taken apart
 
 
 def test_a_well_formed_reasoning_has_a_strategy_of_the_users(
@@ -58,11 +62,10 @@ def test_a_well_formed_reasoning_has_a_strategy_of_the_users(
     capfd.readouterr()
     Path("mine.json").write_text('{"doubt": "it doubts itself"}', "utf-8")
     code, judge = label(monkeypatch, ["VERDICT: doubt"], "--of", "strategies", "--categories", "mine.json")
-    out, err = capfd.readouterr()
+    out = capfd.readouterr().out
     assert code == 0
     assert "doubt" in out
     assert "100.0" in out
-    assert "not the paper's" not in err
     assert "- doubt: it doubts itself" in judge.calls[0][0]["content"]
     assert "Oslo is older. No, it is Bergen." in judge.calls[0][0]["content"]
 
@@ -100,7 +103,6 @@ def test_a_reasoning_has_the_strategies_that_the_judge_lists_and_a_score(
     (row,) = [json.loads(line) for line in Path("rows.jsonl").read_text("utf-8").splitlines()]
     assert "Oslo is older. No, it is Bergen." in judge.calls[0][0]["content"]
     assert "Bergen</answer>" not in judge.calls[0][0]["content"]
-    assert not told["ours"]
     if strategies is None:
         assert (code, told["left_out"], told["categories"]) == (3, {"judge_unreadable": 1}, {})
         assert (row["category"], row["why"]) == (None, "judge_unreadable")

@@ -37,7 +37,7 @@ def add_verbs(verbs: Verbs) -> None:
             "examples:\n"
             "  factrl label out --of causes --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
             "  factrl label out --of strategies --categories mine.json --judge URL --output rows.jsonl\n"
-            "FSPO has a table of causes; the categories here are ours, as theirs were not to be had.\n"
+            "The causes are those of FSPO's Appendix E, in our words.\n"
             "Strategies are listed in the judge's own words with a helpfulness score, as factreason does.\n"
             'A file of yours holds {"name": "what it is"}, one of which each text gets.'
         ),
@@ -89,7 +89,7 @@ def _show(
     scores = [one.helpfulness for one in found if one.helpfulness is not None]
     helpful = bootstrap(scores) if scores else None
     if args.json:
-        about = {"of": args.of, "ours": not args.categories and categories is not None, "answers": len(found)}
+        about = {"of": args.of, "answers": len(found)}
         about |= {"helpfulness_score": asdict(helpful)} if helpful else {}
         numbers = {name: {"answers": count, "share": share} for name, (count, share) in counted.items()}
         say(json.dumps({**about, "categories": numbers, "left_out": dict(left_out)}, indent=2))
@@ -103,7 +103,5 @@ def _show(
     show_rows(columns, rows, lines=False)
     if helpful:
         tell(f"helpfulness from 0 to 10: {helpful.value:.2f} [{helpful.low:.2f}, {helpful.high:.2f}]")
-    if categories is not None and not args.categories:
-        tell("The categories are ours, not the paper's; --categories FILE.json gives others.")
     if left_out:
         tell(f"{left_out.total()} of {len(found)} answers have no category ({tally(left_out)})")

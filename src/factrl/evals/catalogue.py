@@ -34,7 +34,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
-Kind = Literal["short", "choice", "discrimination", "reasoning", "long"]
+Kind = Literal["short", "choice", "letter", "discrimination", "reasoning", "long"]
 VARIABLE = "FACTRL_DATA"
 COLUMNS = ("completion", "response", "prediction", "output")
 
@@ -271,7 +271,7 @@ def _with_choices(options: str, row: Row, example: Example) -> Example:
 
 
 def _lettered(benchmark: Benchmark, example: Example) -> Example:
-    """Options in an order that the question's id fixes, as lines with letters."""
+    """Options in an order that the question's id fixes, as lines with letters unless their text is asked for."""
     if "choices" not in example.meta:
         return example
     pairs = list(zip(example.meta["choices"], example.meta["right"], strict=True))
@@ -279,7 +279,10 @@ def _lettered(benchmark: Benchmark, example: Example) -> Example:
     choices, right = map(list, zip(*pairs, strict=True))
     if len(choices) > len(string.ascii_uppercase):
         raise DataError(f"{benchmark.name}: question {example.id!r} has {len(choices)} options, more than 26")
-    lines = (f"{letter}. {text}" for letter, text in zip(string.ascii_uppercase, choices, strict=False))
+    bare = benchmark.kind == "discrimination"
+    lines = (
+        f"{'-' if bare else f'{a}.'} {one}" for a, one in zip(string.ascii_uppercase, choices, strict=False)
+    )
     gold = string.ascii_uppercase[right.index(1)]
     return _with_meta(example, choices=choices, right=right, options="\n".join(lines), gold_letter=gold)
 

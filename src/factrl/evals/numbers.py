@@ -44,7 +44,7 @@ _ABOUT: Mapping[str, tuple[str, Better]] = {
     "correct_given_attempted": ("right answers / answers given", "higher"),
     "f_score": ("harmonic mean of accuracy and correct given attempted", "higher"),
     "mc2": ("probability of the true options, normalised", "higher"),
-    "chose_first": ("chose option A, of the replies that name one", "neither"),
+    "chose_first": ("chose the first option, of the replies that name one", "neither"),
     "invalid": ("no answer to read in the text; among the wrong ones", "lower"),
     "cut_off": ("ran into the length limit", "lower"),
     "abstention_recall": ("declined / questions that nobody can answer", "higher"),
@@ -68,7 +68,7 @@ def numbers_of(kind: str, samples: Sequence[Row]) -> Numbers:
     usual = [one for one in samples if usual_question(one)]
     weighed = all(one.grade is not None and one.grade.how == "likelihood" for one in usual)
     numbers: Numbers = {}
-    if kind in ("choice", "discrimination"):
+    if kind in ("choice", "letter", "discrimination"):
         chance = [one.chance for one in samples if one.chance is not None]
         told = f"the right option; by chance {100 * sum(chance) / len(chance):.1f}" if chance else ""
         numbers |= _labels(usual, {"accuracy": told} | ({} if weighed else {"abstention": ""}))

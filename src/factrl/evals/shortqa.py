@@ -128,14 +128,31 @@ def by_likelihood(example: Example, sums: Sequence[float], *, several: bool) -> 
 
 def by_letter(example: Example, text: str) -> Outcome:
     """The option that a reply names; a reply that names none, or two, is wrong and counted as invalid."""
+    return _by_option(example, text, chosen(text, example.meta["choices"]), "letter")
+
+
+def by_text(example: Example, text: str) -> Outcome:
+    """The option that a reply writes out between <answer> tags, as FSPO asks HaluEval (arXiv:2505.24630, Table 4).
+
+    Equal but for case, punctuation and articles, as in its released scorer, which also takes a right answer
+    of one word that stands among others; a reply that names none is wrong and counted as invalid.
+    """
+    found = tag(text, "answer")
+    if found is None:
+        return Grade("incorrect", text.strip()[:200], how="gate", floored="no_answer"), {}
+    words = normalize_answer(found.text)
+    same = [n for n, one in enumerate(example.meta["choices"]) if words and normalize_answer(one) == words]
+    return _by_option(example, found.text, same[0] if len(same) == 1 else None, "text")
+
+
+def _by_option(example: Example, text: str, number: int | None, how: str) -> Outcome:
     choices, right = example.meta["choices"], example.meta["right"]
-    number = chosen(text, choices)
     if number is None:
         if abstains(text, " ".join([example.question, *choices])):
             return Grade("abstained", text.strip(), how="abstention"), {}
         return Grade("incorrect", text.strip()[:200], how="gate", floored="no_choice"), {}
     label = "correct" if right[number] else "incorrect"
-    return Grade(label, choices[number], how="letter"), {"chose_first": float(number == 0)}
+    return Grade(label, choices[number], how=how), {"chose_first": float(number == 0)}
 
 
 def chosen(text: str, choices: Sequence[str]) -> int | None:
@@ -251,9 +268,15 @@ def score_text(benchmark: Benchmark, example: Example, text: str, tools: Tools) 
     said = final_part(text, chat=tools.chat, long=benchmark.kind == "reasoning")
     if said is None:
         return Grade("incorrect", "", how="gate", floored="no_answer"), {}
-    if benchmark.kind in ("choice", "discrimination"):
+    if benchmark.kind in ("choice", "letter"):
         return by_letter(example, said)
+    if benchmark.kind == "discrimination":
+        return by_text(example, said)
     if benchmark.kind == "reasoning":
+        tagged = tag(said, "answer") if tools.extract == "answer" else None
+        if tagged is not None:  # what stands there is the answer, also where it is no number and in no box
+            stated = (boxed(tagged.text) or tagged).text.strip()
+            return mathematician().compare(stated, example.answers[0]), {}
         return mathematician().grade(said, example.answers[0]), {}
     return short_answer(example, said, _decline if is_hopeless(example) else tools.grader, tools.extract), {}
 

@@ -105,7 +105,7 @@ def evaluate(
     graded_by = by_kind.get(kind, "letter")
     if verifier is not None and kind == "long":
         graded_by = f"{verifier.judge.identity} {digest_of(how.settings.verifier.model_dump())}"
-    asked_for = "letter" if kind in ("choice", "discrimination") else "text"
+    asked_for = "letter" if kind in ("choice", "letter") else "text"
     scorer = None
     if kind == "choice" and model is not None:
         scorer = model.scorer(_settings(benchmark, how, source, weighs=True))
@@ -174,9 +174,11 @@ def _settings(benchmark: Benchmark, how: How, source: str, *, weighs: bool) -> A
     if benchmark.kind == "choice" and not weighs:
         prompt, tokens = template("letter"), 12
     data, train, own = how.settings.data, how.settings.train, benchmark.path != ""
-    in_words = benchmark.kind not in ("choice", "discrimination")
+    in_words = benchmark.kind not in ("choice", "letter")
     if (how.own_prompt or own) and in_words:
-        prompt = data.prompt
+        # Options are a part of the question.
+        options = benchmark.kind == "discrimination"
+        prompt = data.prompt.replace("{question}", prompt) if options else data.prompt
     if (
         how.confidence == "stated"
         and benchmark.kind in ("short", "reasoning")
