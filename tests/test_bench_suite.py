@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from factrl.cli import evaluate as eval_verb
-from factrl.cli import report
+from factrl.cli import main, report
 from factrl.errors import ConfigError, DataError, Unscored
 from factrl.evals.catalogue import benchmarks, load_questions
 from factrl.evals.paired import compare_outputs
@@ -156,6 +156,23 @@ def test_candidates_are_a_part_of_the_question_and_are_answered_by_their_text(
         Scripted(lambda *_: "<think>A is it.</think><answer>bern</answer>"), tmp_path / "right", "halueval"
     )
     assert (values(found)["accuracy"], found.benchmarks["halueval"]["asked_for"]) == (1.0, "text")
+
+
+def test_the_reasoning_of_stored_answers_is_held_against_their_evidence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = "<think>Ann Reed was born in Ely. Ann Reed was born in 1807.</think><answer>Ely</answer>"
+    row = {"id": "1", "question": "Where?", "answers": ["Ely"], "completion": said}
+    for name, more in (("bare", {}), ("known", {"evidence": "Ann Reed was born in Ely in 1907."})):
+        Path(f"{name}.jsonl").write_text(json.dumps({**row, **more}), "utf-8")
+    words = ["--extract", "answer", "--reasoning", "verifier.judge=weak", "--json"]
+    assert main(["eval", "known.jsonl", *words]) == 0
+    (found,) = json.loads(capfd.readouterr().out)["benchmarks"].values()
+    assert found["numbers"]["true_steps"]["value"] == 0.5
+    assert "; reasoning: " in found["judge"]
+    assert main(["eval", "bare.jsonl", *words]) == 2
+    assert "no short question of bare.jsonl has any; name its column" in capfd.readouterr().err
 
 
 def test_a_killed_evaluation_goes_on_with_the_same_blocks(tmp_path: Path) -> None:

@@ -20,10 +20,12 @@ from factrl.evals.longform import (
     compare_long,
     statistics,
     undecided,
+    with_steps,
 )
 from factrl.evals.samples import Claims, Row
 from factrl.types import Claim, Completion, Example, Finding, Passage, Verdict
 from factrl.verifier import Check, Report, Verifier
+from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.judges import WeakJudge
 from factrl.verifier.report import WIDTH
 
@@ -64,6 +66,41 @@ def rows(*found: Claims | str, **named: Claims) -> list[Row]:
 
 def values(samples: Sequence[Row], k: int) -> dict[str, float]:
     return {name: number.value for name, number in claim_numbers(samples, k).items()}
+
+
+# --- reasoning ---------------------------------------------------------------------------------
+
+
+class ByWord:
+    """Says of a claim what its last word stands for."""
+
+    identity, weak, per_call = "by word", False, 64
+
+    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
+        said: Mapping[str, Finding] = {"true": "supported", "false": "refuted", "red": "unknown"}
+        labels = [said.get(claim.text.rstrip(".").rpartition(" ")[2], "unjudged") for claim, _ in pairs]
+        return [Verdict(one, "j", cause="timeout" if one == "unjudged" else None) for one in labels]
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("<think>Ann is true. Bob is true. Cid is false. Dan is red.</think>Ely", 2 / 4),
+        ("<think>Wait, let me think. Ann is true.</think><answer>Ely</answer> User: and", 1.0),
+        ("<think>Hm?</think>Ely", 0.0),
+        ("<think>Ann is true. Bob is lost.</think>Ely", None),
+        ("<think>Ann is true.", None),
+        ("Ely", None),
+    ],
+)
+def test_true_steps_are_the_sentences_of_a_reasoning_that_the_evidence_supports(
+    text: str, share: float | None
+) -> None:
+    known, bare = Example("Who?", ("Ely",), "1", evidence=(Passage("Ann."),)), Example("Who?", ("Ely",), "2")
+    opened = Completion(text.removeprefix("<think>"), prefill="<think>" * text.startswith("<think>"))
+    rows = [Row(known, text, None), Row(known, opened, None), Row(bare, text, None), Row(known, None, None)]
+    found = with_steps(rows, Verifier(SentenceClaims(), None, ByWord(), own_subject=False))
+    assert [one.values.get("true_steps") for one in found] == [share, share, None, None]
 
 
 # --- numbers by hand ---------------------------------------------------------------------------

@@ -40,7 +40,10 @@ from .options import (
 from .report import win_rates
 from .terminal import say, show_table, tally, tell
 
-_DECIDES = ("evidence", "confidence", "limit", "settings", "column", "config", "long", "by", "baseline")
+_DECIDES = (
+    *("evidence", "confidence", "limit", "settings", "column", "config", "long", "by", "baseline"),
+    "reasoning",
+)
 SAMPLED = 0.6  # temperature of several samples, when none is given: KnowRL's for Avg@5 (arXiv 2506.19807)
 
 
@@ -112,6 +115,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     for option, about in (
         ("--long", "FILE asks for long answers: their claims are checked, against the evidence of its rows"),
         ("--evidence", "show the documents that come with a question"),
+        ("--reasoning", "also the share of true steps of the <think> block, where a question has evidence"),
     ):
         parser.add_argument(option, action="store_true", help=about)
     sure = parser.add_mutually_exclusive_group()
@@ -143,6 +147,13 @@ def _eval(args: argparse.Namespace) -> int:
         raise MissingExtra("math-verify", "eval")
     # Wrong files are told before one pays.
     jobs = [(one, *_read(one, args, how, asks=asks)) for one in benchmarks]
+    if args.reasoning and not any(
+        one.evidence for benchmark, examples, *_ in jobs if benchmark.kind == "short" for one in examples
+    ):
+        raise ConfigError(
+            f"--reasoning holds steps against the evidence of their question, and no short question of "
+            f"{', '.join(targets)} has any; name its column with data.columns.evidence=…, or leave it out"
+        )
     if asks:
         quiet_policy(settings.model)
     supplier = open_supplier(settings.judge, settings.verifier, short="short" in kinds)
@@ -152,7 +163,7 @@ def _eval(args: argparse.Namespace) -> int:
     form: Form = args.form or ("short" if extract != "text" or (files and settings.paper) else "sentence")
     judge = graded_by(supplier.judge)
     model = NamedModel() if asks else None
-    verifier = supplier.verify() if "long" in kinds else None
+    verifier = supplier.verify() if "long" in kinds or args.reasoning else None
     folder = Path(args.output) if args.output else None
     stated, at_once = args.confidence == "stated", 1 if settings.judge.url == LOCAL else 16
     tools = Tools(supplier.grade(form), extract, stated, settings.data.chat, at_once)
@@ -255,7 +266,11 @@ def _check(args: argparse.Namespace, files: Sequence[str], named: Sequence[Bench
             "a benchmark needs either --model NAME, which answers now, or --completions FILE, the answers "
             "that it gave"
         )
-    if files and args.model is None and (args.config or (args.settings and not args.long)):
+    if (
+        files
+        and args.model is None
+        and (args.config or (args.settings and not (args.long or args.reasoning)))
+    ):
         given = args.settings[0] if args.settings else "--config"
         raise ConfigError(f"{given!r} says how a model is asked; name one with --model, or leave it out")
     if asks and args.column:
@@ -289,6 +304,7 @@ def _how(args: argparse.Namespace, *, asks: bool) -> How:
         evidence=args.evidence,
         confidence=args.confidence,
         by=args.by or "",
+        reasoning=args.reasoning,
     )
 
 

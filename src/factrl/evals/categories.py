@@ -48,8 +48,8 @@ CATEGORIES: Mapping[Kind, Mapping[str, str]] = {
     },
 }
 _OTHERS = {
-    "causes": "none of these, such as an output that is not complete or that only does not match the accepted "
-    "answers",
+    "causes": "none of these, such as an output that is not complete, or one that only does not match the "
+    "accepted answers",
     "strategies": "none of these",
 }
 _OF = {"causes": "the main cause of a wrong answer", "strategies": "the main strategy of a reasoning"}

@@ -1,4 +1,4 @@
-"""Long answers: checked claim by claim, and summed up with intervals.
+"""Long answers, and the reasoning of short ones: checked claim by claim, and summed up with intervals.
 
 S of T claims are supported; missing verdicts count half, and mask the answer where a share of it, such as its
 F1@K, is not known to within 0.05.  Three treatments of an answer without claims are published, all here:
@@ -31,7 +31,8 @@ from factrl.evals.metrics import Better, Comparison, Floats, Number, Statistic, 
 from factrl.evals.numbers import Numbers
 from factrl.evals.samples import Claims, Row
 from factrl.evals.shortqa import Texts, final_part, in_order
-from factrl.types import Example
+from factrl.text import tag
+from factrl.types import Example, Finding
 from factrl.verifier import Verifier
 from factrl.verifier.report import WIDTH, Report
 
@@ -119,6 +120,57 @@ def claims_of(report: Report) -> Claims:
     return Claims(
         **report.likelier, skipped=skipped, abstained=report.abstained, floored=report.floored, claims=told
     )
+
+
+def with_steps(
+    rows: Sequence[Row], verifier: Verifier, on_done: Callable[[int], None] = lambda count: None
+) -> list[Row]:
+    """The answers with the share of true steps of their reasoning, `true_steps`, among their `values`.
+
+    A step is a sentence of the think block that claims something; it is true where the evidence of its
+    question supports a claim of it and refutes none, as FSPO (arXiv:2505.24630) judges them in training.  A
+    reasoning without a step has 0.  No share have answers without a closed think block, questions without
+    evidence, and reasoning of which missing verdicts could move it by more than `WIDTH`.
+    """
+    found, thoughts = [*rows], [*map(_thought, rows)]
+    told = [at for at, one in enumerate(rows) if one.example.evidence and thoughts[at] is not None]
+    for start in range(0, len(told), AT_ONCE):
+        some = told[start : start + AT_ONCE]
+        examples = [rows[at].example for at in some]
+        reports = verifier.batch(
+            [thoughts[at] or "" for at in some],
+            [example.question for example in examples],
+            evidence=[example.evidence for example in examples],
+        )
+        for at, report in zip(some, reports, strict=True):
+            share = _true_share(report)
+            if share is not None:
+                found[at] = replace(rows[at], values={**rows[at].values, "true_steps": share})
+        on_done(len(some))
+    return found
+
+
+def _thought(row: Row) -> str | None:
+    """The think block of an answer, which its prefill may have opened."""
+    text = row.completion
+    found = None if text is None else tag(f"{getattr(text, 'prefill', '')}{text}", "think", "first")
+    return found.text if found else None
+
+
+def _true_share(report: Report) -> float | None:
+    if report.failure:
+        return None
+    steps: dict[int, set[Finding]] = {}
+    for check in report.checks:
+        if check.verdict is not None:
+            steps.setdefault(check.claim.sentence, set()).add(check.verdict.label)
+    # One without a verdict could still refute its sentence.
+    order: tuple[Finding, ...] = ("refuted", "unjudged", "supported", "unknown")
+    labels = [min(own, key=order.index) for own in steps.values()]
+    missing = labels.count("unjudged")
+    if missing > WIDTH * len(labels):
+        return None
+    return (labels.count("supported") + missing / 2) / max(len(labels), 1)
 
 
 # -- Numbers ------------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ _ABOUT: Mapping[str, tuple[str, Better]] = {
     "truthfulness": ("accuracy − hallucination; the Omniscience index", "higher"),
     "correct_given_attempted": ("right answers / answers given", "higher"),
     "f_score": ("harmonic mean of accuracy and correct given attempted", "higher"),
+    "true_steps": ("true steps / steps of a reasoning that claim something", "higher"),
     "mc2": ("probability of the true options, normalised", "higher"),
     "chose_first": ("chose the first option, of the replies that name one", "neither"),
     "invalid": ("no answer to read in the text; among the wrong ones", "lower"),

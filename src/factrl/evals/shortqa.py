@@ -132,7 +132,7 @@ def by_letter(example: Example, text: str) -> Outcome:
 
 
 def by_text(example: Example, text: str) -> Outcome:
-    """The option that a reply writes out between <answer> tags, as FSPO asks HaluEval (arXiv:2505.24630, Table 4).
+    """The option that a reply writes out between <answer> tags (FSPO, arXiv:2505.24630, Table 4).
 
     Equal but for case, punctuation and articles, as in its released scorer, which also takes a right answer
     of one word that stands among others; a reply that names none is wrong and counted as invalid.

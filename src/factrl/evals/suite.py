@@ -25,7 +25,7 @@ from factrl.evals.confidence import (
     confidence_numbers,
     risk_coverage,
 )
-from factrl.evals.longform import check_texts, claim_numbers
+from factrl.evals.longform import check_texts, claim_numbers, with_steps
 from factrl.evals.numbers import numbers_by, numbers_of
 from factrl.evals.samples import Row
 from factrl.evals.shortqa import NOTHING_STORED, Texts, Tools, by_likelihood, grade_texts
@@ -58,6 +58,7 @@ class How:
         confidence: how sure the model is: `stated`, which is asked for, by the `agreement` of samples, or by
             the `likelihood` of what it wrote, which a policy in this process can tell.
         by: a column, whose values' rows have numbers of their own too.
+        reasoning: of short answers to questions with evidence, also the share of true steps before them.
     """
 
     settings: AskSettings
@@ -67,6 +68,7 @@ class How:
     evidence: bool = False
     confidence: Source | None = None
     by: str = ""
+    reasoning: bool = False
 
 
 def evaluate(
@@ -90,7 +92,7 @@ def evaluate(
         judge: identity of what grades short answers.
         model: what answers now, such as a `NamedModel`.
         texts: answers that exist already; instead of `model`.
-        verifier: counts the supported claims of long answers.
+        verifier: counts the supported claims of long answers, and of `how.reasoning` the true steps.
 
     Returns:
         What `results.json` says of it, and its graded answers.
@@ -131,6 +133,10 @@ def evaluate(
                 samples = grade_texts(*given, tools, progress.advance)
         if how.confidence == "likelihood" and model is not None:
             samples = with_likelihood(samples, model.writer(settings))
+        if how.reasoning and kind == "short" and verifier is not None:
+            with Progress(f"{benchmark.name}: reasoning", len(samples)) as progress:
+                samples = with_steps(samples, verifier, progress.advance)
+            graded_by += f"; reasoning: {verifier.judge.identity}"
     about = {"source": source, "model": writer, "judge": graded_by, "asked_for": asked_for}
     return _summary(benchmark, {**about, "prompt": settings.data.prompt}, samples, how), samples
 
