@@ -142,6 +142,32 @@ def test_a_row_is_evaluated_on_each_set_of_the_papers_table(
     assert lines[2] == ["", "-25.0 (-20.3) =", "-25.0", "-25.0 (-10.0) =", "-25.0 (-4.0) =", "-25.0 (+3.3) ≠"]
 
 
+def test_fspos_seven_benchmarks_and_the_true_steps_are_one_table_at_temperature_1(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert dry("fspo", "--held-out", "my-own.jsonl", "--judge", "http://h/v1#m") == 0
+    lines = [line for line in capfd.readouterr().out.splitlines() if line.startswith("factrl eval")]
+    words = shlex.split(lines[0])
+    assert all("--reasoning" in line and "sampling.temperature=1.0" in line for line in lines)
+    full, sets = load_study("fspo").full, words[2 : words.index("--reasoning")]
+    assert sets.pop() == "my-own.jsonl"
+    assert sets == [key.rpartition(":")[0] for key in full.columns.values()][:-1]
+    assert [*full.columns] == [
+        *("GSM8K", "MATH-500", "AIME24", "AIME25", "TruthfulQA", "HaluEval-QA", "HalluQA", "true steps")
+    ]
+    for row, value in (("base", 0.25), ("fspo", 0.5)):
+        number = asdict(Number(value, 0.0, 1.0, 8))
+        told = {name: {"numbers": {"accuracy": number}} for name in sets}
+        told["my-own"] = {"numbers": {"accuracy": number, "true_steps": number}}
+        Output(tmp_path / "evaluations" / row, {}, told, {}).write()
+    full = full.model_copy(update={"steps": {"base": "", "fspo": "train"}})
+    changes = [*read_table(full, [tmp_path]).lines()][2][1:]
+    assert changes[-1] == "+25.0"
+    assert [one for one in changes if "(" in one] == [
+        f"+25.0 ({told:+.1f}) =" for told in full.rows["fspo"].values()
+    ]
+
+
 def test_what_a_row_has_no_number_of_is_a_dash_and_no_change() -> None:
     known = {"value": 50.0, "low": 40.0, "high": 60.0}
     rows = {"base": [{"accuracy": known}], "sure": [{"accuracy": known, "ece": known}]}
@@ -389,8 +415,10 @@ def changes() -> dict[tuple[str, str], dict[str, float]]:
         for name in ("ChineseSimpleQA", "GPQA", "AIME 2025")
     }
     of, model = numbers["fspo"], "Qwen2.5-7B-Base"
-    gained = of["results", f"{model} FSPO", "GSM8K"] - of["results", model, "GSM8K"]
-    found["fspo", "fspo"] = {"accuracy": gained}
+    found["fspo", "fspo"] = {
+        column: of["results", f"{model} FSPO", column] - of["results", model, column]
+        for column in ("GSM8K", "MATH-500", "AIME24", "TruthfulQA", "HaluEval-QA", "HalluQA")
+    }
     of = numbers["factreason"]
     for row in ("sft", "dpo", "paper", "fact-only", "fact+detail-0.01", "detail-0.1", "detail-0.01"):
         name = {"sft": "SFT", "dpo": "SFT + DPO", "paper": "SFT + GRPO"}.get(row)

@@ -122,7 +122,8 @@ def _evaluation(columns: Mapping[str, str], folder: Path, row: str) -> Mapping[s
     found = {}
     for column, key in columns.items():
         benchmark, _, name = key.rpartition(":")
-        number = numbers[benchmark or next(iter(numbers))].get(name)
+        sets = [benchmark] if benchmark else numbers  # else the first that has it
+        number = next((numbers[one][name] for one in sets if name in numbers[one]), None)
         if number is None:  # such as calibration, of answers without a confidence
             continue
         scale = 100 if number.percent else 1
