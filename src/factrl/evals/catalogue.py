@@ -329,13 +329,19 @@ def completions_column(path: str | Path, column: str, columns: Iterable[str]) ->
 # -- Upstream rows as rows with the usual columns ------------------------------------------------------
 
 
-def _hotpotqa(row: Row) -> Row:
-    """HotpotQA and 2WikiMultiHopQA: paragraphs as `{title, sentences}` lists or as `[title, sentences]`."""
+def paragraphs(row: Row) -> Row:
+    """HotpotQA and 2WikiMultiHopQA: paragraphs as `{title, sentences}` lists or as `[title, sentences]`, and
+    where the row says so, which of them its answer needs."""
     context = row.get("context") or {}
     if isinstance(context, Mapping):
         bodies = context.get("sentences") or context.get("content") or []
         context = zip(context.get("title") or [], bodies, strict=True)
-    evidence = [{"title": title, "text": "".join(body)} for title, body in context]
+    facts = row.get("supporting_facts") or []
+    gold = {*facts["title"]} if isinstance(facts, Mapping) else {title for title, _ in facts}
+    evidence = [
+        {"title": title, "text": "".join(body), "is_supporting": title in gold or not gold}
+        for title, body in context
+    ]
     name = row.get("id") or row.get("_id")
     return {"question": row["question"], "answers": row["answer"], "id": name, "evidence": evidence}
 
@@ -355,7 +361,7 @@ _UPSTREAM: Mapping[str, Callable[[Row], Row]] = {
         "answers": [row["answer"]["value"], *row["answer"]["aliases"]],
         "id": row["question_id"],
     },
-    "hotpotqa": _hotpotqa,
+    "hotpotqa": paragraphs,
     "musique": _musique,
     "crag": lambda row: {**row, "false_premise": row.get("question_type") == "false_premise"},
     "truthfulqa": lambda row: {

@@ -1,0 +1,105 @@
+"""`factrl prepare fspo`: the paper's mix from three sources, to what its reward and prompt read."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands import write
+from factrl.cli import main, prepare_fspo
+from factrl.papers import load_reward
+from factrl.runs.data import load_examples
+
+ROWS = json.loads((Path(__file__).parent / "fixtures" / "upstream_rows.json").read_text("utf-8"))
+WORDS = ["prepare", "fspo", "hotpot.jsonl", "wiki.jsonl", "math.jsonl", "--output", "train.jsonl"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, row in (("hotpot", ROWS["hotpotqa"]), ("wiki", ROWS["2wiki"])):
+        key = "id" if "id" in row else "_id"
+        write(f"{name}.jsonl", *({**row, key: f"{n}", "question": f"{name} {n}?"} for n in range(30)))
+    write("math.jsonl", *({"problem": f"What is {n} + 1?", "answer": f"{n + 1}"} for n in range(12)))
+    return tmp_path
+
+
+def made(*words: str, line: list[str] = WORDS) -> list[dict[str, Any]]:
+    Path("train.jsonl").unlink(missing_ok=True)
+    assert main([*line, *words]) == 0
+    return [json.loads(line) for line in Path("train.jsonl").read_text("utf-8").splitlines()]
+
+
+def test_three_sources_are_one_file_that_the_reward_takes(capfd: pytest.CaptureFixture[str]) -> None:
+    rows = made("--facts", "18")
+    # 18 * 1,112 / 2,000 of HotpotQA, the rest of 2Wiki, and all of mathematics.
+    counts = {"hotpotqa": 10, "2wikimultihopqa": 8, "mathematics": 12}
+    assert Counter(row["data_source"] for row in rows) == counts
+    assert "30 rows (10 hotpotqa, 8 2wikimultihopqa, 12 mathematics)" in capfd.readouterr().err
+    for row in rows:  # the gold paragraph and not the others; none in mathematics
+        gold = [{"title": "Bern", "text": "Bern is on the Aare."}]
+        assert row.get("evidence") == (None if row["data_source"] == "mathematics" else gold)
+    assert [row["data_source"] for row in rows] != sorted(row["data_source"] for row in rows)
+    examples = load_examples("train.jsonl")
+    load_reward("fspo:mixed").check_examples(examples)
+    assert len({example.id for example in examples}) == 30
+    assert made("--facts", "18") == rows
+    assert made("--facts", "18", "--seed", "1") != rows
+
+
+def test_held_out_questions_are_others_and_too_few_are_said(capfd: pytest.CaptureFixture[str]) -> None:
+    write("seen.jsonl", *made("--facts", "36"))
+    two = [*WORDS[:4], *WORDS[5:]]
+    rows = made("--facts", "30", "--against", "seen.jsonl", line=two)
+    seen = {json.loads(line)["question"] for line in Path("seen.jsonl").read_text("utf-8").splitlines()}
+    assert not seen & {row["question"] for row in rows}
+    assert {row["data_source"] for row in rows} == {"hotpotqa", "2wikimultihopqa"}
+    assert "only 23 of 30 questions with evidence" in capfd.readouterr().err
+
+
+def test_a_row_in_another_form_has_its_supporting_passages_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plain schema's, the release's own, and the hub's by name."""
+    passages = [{"text": "Yes.", "is_supporting": True}, {"text": "No.", "is_supporting": False}]
+    write("hotpot.jsonl", {"question": "A?", "answers": ["a"], "evidence": passages})
+    write("wiki.jsonl", {"question": "B?", "answer": "b", "knowledge": "All of it."})
+    rows = made("--facts", "2")
+    found = {row["question"]: [one["text"] for one in row.get("evidence", [])] for row in rows}
+    assert (found["A?"], found["B?"]) == (["Yes."], ["All of it."])
+    asked = []
+    told = {"hotpotqa/hotpot_qa": "hotpotqa", "framolfese/2WikiMultihopQA": "2wiki"}
+    monkeypatch.setattr(
+        prepare_fspo, "read_rows", lambda *where: asked.append(where) or [ROWS[told[where[0]]]]
+    )
+    made("--facts", "2", line=["prepare", "fspo", "hotpotqa", "2wiki", *WORDS[5:]])
+    assert asked == [
+        ("hotpotqa/hotpot_qa", "train", "distractor"),
+        ("framolfese/2WikiMultihopQA", "train", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "row", "message"),
+    [
+        (
+            "wiki",
+            {"question": "B?", "answer": "b"},
+            "2wikimultihopqa, row 1 has no evidence; columns: question",
+        ),
+        (
+            "math",
+            {"problem": "1 + 1?", "level": 5},
+            "mathematics, row 1 has no answer; columns: problem, level",
+        ),
+    ],
+)
+def test_a_row_that_lacks_something_is_one_line(
+    file: str, row: dict[str, Any], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(f"{file}.jsonl", row)
+    assert main(WORDS) == 2
+    assert message in capfd.readouterr().err
+    assert not Path("train.jsonl").exists()
