@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from factrl.rewards.grading import Grader
 from factrl.types import Claim, Completion, Example, Finding, Passage, Result, Verdict
 from factrl.verifier import Check, Report, Verifier
 from factrl.verifier.claims import SentenceClaims
+from factrl.verifier.judges import NLIJudge
 
 BORN = Passage("Ada Reed was born in Ely.")
 ELY = Example("Where was Ada Reed born?", ("Ely",), id="ely", evidence=(BORN,))
@@ -83,6 +86,30 @@ def test_an_unjudged_claim_could_refute_its_sentence_unless_another_does() -> No
     judge = Judge(true="supported", false="refuted")
     assert supplied(judge=judge)(ELY, think("one is true, one is lost.")).cause == "claims_unjudged"
     assert signs(supplied(judge=judge)(ELY, think("one is false, one is lost."))) == [-1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "more", "taken"),
+    [
+        (("supported", "refuted", "unknown"), {}, True),
+        (("unknown", "supported"), {}, False),  # HHEM: consistent or not
+        (("supported", "refuted", "unknown"), {"threshold_refuted": None}, False),
+        (("unknown", "supported"), {"threshold_refuted": None, "otherwise": "refuted"}, True),  # preset fspo
+    ],
+)
+def test_a_verifier_that_never_refutes_is_refused_as_eq_8_has_three_verdicts(
+    labels: tuple[str, ...], more: dict[str, Any], taken: bool
+) -> None:
+    judge: Any = NLIJudge(SimpleNamespace(identity="hhem", meanings=labels), **more)  # type: ignore[arg-type]
+    verifier = Verifier(SentenceClaims(), None, judge)
+    load_reward("fspo:code").with_(verify=verifier)  # which takes all but supported for refuted
+    if taken:
+        load_reward("fspo").with_(verify=verifier)
+        return
+    with pytest.raises(
+        ConfigError, match=r"'fspo': the verifier nli hhem .*Eq\. 8's -1 .*verifier\.preset=fspo"
+    ):
+        load_reward("fspo:mixed").with_(verify=verifier)
 
 
 @pytest.mark.parametrize("cause", ["oversize", "unjudgeable", "over_limit", "unread_claim"])

@@ -78,7 +78,9 @@ class ByWord:
 
     def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
         said: Mapping[str, Finding] = {"true": "supported", "false": "refuted", "red": "unknown"}
-        labels = [said.get(claim.text.rstrip(".").rpartition(" ")[2], "unjudged") for claim, _ in pairs]
+        labels: list[Finding] = [
+            said.get(claim.text.rstrip(".").rpartition(" ")[2], "unjudged") for claim, _ in pairs
+        ]
         return [Verdict(one, "j", cause="timeout" if one == "unjudged" else None) for one in labels]
 
 

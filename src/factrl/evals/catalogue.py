@@ -271,7 +271,7 @@ def _with_choices(options: str, row: Row, example: Example) -> Example:
 
 
 def _lettered(benchmark: Benchmark, example: Example) -> Example:
-    """Options in an order that the question's id fixes, as lines with letters unless their text is asked for."""
+    """Options in an order that the question's id fixes, as lines, with letters where one is asked for."""
     if "choices" not in example.meta:
         return example
     pairs = list(zip(example.meta["choices"], example.meta["right"], strict=True))

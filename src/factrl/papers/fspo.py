@@ -11,7 +11,8 @@ a sentence that is written again has the verdict of the first one; with `repeats
 true one is neutral then, or "It is in Asia. It is in Asia." is learnt.  A malformed completion is floored at
 -1, the least that a well-formed one can earn; the paper does not say what it is worth.  `judged` lets the
 judge decide on answers that the rules cannot, which the paper does not.
-The verifier needs three verdicts; the preset `fspo` is the released code's and has two.
+Eq. 8 needs a verifier with three verdicts: one that tells supported from not supported alone never gives -1
+and is refused.  The preset `fspo` reads it as the released code does, and all that is not supported is -1.
 
 The variant `code` is the released reward, kept for study.  Its sentences are supported (over 0.5) or count
 against the policy, "Wait," too; the answer is token F1, in which "yes and no" earns 1 whether yes or no is
@@ -56,6 +57,11 @@ _BARE = (
     "or set reward.without_evidence=outcome: its answer alone counts, as in mathematics"
 )
 
+_REFUTED = (
+    "Eq. 8's -1 is for a step that the evidence contradicts, a third verdict beside supported and neither. "
+    "Name what has three: verifier.judge=nli:MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli, local or llm; or "
+    "give verifier.preset=fspo, under which all that is not supported is -1, as in the released code"
+)
 _BY_RULES = Grader()
 _CHOICES = {
     "without_evidence": ("refuse", "outcome"),
@@ -77,7 +83,7 @@ def _unused(knobs: Mapping[str, Any]) -> list[str]:
     return [*(["grade"] if rules else []), *(["verify"] if answer_alone else [])]
 
 
-@reward(requires=_requires, unused=_unused, choices=_CHOICES)
+@reward(requires=_requires, unused=_unused, choices=_CHOICES, refuted=_REFUTED)
 def fspo(
     example: Example,
     completion: Completion,

@@ -1,7 +1,8 @@
-"""FSPO's training questions: HotpotQA and 2WikiMultiHopQA with their gold paragraphs, and mathematics without.
+"""FSPO's training questions: HotpotQA and 2WikiMultiHopQA with their gold paragraphs, and mathematics.
 
-The mix of arXiv:2505.24630; its release (nusnlp/FSPO 7f5e4f9) has 1,112 questions of HotpotQA and 888 of 2Wiki,
-which R1-Searcher chose, and 8,523 of MATH, which SimpleRL chose.  Here those of the first two are drawn.
+The mix of arXiv:2505.24630; its release (nusnlp/FSPO 7f5e4f9) has 1,112 questions of HotpotQA and 888 of
+2Wiki, which R1-Searcher chose, and 8,523 of MATH, which SimpleRL chose.  Here those of the first two are
+drawn.
 """
 
 from __future__ import annotations

@@ -53,6 +53,7 @@ class Reward:
         unused: says which resources the knobs leave unasked, as a weight of 0 does.
         searches: `verify` is also asked about questions without evidence, for which it needs a search.
         choices: knob -> the words that it may be.
+        refuted: what `verify` has to tell from unknown, and how; a verifier that never says so is refused.
     """
 
     fn: RewardFunction
@@ -63,6 +64,7 @@ class Reward:
     unused: Unused | None = field(default=None, repr=False)
     searches: bool = field(default=False, repr=False)
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
+    refuted: str = field(default="", repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """To another process by the name of its function, under which `@reward` has left a reward."""
@@ -84,7 +86,8 @@ class Reward:
         """The same reward with other knobs or with resources supplied.
 
         Raises:
-            ConfigError: a name that is neither a knob nor a resource of this reward.
+            ConfigError: a name that is neither a knob nor a resource of this reward, or a verifier without a
+                verdict that it needs.
         """
         knobs, resources = dict(self.knobs), dict(self.resources)
         for name, value in values.items():
@@ -95,6 +98,10 @@ class Reward:
                     f"(it has: {', '.join(known) or 'none'})"
                 )
             (resources if name in resources else knobs)[name] = value
+            judge: Any = getattr(value, "judge", None)
+            if self.refuted and name == "verify" and not getattr(judge, "refutes", True):
+                said = f"the verifier {judge.identity} never says `refuted`"
+                raise ConfigError(f"reward {self.name!r}: {said}; {self.refuted}")
         return replace(self, knobs=MappingProxyType(knobs), resources=MappingProxyType(resources))
 
     @property
@@ -261,6 +268,7 @@ def reward(
     unused: Unused | None = None,
     searches: bool = False,
     choices: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    refuted: str = "",
 ) -> Callable[[RewardFunction], Reward]: ...
 def reward(fn: RewardFunction | None = None, /, **told: Any) -> Reward | Callable[[RewardFunction], Reward]:
     """Make a reward of a function `(example, completion, *, resource, knob=default)`.
@@ -270,6 +278,7 @@ def reward(fn: RewardFunction | None = None, /, **told: Any) -> Reward | Callabl
         unused: `knobs -> names`: resources that need not be supplied, because these knobs never ask them.
         searches: questions without evidence are verified too, by a search.
         choices: knob -> the words that it may be.
+        refuted: what the verdict `refuted` is to it and what gives it, where it is not the same as unknown.
 
     Raises:
         TypeError: the function does not have that shape.

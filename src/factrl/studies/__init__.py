@@ -140,8 +140,8 @@ class FullSettings(Section):
     columns: dict[str, str] = Field(
         default_factory=lambda: {m: m for m in ("accuracy", "abstention", "hallucination", "truthfulness")}
     )
-    """Column of the table -> metric of the evaluation, with several benchmarks as `simpleqa:accuracy`; without
-    one, of the first benchmark that has it."""
+    """Column of the table -> metric of the evaluation, with several benchmarks as `simpleqa:accuracy`; a
+    metric alone is the first benchmark's that has it."""
     asks: dict[str, str] = Field(default_factory=dict)
     """What only the user can give (of `FILES`, `judge`, a setting such as `verifier.index`) -> what it is."""
     source: str = ""

@@ -76,12 +76,12 @@ class CrossEncoder(Network):
         self._chat, self._ending = (named.chat, named.ending) if named else (None, "")
         self._answers: list[Any] = []
         if named is None:
-            self._meanings = _meanings(self.config, self.identity)
+            self.meanings = _meanings(self.config, self.identity)
             prompt = getattr(self.config, "prompt", None)
             self._prompt = prompt if isinstance(prompt, str) and all(p in prompt for p in _PLACES) else ""
             return
         self.identity = f"{named.name} {self.identity}"
-        self._meanings, self._prompt, self.longest = named.labels, named.prompt, named.longest
+        self.meanings, self._prompt, self.longest = named.labels, named.prompt, named.longest
         if not named.answers and self.config.num_labels != len(named.labels):
             raise ModelError(
                 f"{model} has {self.config.num_labels} outputs and {named.name} has {len(named.labels)}"
@@ -114,7 +114,7 @@ class CrossEncoder(Network):
             for batch, logits in self.logits(rows, TOKENS_AT_ONCE, **options):
                 odds = self._odds(logits, [rows[number] for number in batch], [marked[n] for n in batch])
                 found[batch] = 0.0
-                for number, meaning in enumerate(self._meanings):
+                for number, meaning in enumerate(self.meanings):
                     found[batch, COLUMNS.index(meaning)] += odds[:, number].numpy()
         if spans is not None:
             spans += marked

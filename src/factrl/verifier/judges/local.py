@@ -321,6 +321,12 @@ class NLIJudge:
         self.otherwise: Finding = otherwise
 
     @property
+    def refutes(self) -> bool:
+        """Whether `refuted` is among its verdicts; a model whose labels are supported or not has two."""
+        by_label = self.threshold_refuted is not None and "refuted" in self.cross_encoder.meanings
+        return by_label or self.otherwise == "refuted"
+
+    @property
     def identity(self) -> str:
         thresholds = f"supported>={self.threshold_supported} refuted>={self.threshold_refuted}"
         return f"nli {self.cross_encoder.identity} {thresholds} otherwise={self.otherwise}"
