@@ -1,8 +1,8 @@
 """What kind of mistake a wrong answer makes, or what a reasoning does, by a judge.
 
-The causes are the four of FSPO's Appendix E (arXiv:2505.24630), which found them in 200 answers to HaluEval-QA
-that DeepSeek-R1 has wrong and DeepSeek-V3 right; what describes them is in our words.  A text has the one
-category that fits it best.
+The causes are the four of FSPO's Appendix E (arXiv:2505.24630), which found them in 200 answers to
+HaluEval-QA that DeepSeek-R1 has wrong and DeepSeek-V3 right; what describes them is in our words.  A text has
+the one category that fits it best.
 
 "Learning to Reason for Factuality" (arXiv:2508.05618, Appendix 11, Figure 10) has a model list the strategies
 of a reasoning in words of its own, as JSON with `reasoning_strategies` and a `helpfulness_score` of 0 to 10;
