@@ -131,6 +131,7 @@ PAPERS = [
     ("klcf:table-2-row", in_answer, 0.0),
     ("klcf:truth-only", in_answer, 0.0),
     ("klcf:uncovered", in_answer, 0.0),
+    ("klcf:factscore", in_answer, 0.0),
 ]
 each_paper = pytest.mark.parametrize(("paper", "wrapped", "floor"), PAPERS, ids=[one[0] for one in PAPERS])
 

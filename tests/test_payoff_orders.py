@@ -187,6 +187,12 @@ ROWS: list[tuple[str, str, str, Mapping[str, Any]]] = [
         {"alpha": 0.4},
     ),
     (
+        "verified up, as much for one claim as for four",
+        "klcf:factscore",
+        "TTTT = T = SSS > TTTF > TF > F; right > declined = wrong > malformed",
+        UPSIDE_DOWN,
+    ),
+    (
         "verified up: silence and padding do as well",
         "rar:8b",
         "TTT = T = SSS = declined > TTTF = F",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,14 @@ import pytest
 from factrl.cli import main
 from factrl.evals.metrics import Number
 from factrl.evals.samples import Output
-from factrl.papers import declared
+from factrl.papers import declared, load_reward, settings_of
+from factrl.papers.klcf import factscore
 from factrl.papers.truthrl import PROMPTS
 from factrl.studies import FILES, load_study, study_names
-from factrl.studies.full import model_in
+from factrl.studies.full import Pipeline, model_in
 from factrl.studies.full_table import FullTable, read_table
+from factrl.train.plan import run_settings
+from factrl.train.tuning.settings import tune_settings
 
 OWN = """
 title = "made up"
@@ -430,8 +435,13 @@ def changes() -> dict[tuple[str, str], dict[str, float]]:
         found["factreason", row]["win rate"] = rate - 50  # what base has against itself
     of = numbers["klcf"]
     for row, where in (
-        ("table-2-row", ("main results", "KLCF-zero")),
+        ("table-2-row", ("Table 2", "0.4, 0.2, 0.4")),
         ("truth-only", ("Table 2", "truth only")),
+        ("cove", ("baselines", "CoVe")),
+        ("intuitor", ("baselines", "Intuitor")),
+        ("sft", ("from SFT", "SFT")),
+        ("sft-klcf", ("from SFT", "KLCF")),
+        ("sft-grpo-factscore", ("from SFT", "GRPO with FActScore")),
     ):
         gained = of[(*where, "FActScore")] - of["main results", "base", "FActScore"]
         found["klcf", row] = {"verified": gained}
@@ -456,6 +466,38 @@ def test_the_papers_numbers_beside_the_rows_are_those_that_it_printed() -> None:
     assert shown.keys() == wanted.keys()
     for key, told in shown.items():
         assert told == pytest.approx(wanted[key]), key
+
+
+def test_klcfs_stages_have_its_values_and_its_rows_differ_in_the_reward_alone(tmp_path: Path) -> None:
+    full = load_study("klcf").full
+    pipeline = Pipeline(full, judge="http://localhost:1/v1#m")
+    recipe = str(pipeline.write_recipe(tmp_path))
+    steps = {one.name: one.words for one in pipeline.commands(tmp_path, 0)}
+
+    def overrides(words: Sequence[str]) -> list[str]:
+        names = {"--model": "model.name", "--data": "data.train", "--rule": "tune.rule"}
+        flags = [f"{names[a]}={b}" for a, b in pairwise(words) if a in names]
+        return flags + [word for word in words if "=" in word]
+
+    trained = {n: run_settings(recipe, overrides(w)) for n, w in steps.items() if w[0] == "train"}
+    for name, one in trained.items():
+        told = one.train
+        assert (told.learning_rate, told.lr_scheduler_type, told.warmup_steps) == (1e-6, "cosine", 0.1), name
+        assert (told.loss_type, told.scale_rewards) == ("grpo", "group")
+        assert (told.prompts_per_step, told.num_generations) == (64, 8)
+        assert one.data.prompt == settings_of("klcf")["data"]["prompt"]
+        if name != "intuitor":
+            assert told == trained["table-2-row"].train
+    assert load_reward(trained["grpo-factscore"].paper) is factscore
+    assert trained["grpo-factscore"].verifier.preset == "factscore"
+    assert trained["grpo-factscore"].model == trained["table-2-row"].model
+    for rule in ("dpo-factscore", "dpo-klc"):
+        words = [f"tune.method={steps[rule][1]}", "data.train=q.jsonl", *overrides(steps[rule])]
+        told = tune_settings(recipe, words)
+        assert (told.train.learning_rate, told.train.lr_scheduler_type) == (1e-6, "cosine")
+        assert (told.train.warmup_steps, told.sampling.num_samples) == (0.1, 8)
+        assert told.verifier.preset == "factscore"
+        assert rule != "dpo-klc" or told.reward["alpha"] == 0.4  # or the step would stop for want of weights
 
 
 def test_the_former_name_says_the_new_one(capsys: pytest.CaptureFixture[str]) -> None:

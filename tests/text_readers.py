@@ -229,6 +229,7 @@ READERS: dict[str, Reader] = {
             "fspo.fspo": "fspo",
             "fspo.fspo_released": "fspo:code",
             "klcf.klcf": "klcf",
+            "klcf.factscore": "klcf:factscore",
             "knowrl.knowrl": "knowrl",
             "rar.rar": "rar",
             "robust.robust": "robust",

@@ -20,6 +20,10 @@ Reconstructed, each a knob, and not to be taken for the paper's:
 - R_length, DAPO's soft penalty for long completions (Eq. 9).  Its two lengths are lost: without them there
   is none.
 
+Baseline  `factscore` is the paper's "GRPO + FActScore": the share of the answer's claims that are supported by
+          evidence, without a length penalty, under the same prompt and training settings.  That it has the
+          format reward of KLCF and no other term, and that declining pays 0, is ours.
+
 The prompts are lost too: those of `factrl.rewards.checklist`, `factrl.rewards.truthfulness` and the
 extractors are ours.  Without thinking (`non-thinking`) no block is asked for, the whole text is the answer,
 and a KL penalty takes the place of format and general reward, as in the paper; its weight is lost, so the
@@ -43,8 +47,9 @@ from factrl.errors import ConfigError, DataError, LLMError, OwnDoing
 from factrl.rewards import for_example, reward
 from factrl.rewards.checklist import Item, item_ids
 from factrl.text import think_answer
-from factrl.types import Claim, Completion, Example, Score, State
+from factrl.types import Claim, Completion, Example, Finding, Score, State
 from factrl.verifier.blame import judged_here
+from factrl.verifier.report import Report
 
 from . import Gold
 
@@ -240,8 +245,30 @@ def _weights(*weights: float | None) -> tuple[float, float, float]:
     return alpha, beta, gamma
 
 
+@reward(searches=True)
+def factscore(
+    example: Example, completion: Completion, *, verify: Callable[..., Report], malformed: float = -1.0
+) -> Score:
+    """The paper's baseline GRPO + FActScore; the terms are `precision` and `format`.
+
+    `precision` is FActScore (arXiv:2305.14251) without its length penalty: supported claims of the answer
+    block over all of them, so that one of one is 1.  An answer that declines has none there, and 0 here.
+
+    Args:
+        malformed: the whole reward of a completion without `<think>` and `<answer>` blocks.
+    """
+    blocks = think_answer(completion, completion.prefill)
+    if blocks.answer is None:
+        return Score({"precision": 0.0, "format": malformed}, floored=blocks.malformed)
+    report = verify(
+        blocks.answer.text, example.question, topic=example.topic, evidence=example.evidence or None
+    )
+    terms = {"precision": report.precision or 0.0, "format": 0.0}
+    return Score(terms, floored=report.floored, facts={"claims": report.claims, **report.likelier})
+
+
 # What `factrl train klcf` uses unless told otherwise.  The prompt is ours.  Batch, group size, temperature,
-# KL coefficient, warm-up and lengths (Table 8) are lost, so those are factrl's defaults.
+# KL coefficient and lengths (Table 8) are lost, so those are factrl's defaults.
 SETTINGS = {
     "data": {
         "prompt": (
@@ -250,7 +277,12 @@ SETTINGS = {
             "after it. State only facts that you are sure of.\n\nQuestion: {question}"
         )
     },
-    "train": {"learning_rate": 1e-6, "lr_scheduler_type": "cosine", "loss_type": "grpo"},
+    "train": {
+        "learning_rate": 1e-6,
+        "lr_scheduler_type": "cosine",
+        "warmup_steps": 0.1,  # ours: the paper has a warm-up, of a length that is lost
+        "loss_type": "grpo",
+    },
 }
 
 _ROW = klcf.with_(alpha=0.4, beta=0.2, gamma=0.4)  # a row of Table 2, not the main configuration
@@ -263,6 +295,7 @@ VARIANTS = {
     "uncovered": _ROW.with_(truth_claims="missing"),
     "harmonic": _ROW.with_(combine="harmonic"),
     "f-beta": _ROW.with_(combine="f_beta"),
+    "factscore": factscore,
 }
 VARIANT_SETTINGS = {
     "non-thinking": {
@@ -270,7 +303,8 @@ VARIANT_SETTINGS = {
             "prompt": "Answer the question below in detail. State only facts that you are sure of.\n\n"
             "Question: {question}"
         }
-    }
+    },
+    "factscore": {"verifier": {"preset": "factscore", "max_claims": 100_000}},  # all claims are judged
 }
 ASKS = {
     "non-thinking": {
@@ -350,6 +384,16 @@ _SPOKEN_OF = _reply(
     *("contradictory", "consistent", "consistent", "missing"),
     items=("Marie Curie was born in Paris.", _PRIZES, _POLONIUM, _CYCLING),
 )
+_YES, _NO = "supported", "refuted"
+_FACTSCORES: tuple[tuple[str, str, Mapping[str, float], tuple[Finding, ...], State], ...] = (
+    ("one of one is 1", _answer(_PRIZES), {"precision": 1, "format": 0}, (_YES,), "scored"),
+    ("two of three", _FULL, {"precision": 2 / 3, "format": 0}, (_NO, _YES, _YES), "scored"),
+    ("what is unknown counts", _FULL, {"precision": 1 / 3, "format": 0}, (_NO, "unknown", _YES), "scored"),
+    ("nothing claimed", _answer("Who was she?"), {"precision": 0, "format": 0}, (), "scored"),
+    ("declining earns nothing", _answer("I don't know."), {"precision": 0, "format": 0}, (), "scored"),
+    ("malformed", _TEXT, {"precision": 0, "format": -1}, (), "floored"),
+    ("masked: no verdict", _answer(_PRIZES), {}, ("unjudged",), "masked"),
+)
 
 GOLD = (
     _case("malformed, whatever the weights", _TEXT, _BAD, variant="", state="floored", given=_UNASKED),
@@ -417,6 +461,10 @@ GOLD = (
     _case("the harmonic mean is 6/11", _FULL, _HARMONIC, _ODD, variant="harmonic"),
     _case("of nothing, 0", _FULL, _terms(_REST, "harmonic"), _NOTHING_RIGHT, variant="harmonic"),
     _case("F1 of 1/2 and 2/3 is 4/7", _FULL, _F1, _ODD, variant="f-beta"),
+    *(
+        Gold(f"FActScore: {why}", _CURIE, text, terms, "factscore", verdicts=verdicts, state=state)
+        for why, text, terms, verdicts, state in _FACTSCORES
+    ),
 )
 
 # The 14B model; FActScore and win rates in points, F1, recall and precision as shares.  The paper's tables

@@ -172,16 +172,22 @@ _METHODS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "train": {"learning_rate": 5.5e-6, "prompts_per_step": 32},
         "sampling": {"num_samples": 10, "temperature": 1.0},
     },
-    # Of KLCF no values are known: these are ours.  Its prompt of claims ends where the answer begins.
+    # Of KLCF's own models only the two epochs are known: the rest is ours.  Its prompt of claims ends where
+    # the answer begins.
     "truthfulness": {
         "train": {**_LABELLED, "max_completion_length": 4},
         "data": {"chat": False, "prompt": "{question}"},
         "tune": {"target": " {answer}"},
     },
-    "checklist-verifier": {"train": _LABELLED, "data": {"prompt": "{question}"}},
-    "extractor": {"train": _LABELLED, "data": {"prompt": "{question}"}},
+    "checklist-verifier": {"train": {**_LABELLED, "epochs": 2.0}, "data": {"prompt": "{question}"}},
+    "extractor": {"train": {**_LABELLED, "epochs": 2.0}, "data": {"prompt": "{question}"}},
     "dpo": {"train": _DPO},
     "iterative-dpo": {"train": _DPO, "tune": {"rounds": 4}},
+}
+_KLCF = {  # rate and schedule are those of all its experiments; the share of warm-up and the temperature are
+    # ours, and the rows of a step, which are lost, are those of `dpo`
+    "train": {"learning_rate": 1e-6, "lr_scheduler_type": "cosine", "warmup_steps": 0.1},
+    "sampling": {"num_samples": 8, "temperature": 1.0},
 }
 _RULES: Mapping[str, Mapping[str, Any]] = {
     # TruthRL's code smooths labels by 0.1, which its text does not say: tune.label_smoothing=0.1.
@@ -193,8 +199,8 @@ _RULES: Mapping[str, Mapping[str, Any]] = {
         "sampling": {"num_samples": 10, "temperature": 1.0},
     },
     "factscore": {"sampling": {"num_samples": 10, "temperature": 1.0}},  # the temperature is the paper's
-    "factscore-ends": {"sampling": {"num_samples": 8, "temperature": 1.0}},  # 8 is KLCF's
-    "klc": {"paper": "klcf", "sampling": {"num_samples": 8, "temperature": 1.0}},  # 8 is the paper's
+    "factscore-ends": _KLCF,
+    "klc": {"paper": "klcf", **_KLCF},
 }
 
 
