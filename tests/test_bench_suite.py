@@ -21,6 +21,7 @@ from factrl.evals.shortqa import Tools
 from factrl.evals.suite import BLOCK, How, NamedModel, evaluate
 from factrl.rewards.grading import Grader
 from factrl.runs.config import load_settings
+from factrl.runs.data import render_prompt
 from factrl.runs.settings import AskSettings
 from factrl.types import Claim, Completion, Example, Passage, Verdict
 from factrl.verifier import Verifier
@@ -393,9 +394,27 @@ def test_a_recipe_asks_in_its_own_way(verbs: Any, tmp_path: Path) -> None:
     assert found["floored"] == {"no_box": 80}
 
 
+def test_worked_examples_stand_before_the_question(verbs: Any, tmp_path: Path) -> None:
+    shown = tmp_path / "shown.jsonl"
+    rows = [{"question": f"{n} and {n}?", "answers": [f"{{{n + n}}}"]} for n in (1, 2)]
+    shown.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    words = ("eval", "simpleqa", "--model", "m", "--demonstrations", str(shown), "data.chat=false")
+    with pytest.raises(ConfigError, match=r"--demonstrations are written as data\.prompt=… says"):
+        verbs(*words, "--output", str(tmp_path / "o"))
+    told = r'data.prompt="Question: {question}\nAnswer:"'
+    assert verbs(*words, told, "--output", str(tmp_path / "o")) == 0
+    document = json.loads((tmp_path / "o" / "results.json").read_text())
+    asked = render_prompt(Example("Who?"), document["benchmarks"]["simpleqa"]["prompt"])
+    assert asked == (
+        "Question: 1 and 1?\nAnswer: {2}\n\nQuestion: 2 and 2?\nAnswer: {4}\n\nQuestion: Who?\nAnswer:"
+    )
+    assert document["demonstrations"] == str(shown)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
+        ("answers.jsonl --demonstrations d.jsonl", "--demonstrations are shown to a --model"),
         ("simpleqa --output o", "needs either --model NAME"),
         ("simpleqa --model m", "a model needs --output FOLDER"),
         ("simpleqa --model m --completions f --output o", "leave --model and --config out"),

@@ -17,6 +17,7 @@ from factrl.evals.samples import Output
 from factrl.papers import declared, load_reward, settings_of
 from factrl.papers.klcf import factscore
 from factrl.papers.truthrl import PROMPTS
+from factrl.prepare import FEW_SHOT
 from factrl.studies import FILES, load_study, study_names
 from factrl.studies.full import Pipeline, model_in
 from factrl.studies.full_table import FullTable, read_table
@@ -470,7 +471,7 @@ def test_the_papers_numbers_beside_the_rows_are_those_that_it_printed() -> None:
 
 def test_klcfs_stages_have_its_values_and_its_rows_differ_in_the_reward_alone(tmp_path: Path) -> None:
     full = load_study("klcf").full
-    pipeline = Pipeline(full, judge="http://localhost:1/v1#m")
+    pipeline = Pipeline(full, {"warm": "ten.jsonl"}, judge="http://localhost:1/v1#m")
     recipe = str(pipeline.write_recipe(tmp_path))
     steps = {one.name: one.words for one in pipeline.commands(tmp_path, 0)}
 
@@ -479,6 +480,9 @@ def test_klcfs_stages_have_its_values_and_its_rows_differ_in_the_reward_alone(tm
         flags = [f"{names[a]}={b}" for a, b in pairwise(words) if a in names]
         return flags + [word for word in words if "=" in word]
 
+    base = steps["base"]
+    assert base[base.index("--demonstrations") + 1] == "ten.jsonl"
+    assert run_settings(recipe, ["data.train=-", *overrides(base)]).data.prompt == FEW_SHOT
     trained = {n: run_settings(recipe, overrides(w)) for n, w in steps.items() if w[0] == "train"}
     for name, one in trained.items():
         told = one.train

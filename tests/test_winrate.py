@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,15 @@ def test_reasoning_that_the_prompt_began_and_that_does_not_end_is_no_answer(tmp_
     after = evaluated(tmp_path / "b", one=Completion(GOOD, prefill="<think>"), two=other, weighed=None)
     found = written_in_both("simpleqa", before, after)
     assert [texts for _, *texts in found] == [[GOOD, ""], [BEST, BEST]]
+
+
+def test_what_a_base_model_goes_on_with_is_no_part_of_its_answer(tmp_path: Path) -> None:
+    outputs = [evaluated(tmp_path / name, one=f"{GOOD}\n\n{BAD}\n\nQuestion: And why?") for name in "ab"]
+    row = {**outputs[0].benchmarks["simpleqa"], "kind": "long"}
+    before = replace(outputs[0], about={"chat": False}, benchmarks={"simpleqa": row})
+    [(_, first, second)] = written_in_both("simpleqa", before, outputs[1])
+    assert first == f"{GOOD}\n\n{BAD}"
+    assert second.endswith("And why?")
 
 
 def test_report_asks_a_judge(

@@ -87,7 +87,7 @@ GONE = {
     "show toml": "recipes/ has the papers'; factrl train SPEC … --dry-run prints one for any reward",
     "probe confidence": "0.95 saved one sample in eight at most; --samples says how many a question gets",
     "eval weights": "truthfulness is accuracy - hallucination; weigh them yourself",
-    "eval shots": "write worked examples into data.prompt=..., which ends in {question}",
+    "eval shots": "worked examples are the rows of --demonstrations FILE",
     "eval base-probe": "factrl report BASE MODEL lists what the base got right and the model declines",
     "eval judge-quality": "precision is as the judge has it; docs/history.md has how often judges err",
     "eval export-lm-eval": "lm-evaluation-harness has tasks of its own for these datasets",

@@ -21,6 +21,7 @@ from factrl.evals.samples import Output, Row, read_output, results_folder
 from factrl.evals.shortqa import Extract, Texts, Tools
 from factrl.evals.suite import How, NamedModel, evaluate, gives_likelihoods, own_texts, stored_texts
 from factrl.llm import LLM
+from factrl.prepare import few_shot, read_demonstrations
 from factrl.rewards.grading import Form, Grader, graded_by
 from factrl.runs.settings import LOCAL, AskSettings
 from factrl.text.escape import one_line
@@ -42,7 +43,7 @@ from .terminal import say, show_table, tally, tell
 
 _DECIDES = (
     *("evidence", "confidence", "limit", "settings", "column", "config", "long", "by", "baseline"),
-    "reasoning",
+    *("reasoning", "demonstrations"),
 )
 SAMPLED = 0.6  # temperature of several samples, when none is given: KnowRL's for Avg@5 (arXiv 2506.19807)
 
@@ -103,6 +104,12 @@ def add_verbs(verbs: Verbs) -> None:
             "answers to those (50 for itself)",
         ),
         ("--completions", "FILE", "grade these answers instead of asking a --model"),
+        (
+            "--demonstrations",
+            "FILE",
+            "questions with answers that are shown first, each in the words of data.prompt; for a base model "
+            "with data.chat=false",
+        ),
     ):
         parser.add_argument(option, metavar=metavar, help=about)
     parser.add_argument(
@@ -281,6 +288,8 @@ def _check(args: argparse.Namespace, files: Sequence[str], named: Sequence[Bench
         Path(args.output).suffix.lower() == ".json" or Path(args.output).is_file()
     ):
         raise ConfigError(f"--output {args.output} must be a folder, as there are several files")
+    if args.demonstrations and not asks:
+        raise ConfigError("--demonstrations are shown to a --model; stored answers are there already")
     if args.samples and not asks:
         raise ConfigError("--samples is for answers that are given now; stored ones are as many as there are")
 
@@ -296,9 +305,16 @@ def _how(args: argparse.Namespace, *, asks: bool) -> How:
         raise ConfigError("--agreement compares a question's samples; add --samples K, e.g. 8")
     if args.confidence == "likelihood" and not (asks and gives_likelihoods(settings)):
         raise ConfigError("--likelihood needs a --model in this process: a folder, a hub id or a policy")
+    own_prompt = args.config is not None or "prompt" in given
+    if args.demonstrations:
+        if not own_prompt:
+            raise ConfigError("--demonstrations are written as data.prompt=… says; give it, or a --config")
+        prompt = few_shot(settings.data.prompt, read_demonstrations(args.demonstrations))
+        data = settings.data.model_copy(update={"prompt": prompt})
+        settings = settings.model_copy(update={"data": data})
     return How(
         settings,
-        own_prompt=args.config is not None or "prompt" in given,
+        own_prompt=own_prompt,
         own_length=args.config is not None or "max_completion_length" in given,
         limit=args.limit,
         evidence=args.evidence,

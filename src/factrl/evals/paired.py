@@ -279,11 +279,18 @@ def duel(example: Example, first: str, second: str, prefer: Prefer) -> tuple[flo
 def written_in_both(name: str, before: Output, after: Output) -> list[tuple[Example, str, str]]:
     """The questions with a text in both, and what each says after reasoning; nothing, if that has no end."""
     sides = [by_question(side.samples.get(name, ())) for side in (before, after)]
+    long = before.benchmarks[name].get("kind") == "long"
+    chats = [side.about.get("chat", True) for side in (before, after)]
     found = []
     for key, group in sides[0].items():
-        first, second = (side[key][0].completion if key in side else None for side in sides)
-        if first is not None and second is not None:
-            found.append((group[0].example, final_part(first) or "", final_part(second) or ""))
+        texts = [side[key][0].completion if key in side else None for side in sides]
+        said = [
+            final_part(text, chat=chat, long=long) or ""
+            for text, chat in zip(texts, chats, strict=True)
+            if text is not None
+        ]
+        if len(said) == 2:
+            found.append((group[0].example, said[0], said[1]))
     return found
 
 

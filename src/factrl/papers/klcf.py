@@ -20,9 +20,9 @@ Reconstructed, each a knob, and not to be taken for the paper's:
 - R_length, DAPO's soft penalty for long completions (Eq. 9).  Its two lengths are lost: without them there
   is none.
 
-Baseline  `factscore` is the paper's "GRPO + FActScore": the share of the answer's claims that are supported by
-          evidence, without a length penalty, under the same prompt and training settings.  That it has the
-          format reward of KLCF and no other term, and that declining pays 0, is ours.
+Baseline  `factscore` is the paper's "GRPO + FActScore": the share of the answer's claims that evidence
+          supports, without a length penalty, with the same prompt and training settings.  That it has KLCF's
+          format reward and no other term, and that declining pays 0, is ours.
 
 The prompts are lost too: those of `factrl.rewards.checklist`, `factrl.rewards.truthfulness` and the
 extractors are ours.  Without thinking (`non-thinking`) no block is asked for, the whole text is the answer,
