@@ -446,6 +446,8 @@ def changes() -> dict[tuple[str, str], dict[str, float]]:
     ):
         gained = of[(*where, "FActScore")] - of["main results", "base", "FActScore"]
         found["klcf", row] = {"verified": gained}
+    wins = of["Table 2", "0.4, 0.2, 0.4", "LongFact win rate"] - 50
+    found["klcf", "table-2-row"]["LongFact win rate"] = wins
     found["corver", "corver"] = {
         "accuracy": numbers["corver"]["abstract", "against the base models", "TriviaQA"]
     }
@@ -482,6 +484,8 @@ def test_klcfs_stages_have_its_values_and_its_rows_differ_in_the_reward_alone(tm
 
     base = steps["base"]
     assert base[base.index("--demonstrations") + 1] == "ten.jsonl"
+    for words in [words for words in steps.values() if words[0] == "eval"]:  # a win rate is against base
+        assert words[words.index("--baseline") + 1] == str(tmp_path / "evaluations" / "base")
     assert run_settings(recipe, ["data.train=-", *overrides(base)]).data.prompt == FEW_SHOT
     trained = {n: run_settings(recipe, overrides(w)) for n, w in steps.items() if w[0] == "train"}
     for name, one in trained.items():
