@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,8 +19,8 @@ from factrl.papers import declared, load_reward, settings_of
 from factrl.papers.klcf import factscore
 from factrl.papers.truthrl import PROMPTS
 from factrl.prepare import FEW_SHOT
-from factrl.studies import FILES, load_study, study_names
-from factrl.studies.full import Pipeline, model_in
+from factrl.studies import FILES, FullSettings, load_study, study_names
+from factrl.studies.full import Command, Pipeline, model_in
 from factrl.studies.full_table import FullTable, read_table
 from factrl.train.plan import run_settings
 from factrl.train.tuning.settings import tune_settings
@@ -123,7 +124,9 @@ def test_a_variant_is_the_pipeline_with_what_it_has_otherwise(folder: Path) -> N
     recipe = (folder / "out" / "recipe.toml").read_text("utf-8")
     assert "steps = 3" in recipe
     assert 'prompt = "{question}"' in recipe
-    assert load_study("truthrl").full.variant("retrieval").recipe["data"] == {"prompt": PROMPTS["retrieval"]}
+    full = load_study("truthrl").full
+    assert full.recipe["data"] == {"prompt": PROMPTS["retrieval"]}  # the paper's main setting
+    assert full.variant("no-retrieval").recipe["data"] == {}
 
 
 def test_a_row_is_evaluated_on_each_set_of_the_papers_table(
@@ -174,6 +177,84 @@ def test_fspos_seven_benchmarks_and_the_true_steps_are_one_table_at_temperature_
     ]
 
 
+def test_several_held_out_files_are_one_table_with_their_mean_and_each(folder: Path) -> None:
+    rows = [{"id": "rome", "question": "Which city is it?", "answers": ["rome"], "completion": "Rome"}]
+    (folder / "easy.jsonl").write_text(json.dumps(rows[0]), "utf-8")
+    assert study("--held-out", "easy.jsonl") == 0
+    table = (folder / "out" / "table.md").read_text("utf-8")
+    parts = [line.split(" [")[0] for line in table.splitlines() if line.startswith(("| **", "| base"))]
+    assert parts[:6] == [
+        *("| **mean of 2 sets** |  |  |  |  |", "| base | 66.7"),
+        *("| **held** |  |  |  |  |", "| base | 33.3"),
+        *("| **easy** |  |  |  |  |", "| base | 100.0"),
+    ]
+    assert table.count("(+10.0)") == 1  # the paper's number is of the mean
+    assert "`factrl eval held.jsonl easy.jsonl --output out/evaluations/mine`" in table
+
+
+def test_a_mean_of_sets_counts_each_alike_and_its_interval_is_theirs(tmp_path: Path) -> None:
+    limits = {"large": Number(0.2, 0.16, 0.23, 900), "small": Number(0.6, 0.57, 0.64, 9)}
+    for row in ("base", "mine"):
+        told = {name: {"numbers": {"accuracy": asdict(one)}} for name, one in limits.items()}
+        Output(tmp_path / "evaluations" / row, {}, told, {}).write()
+    told = {"model": "m", "steps": {"base": "", "mine": "train"}, "asks": {"held_out": "questions"}}
+    columns = {"mean": "accuracy", "one": "small:accuracy", "none": "ece"}
+    full = FullSettings(**told, rows={"mine": {}}, columns=columns)
+    found = read_table(full, [tmp_path])
+    assert next(iter(found.lines())) == ["base", "40.0 [37.5, 42.5]", "60.0 [57.0, 64.0]", "–"]
+    assert {name: next(iter(one.lines()))[1:] for name, one in found.sets.items()} == {
+        "large": ["20.0 [16.0, 23.0]", "–", "–"],
+        "small": ["60.0 [57.0, 64.0]", "–", "–"],
+    }
+
+
+def test_further_judges_and_models_are_parts_of_the_table(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TruthRL's Tables 6 and 7: each judge of the same trained models, each backbone in a folder."""
+    ran = list[Command]()
+
+    def run(commands: Sequence[Command], *_: Any, **__: Any) -> list[dict[str, Any]]:
+        for at, command in enumerate(commands):
+            if command.name.startswith("eval"):
+                told = {"held": {"numbers": {"accuracy": asdict(Number(at / 100, 0.0, 1.0, 8))}}}
+                Output(command.made, {}, told, {}).write()
+        ran.extend(commands)
+        return []
+
+    monkeypatch.setattr("factrl.cli.study.run", run)
+    (folder / "own.toml").write_text(OWN.replace("{held_out} --output", "{held_out} --model {trained} --output"))
+    judges = [word for name in "xy" for word in ("--judge", f"http://h/v1#{name}")]
+    assert study(*judges, "--model", "a/small", "--model", "a/large") == 0
+    assert [command.name for command in ran[:6]] == [
+        *("base", "eval base", "eval base by judge 2"),
+        *("mine", "eval mine", "eval mine by judge 2"),
+    ]
+    assert ran[5].words == (*ran[4].words[:-1], "out/small/judge-2/evaluations/mine", "judge.url=http://h/v1#y")
+    for model in ("small", "large"):
+        assert 'url = "http://h/v1#x"' in (folder / "out" / model / "recipe.toml").read_text("utf-8")
+    table = (folder / "out" / "table.md").read_text("utf-8").splitlines()
+    assert [line[2:].split(" [")[0] for line in table if line.startswith(("| **", "| base", "| mine"))] == [
+        *("**small, judged by http://h/v1#x** |  |  |  |  |", "base | 1.0", "mine | 4.0"),
+        *("**small, judged by http://h/v1#y** |  |  |  |  |", "base | 2.0", "mine | 5.0"),
+        *("**large, judged by http://h/v1#x** |  |  |  |  |", "base | 1.0", "mine | 4.0"),
+        *("**large, judged by http://h/v1#y** |  |  |  |  |", "base | 2.0", "mine | 5.0"),
+    ]
+
+
+def test_iterative_dpo_goes_on_from_dpo_with_samples_of_each_model(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert dry("truthrl") == 0
+    lines = [line for line in capfd.readouterr().out.splitlines() if line.startswith("factrl tune dpo")]
+    started = [line.partition("--model ")[2].split()[0] for line in lines]
+    names = ["dpo", *(f"iterative-dpo-{n}" for n in range(1, 5))]
+    assert started[1:] == [f"out/runs/{name}/model" for name in names[:-1]]
+    assert [line.partition("--output out/runs/")[2].split()[0] for line in lines] == names
+    assert ["--probe" in line for line in lines] == [True, *[False] * 4]  # its samples are the start's
+    assert all(line.startswith("factrl tune dpo out/probed.jsonl") for line in lines[1:])
+
+
 def test_what_a_row_has_no_number_of_is_a_dash_and_no_change() -> None:
     known = {"value": 50.0, "low": 40.0, "high": 60.0}
     rows = {"base": [{"accuracy": known}], "sure": [{"accuracy": known, "ece": known}]}
@@ -218,6 +299,8 @@ def test_a_step_that_fails_is_said_and_the_same_command_goes_on(
         (["--claims", "held.jsonl"], "--claims held.jsonl: no step of own.toml reads it"),
         (["--gpu"], "--gpu is an option of the small world; leave --full out"),
         (["--small"], "--small: not allowed with argument --full"),
+        (["--held-out", "far/held.jsonl"], "two of --held-out held.jsonl, far/held.jsonl have one name"),
+        (["--model", "a/m", "--model", "b/m"], "two of --model a/m, b/m have one name"),
         (["--verl", "a=b"], "--verl and --verl-python need --engine verl"),
         (["--engine", "verl", "--verl-python", "no/python"], "there is no such program"),
     ],
@@ -236,9 +319,11 @@ def test_what_does_not_fit_is_one_error(
         ("truthrl", ["--judge", "http://h/v1#m"], "--judge is an option of --full, the paper's own scale"),
         ("truthrl", ["--held-out", "held.jsonl"], "--held-out is an option of --full"),
         ("truthrl", ["--engine", "trl"], "--engine is an option of --full"),
+        ("truthrl", ["--model", "a", "--model", "b"], "--model a, b: the small world starts from one"),
+        ("bapo", ["--full", "--held-out", "a", "--held-out", "b"], "the step 'bapo' takes one file"),
         ("bapo", [], "bapo has no rows on the small world; give --full"),
         ("own.toml", [], "own.toml has no rows on the small world"),
-        ("truthrl:retrieve", ["--full"], "did you mean 'retrieval'?"),
+        ("truthrl:no-retrieve", ["--full"], "did you mean 'no-retrieval'?"),
         ("truthlr", ["--full"], "did you mean 'truthrl'?"),
         ("all", ["--full"], "`all` is of the small world"),
         ("small.toml", ["--full"], "small.toml has no [full]"),
@@ -313,7 +398,8 @@ def test_a_dry_run_bounds_the_judges_requests_and_dollars(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     prices = ["judge.price_in=1", "judge.price_out=1", "train.prompts_per_step=1", "train.micro_batch_size=8"]
-    assert study("--judge", "http://localhost:1/v1#m", "--dry-run", *prices, name="truthrl") == 0
+    words = ("--judge", "http://localhost:1/v1#m", "--dry-run", *prices)
+    assert study(*words, name="truthrl:no-retrieval") == 0
     out = capfd.readouterr().out
     assert "# eval base: 3 answers; the judge: at most 3 requests" in out
     assert "# probe: 768 answers; the judge: at most 768 requests" in out
@@ -362,7 +448,7 @@ def test_verl_trains_with_rewards_and_its_last_checkpoint_is_the_model(
     assert model_in(tmp_path).parts[-3] == "global_step_10"
 
 
-@pytest.mark.parametrize("name", [*FULL, "truthrl:retrieval"])
+@pytest.mark.parametrize("name", [*FULL, "truthrl:no-retrieval"])
 def test_every_pipeline_prints_its_commands_and_what_the_judge_is_asked(
     folder: Path, capfd: pytest.CaptureFixture[str], name: str
 ) -> None:
@@ -406,8 +492,9 @@ def changes() -> dict[tuple[str, str], dict[str, float]]:
         outcomes[row] = {**told, "abstention": 100 - told["accuracy"] - told["hallucination"]}
     for row in rows:
         found["truthrl", row] = {m: v - outcomes["base"][m] for m, v in outcomes[row].items()}
-    third = numbers["truthrl"]["average", "Llama-3.1-8B iterative DPO 3", "truthfulness"]
-    found["truthrl", "iterative-dpo"] = {"truthfulness": third - outcomes["base"]["truthfulness"]}
+    for n in range(1, 5):
+        after = numbers["truthrl"]["average", f"Llama-3.1-8B iterative DPO {n}", "truthfulness"]
+        found["truthrl", f"iterative-dpo-{n}"] = {"truthfulness": after - outcomes["base"]["truthfulness"]}
     # KnowRL: wrong answers in SimpleQA, against the model untrained.
     model, of = "DeepSeek-R1-Distill-Qwen-7B", numbers["knowrl"]
     for row in ("format", "format+fact", "format+correct", "no-refusal", "paper"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from factrl.verifier.search.index import Index
 
 pytest.importorskip("sentence_transformers")
 TEXTS = ("warsaw is a city", "ada was a poet", "paris is in france", "bohr was a dane")
+PREFIXES = ("query", "passage")  # those of E5
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +27,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
     bert = tmp_path_factory.mktemp("bert")
-    words = sorted({word for text in TEXTS for word in text.split()})
+    words = sorted({word for text in (*TEXTS, *PREFIXES) for word in text.split()})
     vocab = {
         word: number for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words])
     }
@@ -56,6 +58,29 @@ def test_passages_stand_by_inner_product(model: Path) -> None:
     assert [one.text for one in found] == [TEXTS[at] for at in np.argsort(-products)[:3]]
     assert [one.score for one in found] == pytest.approx(sorted(products, reverse=True)[:3], abs=1e-5)
     assert search.search("ada was in warsaw", k=3) == found  # passages that are known by now
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "passage"),
+    [
+        ("e5-base-v2", "query: ", "passage: "),
+        ("multilingual-e5-large", "query: ", "passage: "),
+        ("e5-mistral-7b-instruct", "", ""),  # it has prompts of its own
+        ("gtr-t5-large", "", ""),
+    ],
+)
+def test_e5_reads_the_prefixes_that_it_was_trained_with(
+    model: Path, tmp_path: Path, name: str, query: str, passage: str
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    shutil.copytree(model, tmp_path / name)
+    encode = SentenceTransformer(str(model), device="cpu").encode
+    products = encode([passage + text for text in TEXTS]) @ encode(f"{query}ada was in warsaw")
+    found = Dense(Given(TEXTS), tmp_path / name).search("ada was in warsaw", k=4)
+    assert {one.text: one.score for one in found} == pytest.approx(
+        dict(zip(TEXTS, map(float, products), strict=True)), abs=1e-5
+    )
 
 
 def test_a_title_confines_the_search_to_its_pages(model: Path, tmp_path: Path) -> None:

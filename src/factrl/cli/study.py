@@ -23,13 +23,14 @@ from factrl.studies import (
     BASE,
     CALIBRATED,
     FILES,
+    FullSettings,
     StudySettings,
     add_row,
     load_study,
     steps_of,
     study_names,
 )
-from factrl.studies.full import STAND_INS, Command, Pipeline, check_only, dry_run, run
+from factrl.studies.full import STAND_INS, Command, Pipeline, check_only, dry_run, judged, run
 from factrl.studies.full_table import LEAST, FullTable, read_table
 from factrl.studies.world import Task
 from factrl.verifier.judges import Table
@@ -89,7 +90,13 @@ def add_verbs(verbs: Verbs) -> None:
         default=[],
         help="this step alone, repeated: `start`, a row as STUDY/ROW, or a step of --full",
     )
-    parser.add_argument("--model", metavar="NAME", help="start from this model")
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="start from this model; with --full repeated, a folder for each and one table",
+    )
     parser.add_argument(
         "--dry-run",
         action="store_true",
@@ -103,8 +110,16 @@ def add_verbs(verbs: Verbs) -> None:
     )
     full = parser.add_argument_group("--full alone")
     full.add_argument("--train", metavar="FILE", help="questions to train on")
-    full.add_argument("--held-out", metavar="FILE", help="questions to evaluate on")
-    full.add_argument("--judge", metavar="URL", help="what grades, e.g. http://host:8000/v1#model")
+    for option, metavar, about in (
+        ("--held-out", "FILE", "questions to evaluate on; repeated, the table has each file and their mean"),
+        (
+            "--judge",
+            "URL",
+            "what grades, e.g. http://host:8000/v1#model; repeated, each further one evaluates the trained "
+            "models once more",
+        ),
+    ):
+        full.add_argument(option, metavar=metavar, action="append", help=about)
     full.add_argument("--warm", metavar="FILE", help="rows of the cold start")
     full.add_argument("--claims", metavar="FILE", help="claims with labels, where a verifier is trained")
     full.add_argument("--extractions", metavar="FILE", help="texts with their claims, for an extractor")
@@ -134,6 +149,8 @@ def _study(args: argparse.Namespace) -> int:
 
 
 def _small(args: argparse.Namespace) -> int:
+    if args.model[1:]:
+        raise ConfigError(f"--model {', '.join(args.model)}: the small world starts from one; or give --full")
     if args.table is not None:
         Table.read(args.table)  # mistakes come before torch is loaded
     words = (*args.settings, *([] if args.table is None else [f"table={args.table}"]))
@@ -158,7 +175,8 @@ def _small(args: argparse.Namespace) -> int:
     needs_extra("train.model", "demo").for_command_line()
     engine = needs_extra("studies.engine", "demo")
     with hold(out):
-        engine.run_studies(studies, out, seeds, only=args.only, model=args.model or engine.MODEL, tell=tell)
+        model = [*args.model, engine.MODEL][0]
+        engine.run_studies(studies, out, seeds, only=args.only, model=model, tell=tell)
         if not args.only:
             results = engine.read_results(out, seeds)
             text = render(studies, results)
@@ -188,23 +206,35 @@ def _full(args: argparse.Namespace) -> int:
     if shutil.which(python) is None:
         raise ConfigError(f"--verl-python {python}: there is no such program")
     full, given = study.full.variant(variant) if variant else study.full, vars(args)
-    files = {name: given[name] for name in FILES if given[name]}
+    files = {
+        name: [given[name]] if isinstance(given[name], str) else given[name] for name in FILES if given[name]
+    }
     for file in files.keys() - full.asks.keys():
-        raise ConfigError(f"--{file.replace('_', '-')} {files[file]}: no step of {args.study} reads it")
+        raise ConfigError(f"--{file.replace('_', '-')} {files[file][0]}: no step of {args.study} reads it")
+    _check_held_out(full, files.get("held_out", ()))
     verl = (args.verl or []) if args.engine == "verl" else None
-    pipeline = Pipeline(full, files, args.model or "", args.judge or "", args.settings, verl)
+    models, (judge, *judges) = args.model or [""], args.judge or [""]
+    pipeline = Pipeline(full, files, models[0], judge, judges, args.settings, verl)
     out, seeds = Path(args.output), range(args.first_seed, args.first_seed + args.seeds)
-    folders = [out / f"seed-{seed}" for seed in seeds] if args.seeds > 1 else [out]
-    plans = {folder: pipeline.commands(folder, seed) for folder, seed in zip(folders, seeds, strict=True)}
-    check_steps(plans[folders[0]])
-    check_only(args.only, plans[folders[0]])
+    starts = {(out / Path(model).name if models[1:] else out): model for model in models}
+    if len(starts) < len(models):
+        raise ConfigError(f"two of --model {', '.join(models)} have one name; give each an --output of its own")
+    folders = {at: [at / f"seed-{seed}" for seed in seeds] if args.seeds > 1 else [at] for at in starts}
+    plans = {
+        folder: replace(pipeline, model=model).commands(folder, seed)
+        for at, model in starts.items()
+        for folder, seed in zip(folders[at], seeds, strict=True)
+    }
+    first = next(iter(plans.values()))
+    check_steps(first)
+    check_only(args.only, first)
     missing = [f"{'and ' if number else ''}{one}" for number, one in enumerate(pipeline.missing())]
     if missing and not args.dry_run:
         raise ConfigError(f"{args.study} --full needs {missing[0]}", *missing[1:])
     if missing:
         tell("To be given: " + "\n".join(missing))
     _check_output(out, _FULL_MARK)
-    judge = args.judge or ("http://localhost:8000/v1#JUDGE" if "judge" in full.asks else "")
+    judge = judge or ("http://localhost:8000/v1#JUDGE" if "judge" in full.asks else "")
     with tempfile.TemporaryDirectory() as made:  # the settings of every step are read before one runs
         recipe = replace(pipeline, judge=judge).write_recipe(Path(made))
         for commands in plans.values():
@@ -221,9 +251,41 @@ def _full(args: argparse.Namespace) -> int:
             pipeline.write_recipe(folder)
             took += run(commands, folder, only=args.only, verl_python=python, tell=tell)
         if not args.only:
-            table = read_table(full, folders)
-            _write(out, render_full(study.title, full.source, table, full.notes, took), _FULL_MARK)
+            tables = _tables(full, folders, args.judge or [""])
+            _write(out, render_full(study.title, full.source, tables, full.notes, took), _FULL_MARK)
     return 0
+
+
+def _check_held_out(full: FullSettings, files: Sequence[str]) -> None:
+    """Refuse files that no evaluation tells apart, or several where a step takes one.
+
+    Raises:
+        ConfigError: they are.
+    """
+    if len({Path(file).stem for file in files}) < len(files):
+        raise ConfigError(f"two of --held-out {', '.join(files)} have one name; rename one")
+    takes_one = [step for step, words in full.steps.items() if "{held_out}" in words and words[:5] != "eval "]
+    if files[1:] and takes_one:
+        raise ConfigError(f"--held-out {', '.join(files)}: the step {takes_one[0]!r} takes one file")
+
+
+def _tables(
+    full: FullSettings, folders: Mapping[Path, Sequence[Path]], judges: Sequence[str]
+) -> dict[str, FullTable]:
+    """By model, judge and set of questions, whichever there are several of.
+
+    Args:
+        folders: of a model -> of its seeds.
+    """
+    tables: dict[str, FullTable] = {}
+    for at, seeds in folders.items():
+        for number, judge in enumerate(judges, 1):
+            table = read_table(full, [judged(folder, number) for folder in seeds])
+            names = [at.name] if len(folders) > 1 else []
+            names += [f"judged by {judge}"] if len(judges) > 1 else []
+            tables[", ".join([*names, f"mean of {len(table.sets)} sets"] if table.sets else names)] = table
+            tables |= {", ".join([*names, one]): own for one, own in table.sets.items()}
+    return tables
 
 
 def check_steps(commands: Sequence[Command]) -> None:
@@ -316,19 +378,34 @@ def render_overview(studies: Mapping[str, StudySettings], results: Mapping[int, 
 
 
 def render_full(
-    title: str, source: str, table: FullTable, notes: Sequence[str], took: Sequence[Mapping[str, Any]]
+    title: str,
+    source: str,
+    tables: Mapping[str, FullTable],
+    notes: Sequence[str],
+    took: Sequence[Mapping[str, Any]],
 ) -> str:
-    """The table of a pipeline, its notes, and every command with its time and memory, as markdown."""
+    """The table of a pipeline, its notes, and every command with its time and memory, as markdown.
+
+    Args:
+        tables: by name; each is a part of the one table, beneath its name.
+    """
     key = f"= where it goes the paper's way, ≠ where not; under {LEAST:g} is no change."
     parts = [f"## {title}, --full", "", f"{_FULL_MARK} (the paper's). {key}", ""]
-    parts += [*_markdown(["row", *table.columns], [*table.lines()]), ""]
-    count, shares = table.difficult()
-    if count:
-        parts += [f"The {count} difficult questions, which at most one row gets right, in percent:", ""]
-        parts += [*_markdown(["row", *LABELS], shares), ""]
+    columns = [*tables.values()][0].columns
+    rows = list[Sequence[str]]()
+    for name, table in tables.items():
+        rows += [[f"**{name}**", *("" for _ in columns)]] if name else []
+        rows += table.lines()
+    parts += [*_markdown(["row", *columns], rows), ""]
+    for name, table in tables.items():
+        count, shares = table.difficult()
+        if count:
+            of = name and f" ({name})"
+            parts += [f"The {count} difficult questions, which at most one row gets right, in percent{of}:", ""]
+            parts += [*_markdown(["row", *LABELS], shares), ""]
     parts += [f"- The paper's numbers: {source}."] if source else []
     parts += [f"- {note}" for note in notes]
-    if not table.tells_apart():
+    if not any(table.tells_apart() for table in tables.values()):
         parts.append("- No row's interval is apart from base's: the chain holds, and no effect is shown.")
     steps = [
         [one["step"], clock(one["seconds"]), f"{one['peak_mb']:,}", f"`{one['command']}`"] for one in took

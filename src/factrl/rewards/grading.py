@@ -131,7 +131,8 @@ class Grader:
             is taken out, and the rest is `correct` by rule when it gives an accepted answer by
             `factrl.text.mentions.mentions`.  Do not reward by it; naming much is then worth something.
         max_answer_chars: the longest answer shown to the judge, in characters, by default 200 for "short"
-            and 4,000 for "sentence"; an accepted answer that is longer raises the limit for its question.
+            and 4,000 for "sentence", 0 for no limit but that of a text; an accepted answer that is longer
+            raises the limit for its question.
         probe: what a small judge needs.  It is asked only about an answer that shares a word or a number
             with an accepted one, of those that the question does not hold; the others are `incorrect`, as
             people find six of seven of them (docs/history.md), and so is one that offers an accepted answer
@@ -163,7 +164,7 @@ class Grader:
         self.judge = judge
         self.form = form
         self.loosen = frozenset(loosen)
-        self.max_answer_chars = _LIMITS[form] if max_answer_chars is None else max_answer_chars
+        self.max_answer_chars = _LIMITS[form] if max_answer_chars is None else max_answer_chars or MAX_TEXT
         self.probe = probe
         self._ask = ask_briefly if brief else _ask_grade
 

@@ -41,7 +41,8 @@ class Supplier:
     def grade(self, form: Form = "short") -> Grader:
         judge = self._kept(self.judge, has_grade)
         small = self.models.url == LOCAL  # it too often says yes, and to a long prompt nearly always
-        return Grader(judge, form=form, probe=small, brief=small)
+        longest = None if small or form != "short" else self.models.max_answer_chars
+        return Grader(judge, form=form, max_answer_chars=longest, probe=small, brief=small)
 
     def reason(self) -> Any:
         return reasoning_judge(self._kept(self.asked("a reward for reasoning"), has_rating))

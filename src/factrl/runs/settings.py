@@ -121,6 +121,9 @@ class JudgeSettings(Section):
     """Seconds for one call with all its attempts."""
     max_attempts: int = Field(default=4, ge=1, le=20)
     """Attempts per call, over all layers."""
+    max_answer_chars: int | None = Field(default=None, ge=0)
+    """Characters of the longest short answer that a judge may accept, 200 by default, so that none talks it
+    round; 0 is no limit. The model in this process keeps it."""
     price_in: float | None = Field(default=None, ge=0)
     """US dollars for a million tokens of its prompts; without a price only tokens are counted."""
     price_out: float | None = Field(default=None, ge=0)

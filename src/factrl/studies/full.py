@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,18 +69,20 @@ class Pipeline:
     """A study's `[full]` with what the user gives.
 
     Attributes:
-        files: of `FILES`, those that are given.
+        files: of `FILES`, those that are given; of `held_out` there may be several.
         model: to start from, in place of the paper's.
         judge: URL of what grades.
+        judges: further ones, by each of which the trained models are evaluated once more.
         settings: `key=value` words of the steps that train with a reward; those of `judge` and `verifier` are
             of every step.
         verl: the overrides of verl where it trains with rewards; None for TRL.
     """
 
     full: FullSettings
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
     model: str = ""
     judge: str = ""
+    judges: Sequence[str] = ()
     settings: Sequence[str] = ()
     verl: Sequence[str] | None = None
 
@@ -101,21 +103,27 @@ class Pipeline:
 
     def commands(self, folder: Path, seed: int) -> list[Command]:
         """Every command, in order."""
-        names = {name: self.files.get(name, name.upper()) for name in FILES}
-        start = self.model or self.full.model
-        names |= {"start": start, "recipe": str(folder / "recipe.toml"), "out": str(folder)}
+        names = {name: shlex.join(self.files.get(name, [name.upper()])) for name in FILES}
+        start = shlex.quote(self.model or self.full.model)
+        places = {"recipe": folder / "recipe.toml", "out": folder}
+        names |= {"start": start, **{name: shlex.quote(str(path)) for name, path in places.items()}}
         commands = list[Command]()
         for step, words in self.full.steps.items():
             if words:
                 commands.append(self._command(step, words, names, folder, seed))
-            names[step] = str(commands[-1].made) if words else start
+            names[step] = shlex.quote(str(commands[-1].made)) if words else start
+            known, evaluate = {**names, "row": step, "trained": names[step]}, words
             if self.full.is_evaluated(step):
-                known = {**names, "row": step, "trained": names[step]}
-                commands.append(self._command(f"eval {step}", self.full.evaluate, known, folder, seed))
+                evaluate = self.full.evaluate
+                commands.append(self._command(f"eval {step}", evaluate, known, folder, seed))
+            for number, judge in enumerate(self.judges if self.full.is_row(step) else (), 2):
+                known["out"] = shlex.quote(str(judged(folder, number)))
+                again = self._command(f"eval {step} by judge {number}", evaluate, known, folder, seed)
+                commands.append(replace(again, words=(*again.words, f"judge.url={judge}")))
         return commands
 
     def _command(self, name: str, words: str, names: Mapping[str, str], folder: Path, seed: int) -> Command:
-        filled = shlex.split(words.format_map({key: shlex.quote(value) for key, value in names.items()}))
+        filled = shlex.split(words.format_map(names))
         verb, made = filled[0], folder / name
         if verb in _JUDGED:
             filled += [word for word in self.settings if word.startswith(("judge.", "verifier."))]
@@ -146,6 +154,11 @@ class Pipeline:
             )
         write_whole(path, text)
         return path
+
+
+def judged(folder: Path, number: int) -> Path:
+    """Where the evaluations by a pipeline's judge of this number, from 1, are."""
+    return folder / f"judge-{number}" if number > 1 else folder
 
 
 def check_only(only: Sequence[str], commands: Sequence[Command]) -> None:

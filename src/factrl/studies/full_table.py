@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from factrl.evals.metrics import LABELS
-from factrl.evals.samples import read_output
+from factrl.evals.samples import Output, read_output
 from factrl.studies import BASE, FullSettings
 
 LEAST = 2.0
@@ -26,12 +27,14 @@ class FullTable:
         paper: row -> column -> the paper's change against `base`.
         rows: row -> by seed, column -> value with its limits; without what there is no number of.
         grades: row -> question of a seed -> its grade's label; empty for long answers.
+        sets: where a column is the mean over several sets of questions, the table of each.
     """
 
     columns: Sequence[str]
     paper: Mapping[str, Mapping[str, float]]
     rows: Mapping[str, Sequence[Mapping[str, Mapping[str, Any]]]]
     grades: Mapping[str, Mapping[str, str | None]]
+    sets: Mapping[str, FullTable] = field(default_factory=dict)
 
     def lines(self) -> Iterator[list[str]]:
         """Each row's values, and beneath its changes."""
@@ -97,35 +100,49 @@ def read_table(full: FullSettings, folders: Sequence[Path]) -> FullTable:
     """The evaluations of all rows in these folders, one for each seed."""
     rows = [step for step in full.steps if full.is_row(step)]
     short = "--long" not in full.evaluate.split()
-    return FullTable(
-        [*full.columns],
-        full.rows,
-        {row: [_evaluation(full.columns, folder, row) for folder in folders] for row in rows},
-        {row: _grades(folders, row) for row in rows} if short else {},
-    )
+    outputs = {row: [read_output(folder / "evaluations" / row) for folder in folders] for row in rows}
+    grades = {row: _grades(folders, made) for row, made in outputs.items()} if short else {}
+
+    def values(columns: Mapping[str, str]) -> dict[str, list[Mapping[str, Mapping[str, float]]]]:
+        return {row: [_evaluation(columns, output) for output in made] for row, made in outputs.items()}
+
+    pooled = {column: key for column, key in full.columns.items() if ":" not in key}
+    sets = {
+        name: FullTable([*full.columns], {}, values({c: f"{name}:{key}" for c, key in pooled.items()}), {})
+        for name in (outputs[BASE][0].benchmarks if pooled else ())
+    }
+    shown = sets if len(sets) > 1 else {}
+    return FullTable([*full.columns], full.rows, values(full.columns), grades, shown)
 
 
-def _grades(folders: Sequence[Path], row: str) -> dict[str, str | None]:
+def _grades(folders: Sequence[Path], outputs: Sequence[Output]) -> dict[str, str | None]:
     """The label of the first answer to each question of each seed."""
     found: dict[str, str | None] = {}
-    for folder in folders:
-        for benchmark, samples in read_output(folder / "evaluations" / row).samples.items():
+    for folder, output in zip(folders, outputs, strict=True):
+        for benchmark, samples in output.samples.items():
             for one in samples:
                 found.setdefault(f"{folder.name}/{benchmark}/{one.example.id}", one.label)
     return found
 
 
-def _evaluation(columns: Mapping[str, str], folder: Path, row: str) -> Mapping[str, Mapping[str, float]]:
-    """A folder of `factrl eval`; shares in points."""
-    output = read_output(folder / "evaluations" / row)
+def _evaluation(columns: Mapping[str, str], output: Output) -> Mapping[str, Mapping[str, float]]:
+    """A folder of `factrl eval`; shares in points.
+
+    A metric without a benchmark is the mean over all of them, each set counting alike.  They are independent,
+    so each limit is as far from it as the root of the sum of their squared distances, divided by their number.
+    """
     numbers = {name: output.numbers(name) for name in output.benchmarks}
     found = {}
     for column, key in columns.items():
         benchmark, _, name = key.rpartition(":")
-        sets = [benchmark] if benchmark else numbers  # else the first that has it
-        number = next((numbers[one][name] for one in sets if name in numbers[one]), None)
-        if number is None:  # such as calibration, of answers without a confidence
+        of = [numbers[one].get(name) for one in ([benchmark] if benchmark else numbers)]
+        known = [one for one in of if one is not None]
+        if not known:  # such as calibration, of answers without a confidence
             continue
-        scale = 100 if number.percent else 1
-        found[column] = {limit: scale * getattr(number, limit) for limit in ("value", "low", "high")}
+        scale = (100 if known[0].percent else 1) / len(known)
+        value = scale * sum(one.value for one in known)
+        low, high = (
+            scale * math.hypot(*(getattr(one, limit) - one.value for one in known)) for limit in ("low", "high")
+        )
+        found[column] = {"value": value, "low": value - low, "high": value + high}
     return found

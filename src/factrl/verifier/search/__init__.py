@@ -46,6 +46,9 @@ _MAX_QUERY = 4_000  # characters of a query that are read
 _K1, _B = 1.2, 0.75  # as in the index on disk, and in Lucene
 _RANKED = 200  # passages that a model puts in order; KnowRL's pages have some dozens
 _KEPT = 20_000  # embeddings of passages, 60 MB with 768 numbers each
+# What E5's models (arXiv:2212.03533) are trained to read, and do not say themselves.
+_E5 = re.compile(r"(?:^|-)e5-(?!.*instruct)", re.I)
+_E5_PROMPTS = {"query": "query: ", "document": "passage: "}
 _COVERED = 0.5  # share of a claim's words that one passage must have before the claim counts as covered
 
 
@@ -146,6 +149,9 @@ class Dense:
     where there is no title those that share words with the query.  So nothing is embedded beforehand and
     there is no second index; what shares no word with a query without a title is not found.
 
+    Queries and passages get the prompts that the model's own files name, and E5's, known by its name
+    (`intfloat/e5-base-v2`), get "query: " and "passage: ".
+
     Args:
         search: finds the passages.
         model: of sentence-transformers, a hub name (`org/model`, `org/model@commit`) or a folder; code of its
@@ -162,7 +168,11 @@ class Dense:
         except ImportError as error:
             raise MissingExtra("sentence-transformers", "dense") from error
         try:
-            self._model: Any = SentenceTransformer(str(models.get(model)), local_files_only=True)
+            self._model: Any = SentenceTransformer(
+                str(models.get(model)),
+                local_files_only=True,
+                prompts=_E5_PROMPTS if _E5.search(Path(model).name) else None,
+            )
         except (OSError, ValueError, KeyError) as error:
             raise ModelError(f"{model}: no model of sentence-transformers: {first_line(error)}") from error
         self._search, self._lock = search, threading.Lock()
@@ -174,7 +184,8 @@ class Dense:
         if not found:
             return []
         with self._lock:  # one forward pass at a time
-            ranked = zip(found, self._of([one.text for one in found]) @ self._encode([query])[0], strict=True)
+            near = self._of([one.text for one in found]) @ self._encode([query], self._model.encode_query)[0]
+            ranked = zip(found, near, strict=True)
         best = sorted(ranked, key=lambda pair: -pair[1])[:k]
         return [replace(passage, score=float(score)) for passage, score in best]
 
@@ -185,11 +196,11 @@ class Dense:
         if len(self._known) > _KEPT:
             self._known.clear()
         if new := [text for text in dict.fromkeys(texts) if text not in self._known]:
-            self._known.update(zip(new, self._encode(new), strict=True))
+            self._known.update(zip(new, self._encode(new, self._model.encode_document), strict=True))
         return np.stack([self._known[text] for text in texts])
 
-    def _encode(self, texts: Sequence[str]) -> np.ndarray:
-        return self._model.encode(list(texts), show_progress_bar=False, convert_to_numpy=True)
+    def _encode(self, texts: Sequence[str], encode: Callable[..., np.ndarray]) -> np.ndarray:
+        return encode(list(texts), show_progress_bar=False, convert_to_numpy=True)
 
 
 class WebSearch:
