@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from factrl.errors import DataError, LLMError, Unscored
 from factrl.llm import FakeLLM, Message
-from factrl.rewards.grading import GRADE_PROMPT, REASONING_PROMPT, Form, Grader, read_verdict, reasoning_judge
+from factrl.rewards.grading import (
+    GRADE_PROMPT,
+    MAX_TEXT,
+    REASONING_PROMPT,
+    Form,
+    Grader,
+    read_verdict,
+    reasoning_judge,
+)
+from factrl.rewards.resources import Supplier
+from factrl.train.plan import run_settings
 
 WORDS = ("correct", "incorrect", "not_attempted")
 CAPITAL = "What is the capital of France?"
@@ -184,6 +194,28 @@ def test_a_long_accepted_answer_raises_the_limit() -> None:
     assert Grader(saying("correct"))("Why?", gold[:-30] + "tide", [gold]).label == "correct"
     assert Grader()("Why?", gold, [gold]).how == "exact"
     assert Grader(saying("correct"), max_answer_chars=5)(CAPITAL, "Lutetia", ["Paris"]).floored
+
+
+@pytest.mark.parametrize(
+    ("words", "form", "longest"),
+    [
+        (["paper=truthrl"], "short", MAX_TEXT),  # as the paper
+        (["paper=truthrl:binary"], "short", MAX_TEXT),
+        (["paper=truthrl", "judge.max_answer_chars=200"], "short", 200),
+        (["paper=truthrl", "judge.url=local"], "short", 200),
+        (["paper=truthrl"], "sentence", 4_000),
+        (["paper=knowrl"], "short", 200),
+    ],
+)
+def test_truthrls_judge_may_accept_an_answer_of_any_length(
+    words: list[str], form: Form, longest: int
+) -> None:
+    told = run_settings(None, ["model.name=m", "data.train=q.jsonl", *words])
+    grade = Supplier(saying("correct"), told.judge, told.verifier).grade(form)
+    assert grade.max_answer_chars == longest
+    if longest == MAX_TEXT:
+        assert grade(CAPITAL, "It is Lutetia, " + "very surely, " * 30, ["Paris"]).label == "correct"
+        assert grade(CAPITAL, "x " * MAX_TEXT, ["Paris"]).floored == "oversize"
 
 
 def test_an_abstention_needs_no_judge() -> None:

@@ -223,14 +223,20 @@ def test_further_judges_and_models_are_parts_of_the_table(
         return []
 
     monkeypatch.setattr("factrl.cli.study.run", run)
-    (folder / "own.toml").write_text(OWN.replace("{held_out} --output", "{held_out} --model {trained} --output"))
+    (folder / "own.toml").write_text(
+        OWN.replace("{held_out} --output", "{held_out} --model {trained} --output")
+    )
     judges = [word for name in "xy" for word in ("--judge", f"http://h/v1#{name}")]
     assert study(*judges, "--model", "a/small", "--model", "a/large") == 0
     assert [command.name for command in ran[:6]] == [
         *("base", "eval base", "eval base by judge 2"),
         *("mine", "eval mine", "eval mine by judge 2"),
     ]
-    assert ran[5].words == (*ran[4].words[:-1], "out/small/judge-2/evaluations/mine", "judge.url=http://h/v1#y")
+    assert ran[5].words == (
+        *ran[4].words[:-1],
+        "out/small/judge-2/evaluations/mine",
+        "judge.url=http://h/v1#y",
+    )
     for model in ("small", "large"):
         assert 'url = "http://h/v1#x"' in (folder / "out" / model / "recipe.toml").read_text("utf-8")
     table = (folder / "out" / "table.md").read_text("utf-8").splitlines()
@@ -242,17 +248,20 @@ def test_further_judges_and_models_are_parts_of_the_table(
     ]
 
 
-def test_iterative_dpo_goes_on_from_dpo_with_samples_of_each_model(
+def test_truthrls_baselines_sample_their_models_and_iterative_dpo_goes_on_from_dpo(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert dry("truthrl") == 0
-    lines = [line for line in capfd.readouterr().out.splitlines() if line.startswith("factrl tune dpo")]
+    out = capfd.readouterr().out
+    assert "# rft: 64,000 answers" in out  # 64 of each of 1,000 questions
+    lines = [line for line in out.splitlines() if line.startswith("factrl tune dpo")]
     started = [line.partition("--model ")[2].split()[0] for line in lines]
     names = ["dpo", *(f"iterative-dpo-{n}" for n in range(1, 5))]
+    assert all(f"# {name}: 32,000 answers" in out for name in names)
     assert started[1:] == [f"out/runs/{name}/model" for name in names[:-1]]
     assert [line.partition("--output out/runs/")[2].split()[0] for line in lines] == names
-    assert ["--probe" in line for line in lines] == [True, *[False] * 4]  # its samples are the start's
-    assert all(line.startswith("factrl tune dpo out/probed.jsonl") for line in lines[1:])
+    assert all(line.startswith("factrl tune dpo out/probed.jsonl") for line in lines)
+    assert not any("--probe" in line for line in lines)  # whose samples are those of the start
 
 
 def test_what_a_row_has_no_number_of_is_a_dash_and_no_change() -> None:

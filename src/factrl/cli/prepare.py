@@ -117,7 +117,7 @@ def _add_retrieve(verbs: Verbs) -> None:
             "  factrl index wikipedia.jsonl --out wiki\n"
             "  factrl prepare retrieve questions.jsonl --index wiki --k 50 --output retrieved.jsonl\n"
             "  factrl prepare retrieve questions.jsonl --index wiki --k 5 --distractors 3 --withhold 0.3 \\\n"
-            "      --output retrieved.jsonl verifier.embedder=sentence-transformers/gtr-t5-base\n"
+            "      --output retrieved.jsonl verifier.embedder=intfloat/e5-base-v2\n"
             "  factrl prepare retrieve crag.jsonl --withhold 0.3 --output withheld.jsonl\n"
             "then: factrl train truthrl:retrieval --data retrieved.jsonl …\n"
             "      factrl eval retrieved.jsonl --by helps …"

@@ -60,7 +60,7 @@ def add_verbs(verbs: Verbs) -> None:
             "  factrl study factreason --output out --add my.py:reward\n"
             "  factrl study klcf --output out --table facts.csv   # entity,relation,value\n"
             "  factrl study truthrl --full --output out --dry-run\n"
-            "  factrl study truthrl --full --train crag.jsonl --held-out nq.jsonl \\\n"
+            "  factrl study truthrl --full --train train.jsonl --held-out crag.jsonl --held-out nq.jsonl \\\n"
             "      --judge http://host:8000/v1#Llama-3.3-70B-Instruct --output out\n"
             f"studies: {', '.join(study_names())}, {ALL}, or a TOML file\n"
             "The same command again goes on where it was stopped."
@@ -218,7 +218,9 @@ def _full(args: argparse.Namespace) -> int:
     out, seeds = Path(args.output), range(args.first_seed, args.first_seed + args.seeds)
     starts = {(out / Path(model).name if models[1:] else out): model for model in models}
     if len(starts) < len(models):
-        raise ConfigError(f"two of --model {', '.join(models)} have one name; give each an --output of its own")
+        raise ConfigError(
+            f"two of --model {', '.join(models)} have one name; give each an --output of its own"
+        )
     folders = {at: [at / f"seed-{seed}" for seed in seeds] if args.seeds > 1 else [at] for at in starts}
     plans = {
         folder: replace(pipeline, model=model).commands(folder, seed)
@@ -391,7 +393,7 @@ def render_full(
     """
     key = f"= where it goes the paper's way, ≠ where not; under {LEAST:g} is no change."
     parts = [f"## {title}, --full", "", f"{_FULL_MARK} (the paper's). {key}", ""]
-    columns = [*tables.values()][0].columns
+    columns = next(iter(tables.values())).columns
     rows = list[Sequence[str]]()
     for name, table in tables.items():
         rows += [[f"**{name}**", *("" for _ in columns)]] if name else []
@@ -401,7 +403,10 @@ def render_full(
         count, shares = table.difficult()
         if count:
             of = name and f" ({name})"
-            parts += [f"The {count} difficult questions, which at most one row gets right, in percent{of}:", ""]
+            parts += [
+                f"The {count} difficult questions, which at most one row gets right, in percent{of}:",
+                "",
+            ]
             parts += [*_markdown(["row", *LABELS], shares), ""]
     parts += [f"- The paper's numbers: {source}."] if source else []
     parts += [f"- {note}" for note in notes]

@@ -15,9 +15,9 @@ last box with balanced braces, use one abstention detector for training and eval
 "invalid question" where the question is one, in every verifier.  A judge outage is -1 in the released
 code; here the sample is masked, in every variant.  Where a question is out of knowledge no judge is
 asked, as there: only abstention pays.  The grader's gates stand before every judge, in `code` too: an answer
-without content, or of over 32 KB, is the floor.  The gate for answers of over 200 characters is off, as there:
-`judge.max_answer_chars` sets it.  Of a reasoning that is too long for the judge it rates the first 4,000
-characters, and one about which it says nothing readable is vague.
+without content, or of over 32 KB, is the floor.  Their limit of 200 characters is off (`max_answer_chars` of
+`[judge]`), as there.  Of a reasoning that is too long for the judge it rates the first 4,000 characters, and
+one about which it says nothing readable is vague.
 
 The policy is prompted without retrieved documents, or with them (`retrieval`, `retrieval-binary`, the paper's
 main setting); the reward is the same.  `search` is ours: the policy searches, and may be paid for citations.

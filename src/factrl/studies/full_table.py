@@ -129,7 +129,7 @@ def _evaluation(columns: Mapping[str, str], output: Output) -> Mapping[str, Mapp
     """A folder of `factrl eval`; shares in points.
 
     A metric without a benchmark is the mean over all of them, each set counting alike.  They are independent,
-    so each limit is as far from it as the root of the sum of their squared distances, divided by their number.
+    so the squared distances of its limits are the sum of theirs, divided by their squared number.
     """
     numbers = {name: output.numbers(name) for name in output.benchmarks}
     found = {}
@@ -141,8 +141,8 @@ def _evaluation(columns: Mapping[str, str], output: Output) -> Mapping[str, Mapp
             continue
         scale = (100 if known[0].percent else 1) / len(known)
         value = scale * sum(one.value for one in known)
-        low, high = (
-            scale * math.hypot(*(getattr(one, limit) - one.value for one in known)) for limit in ("low", "high")
-        )
-        found[column] = {"value": value, "low": value - low, "high": value + high}
+        found[column] = {"value": value}
+        for limit, sign in (("low", -1), ("high", 1)):
+            away = math.hypot(*(getattr(one, limit) - one.value for one in known))
+            found[column][limit] = value + sign * scale * away
     return found
