@@ -569,7 +569,7 @@ def test_the_papers_numbers_beside_the_rows_are_those_that_it_printed() -> None:
 
 def test_klcfs_stages_have_its_values_and_its_rows_differ_in_the_reward_alone(tmp_path: Path) -> None:
     full = load_study("klcf").full
-    pipeline = Pipeline(full, {"warm": "ten.jsonl"}, judge="http://localhost:1/v1#m")
+    pipeline = Pipeline(full, {"warm": ["ten.jsonl"]}, judge="http://localhost:1/v1#m")
     recipe = str(pipeline.write_recipe(tmp_path))
     steps = {one.name: one.words for one in pipeline.commands(tmp_path, 0)}
 
