@@ -19,7 +19,7 @@ from unittest.mock import patch
 from factrl.cli import _parsers
 from factrl.cli.describe import OUTCOMES, knob_help, payoffs, shown
 from factrl.cli.show import differences, recipe_path, sourced
-from factrl.papers import load_paper, load_reward, rewards_of, split_spec
+from factrl.papers import declared, load_paper, load_reward, rewards_of, split_spec
 from factrl.types import Result
 
 DOCS = Path(__file__).parent
@@ -64,11 +64,11 @@ def settings(paper: str) -> str:
 
 def variants(paper: str) -> str:
     """What of each variant differs from the first."""
-    rewards = rewards_of(load_paper(paper))
+    rewards, own = rewards_of(load_paper(paper)), declared(paper, "VARIANT_SETTINGS", {})
     main = next(iter(rewards.values()))
     rows = []
     for name, reward in rewards.items():
-        told = ", ".join(map(_code, differences(reward, main))) or "the main setting"
+        told = ", ".join(map(_code, differences(reward, main, own.get(name, {})))) or "the main setting"
         rows.append((_code(f"{paper}:{name}"), told))
     return _table(("variant", "what differs"), rows)
 

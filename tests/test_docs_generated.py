@@ -50,6 +50,12 @@ def test_a_table_follows_the_code(generate: ModuleType) -> None:
     assert generate.filled(filled) == filled
 
 
+def test_a_variant_that_differs_in_settings_alone_says_which(generate: ModuleType) -> None:
+    rows = dict(re.findall(r"\| `knowrl:(\S+)` \| (.*) \|", generate.variants("knowrl")))
+    assert "`train.steps=500`" in rows["dapo"]
+    assert rows["paper"] == "the main setting"
+
+
 def test_every_paper_has_a_page_that_names_its_terms_and_variants() -> None:
     assert [page.stem for page in PAPERS] == list(paper_names())
     for page in PAPERS:

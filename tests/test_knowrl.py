@@ -9,6 +9,7 @@ import pytest
 from factrl.errors import ConfigError
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
+from factrl.train.plan import run_settings
 from factrl.types import Example, Passage
 from factrl.verifier import open_verifier
 
@@ -72,12 +73,29 @@ def test_the_released_format_is_what_trying_all_cuts_finds() -> None:
             {"fact_when": "wrong", "weight_correct": 0.0},
             "needs the answer's grade; weight_correct must not be 0",
         ),
+        (dict.fromkeys(("weight_format", "weight_correct", "weight_fact"), 0.0), "are all 0, so nothing is"),
     ],
 )
 def test_knobs_that_cannot_work(knobs: dict[str, object], message: str) -> None:
     reward = load_reward("knowrl").with_(grade=len, verify=len, **knobs)
     with pytest.raises(ConfigError, match=message):
         reward(CURIE, "Warsaw")
+
+
+def test_dapo_trains_with_the_released_values_and_truthrl_with_knowrls_settings() -> None:
+    given = ["model.name=m", "data.train=t"]
+    usual, dapo, truthrl = (
+        run_settings(None, [f"paper=knowrl{variant}", *given]) for variant in ("", ":dapo", ":truthrl")
+    )
+    assert truthrl.train == usual.train
+    assert truthrl.data == usual.data
+    told = {
+        **{"steps": 500, "prompts_per_step": 4, "max_prompt_length": 512, "epsilon_high": 0.28},
+        **{"scale_rewards": "none", "mask_truncated_completions": True},
+    }
+    assert dapo.train == usual.train.model_copy(update=told)
+    assert dapo.train.loss_type == "dapo"  # the mean over tokens
+    assert dapo.reward == usual.reward
 
 
 @pytest.mark.parametrize(("variant", "refused"), [("paper", True), ("format+fact", False), ("format", False)])

@@ -457,7 +457,7 @@ def test_verl_trains_with_rewards_and_its_last_checkpoint_is_the_model(
     assert model_in(tmp_path).parts[-3] == "global_step_10"
 
 
-@pytest.mark.parametrize("name", [*FULL, "truthrl:no-retrieval"])
+@pytest.mark.parametrize("name", [*FULL, "truthrl:no-retrieval", "knowrl:skywork"])
 def test_every_pipeline_prints_its_commands_and_what_the_judge_is_asked(
     folder: Path, capfd: pytest.CaptureFixture[str], name: str
 ) -> None:
@@ -508,7 +508,8 @@ def changes() -> dict[tuple[str, str], dict[str, float]]:
     model, of = "DeepSeek-R1-Distill-Qwen-7B", numbers["knowrl"]
     for row in ("format", "format+fact", "format+correct", "no-refusal", "paper"):
         found["knowrl", row] = {"hallucination": of["ablation", row, "SimpleQA"]}
-    for row, name in (("sft", "SFT"), ("dpo", "DPO"), ("facttune-fs", "FactTune-FS")):
+    baselines = {"sft": "SFT", "dpo": "DPO", "facttune-fs": "FactTune-FS", "truthrl": "TruthRL"}
+    for row, name in baselines.items():
         found["knowrl", row] = {"hallucination": of["results", f"{model} {name}", "SimpleQA"]}
     for told in [told for (study, _), told in found.items() if study == "knowrl"]:
         told["hallucination"] -= of["results", model, "SimpleQA"]
@@ -602,6 +603,32 @@ def test_klcfs_stages_have_its_values_and_its_rows_differ_in_the_reward_alone(tm
         assert (told.train.warmup_steps, told.sampling.num_samples) == (0.1, 8)
         assert told.verifier.preset == "factscore"
         assert rule != "dpo-klc" or told.reward["alpha"] == 0.4  # or the step would stop for want of weights
+
+
+def test_knowrls_second_model_has_the_numbers_that_are_known_of_it() -> None:
+    found, of = load_study("knowrl").full.variant("skywork"), declared("knowrl", "PUBLISHED")
+    names = {"hallucination": "SimpleQA", **{name: name for name in ("ChineseSimpleQA", "GPQA", "AIME 2025")}}
+    known = {
+        column: of["results", "Skywork-7B KnowRL", name] - of["results", "Skywork-7B", name]
+        for column, name in names.items()
+    }
+    assert {row: told for row, told in found.rows.items() if told} == {"paper": pytest.approx(known)}
+    assert found.model == "Skywork/Skywork-OR1-7B-Preview"
+
+
+def test_knowrls_rows_are_what_the_paper_compares(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Zero-shot is the model untrained; R1's answers are preferred; facts are the reasoning's."""
+    assert main(["study", "knowrl", "--full", "--output", str(tmp_path / "out"), "--dry-run"]) == 0
+    out = capfd.readouterr().out
+    steps = {line[2:].partition(":")[0]: words for line, words in pairwise(out.splitlines())}
+    model, started = "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "runs/cold-start/model"
+    assert f"--model {model}" in steps["eval base"]
+    assert f"--model {model}" in steps["cold-start"]
+    for row in load_study("knowrl").full.rows:
+        assert started in steps[row], row
+    assert "tune.chosen=reasoned" in steps["dpo"]
+    assert "tune.claims_of=reasoning" in steps["facttune-fs"]
+    assert "paper=knowrl:truthrl" in steps["truthrl"]
 
 
 def test_the_former_name_says_the_new_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,8 @@ import pytest
 
 from factrl.cli import tune as cli
 from factrl.errors import ConfigError, DataError
+from factrl.papers import load_reward
+from factrl.rewards.resources import supply
 from factrl.runs.config import dump_toml, load_settings
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import AskSettings, RunSettings
@@ -99,6 +101,22 @@ FEW, EQUAL = "none: fewer than two samples measured", "none: all samples equal"
 def test_pairs_by_value(rules: tuple[str, ...], values: tuple[float | None, ...], expected: object) -> None:
     for rule in rules:
         assert learnt(rule, KNOWN, valued(*values)) == expected
+
+
+@pytest.mark.parametrize("rule", ["max-min", "klc", "factscore-ends"])
+@pytest.mark.parametrize(
+    ("text", "values", "expected"),
+    [
+        ("R1's", (0.5, None, -1.0, 2.0), [("R1's", "2")]),
+        ("R1's", (1.0,), [("R1's", "0")]),  # one sample is enough
+        ("R1's", (None,), "none: nothing measured"),
+        ("", (0.5, 1.0), "none: no chosen text"),
+    ],
+)
+def test_a_given_text_is_preferred_to_the_worst_sample(
+    rule: str, text: str, values: tuple[float | None, ...], expected: object
+) -> None:
+    assert learnt(rule, KNOWN, valued(*values), Manner(chosen=text)) == expected
 
 
 @pytest.mark.parametrize(
@@ -187,6 +205,8 @@ def test_klcfs_dpo_has_its_schedule_and_two_of_its_models_two_epochs() -> None:
         (["tune.method=rft", "rounds=2"], "rounds = 2 is for iterative-dpo"),
         (["tune.method=dpo", "rule=klc", "paper=truthrl"], "KLCF's Eq. 11, not by 'truthrl'"),
         (["tune.method=sft", "tune.target=x"], "must hold {answer} once"),
+        (["tune.method=dpo", "rule=factscore", "tune.chosen=r1"], "max-min, factscore-ends and klc, not for"),
+        (["tune.method=sft", "tune.chosen=r1"], "'r1' is for the rules max-min"),
         (["tune.method=sft", "model.name=local"], "'local' cannot be trained"),
         (["tune.method=sft", "micro_batch_size=5"], "micro_batch_size = 5 does not divide"),
     ],
@@ -334,6 +354,33 @@ def test_a_malformed_text_is_no_seed(questions: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("claims_of", "values"), [("answer", [1.0, None, 0.0]), ("reasoning", [0.5, None, 1.0])]
+)
+def test_facttune_scores_the_facts_of_the_reasoning_where_it_is_told(
+    questions: Path, tmp_path: Path, claims_of: str, values: list[float | None]
+) -> None:
+    """As the fact term of `knowrl:format+fact` has them; a short answer alone is one claim or none."""
+    facts = ["Marie Curie was born in Warsaw.", "Rome is in Italy."]
+    rows = [json.loads(line) | {"evidence": facts} for line in questions.read_text("utf-8").splitlines()]
+    file = probed(tmp_path / "evidence.jsonl", *rows)
+    words = ("rule=factscore", f"data.train={file}", "paper=knowrl", f"claims_of={claims_of}")
+    weak = ("verifier.preset=local", "verifier.judge=weak", "verifier.embedder=", "verifier.cache=false")
+    plan = plan_tuning(settings("tune.method=dpo", *words, *weak))
+    measure, _ = measurement(plan)
+    said = (
+        "<think>Marie Curie was born in Warsaw. Rome is in France.</think><answer>Rome is in Italy.</answer>",
+        "<answer>Rome is in Italy.</answer>",
+        "<think>Marie Curie was born in Warsaw.</think><answer>Rome is in France.</answer>",
+    )
+    measured = measure(plan.examples, [Completion(text) for text in said])
+    assert [row.get("value") for row in measured] == values
+    if claims_of == "reasoning":
+        reward = supply(load_reward("knowrl:format+fact"), supplier=plan.supplier())
+        terms = [reward(plan.examples[0], said[n]).terms["fact"] for n in (0, 2)]
+        assert terms == [values[0], values[2]]
+
+
+@pytest.mark.parametrize(
     ("words", "problem"),
     [
         (("tune.method=sft-seed",), "3 of 3 questions come without evidence"),
@@ -342,6 +389,9 @@ def test_a_malformed_text_is_no_seed(questions: Path, tmp_path: Path) -> None:
         (("tune.method=dpo", "rule=klc", "paper=klcf:table-2-row"), "has no checklist"),
         (("tune.method=sft", "tune.demonstrations=nowhere.jsonl"), "nowhere.jsonl"),
         (("tune.method=dpo", "rule=max-min", "paper=truthrl:ternary-ook"), "ook"),
+        (("tune.method=dpo", "rule=max-min", "tune.chosen=r1"), "'r1': none of 3 rows of "),
+        (("tune.method=dpo", "rule=max-min", "claims_of=reasoning"), "a rule that measures precision"),
+        (("tune.method=dpo", "rule=factscore", "claims_of=reasoning"), "such as paper=knowrl"),
     ],
 )
 def test_questions_without_what_measuring_needs_are_refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from factrl.errors import DataError, TooManyMasked
+from factrl.errors import DataError, ModelError, TooManyMasked
 from factrl.runs.folder import read_metrics
 from factrl.runs.settings import ModelSettings
 from factrl.train import offline
@@ -82,6 +83,30 @@ def probed(questions: Path, tmp_path: Path) -> Path:
 
 def planned(words: Sequence[str], *more: str) -> TunePlan:
     return plan_tuning(tune_settings(None, [*words, *more]))
+
+
+def test_a_given_completion_opens_no_reasoning_that_its_prompt_has_opened(
+    words: list[str], questions: Path, tmp_path: Path
+) -> None:
+    """Chat templates of DeepSeek-R1's distillations end with `<think>`, and R1's texts begin with it."""
+    rows = [json.loads(line) for line in questions.read_text("utf-8").splitlines()][:3]
+    texts = ("<think>\nHmm.\n</think><answer>Rome</answer>", "Hmm.</think>Oslo", " ")
+    file = tmp_path / "r1.jsonl"
+    given = (json.dumps(row | {"r1": text}) + "\n" for row, text in zip(rows, texts, strict=True))
+    file.write_text("".join(given), "utf-8")
+    plan = planned(words, "tune.method=dpo", "rule=max-min", "tune.chosen=r1", f"data.train={file}")
+    group, prompts = [Sample("worst", value=0.0)], ["Q<think>\n", "Q<think>", "Q"]
+    made, left_out = offline.make_rows(plan, [group] * 3, prompts, 0)
+    assert [(row["chosen"], row["rejected"]) for row in made] == [
+        ("Hmm.\n</think><answer>Rome</answer>", "worst"),
+        ("Hmm.</think>Oslo", "worst"),
+    ]
+    assert left_out == {"no chosen text": 1}
+    made, _ = offline.make_rows(plan, [group] * 3, ["Q"] * 3, 0)
+    assert made[0]["chosen"] == texts[0]
+    plan = planned(words, "tune.method=sft", "data.columns.answers=r1", f"data.train={file}", "data.limit=2")
+    made, _ = offline.make_rows(plan, [[], []], prompts[:2], 0)
+    assert [row["completion"] for row in made] == ["Hmm.\n</think><answer>Rome</answer>", "Hmm.</think>Oslo"]
 
 
 def rows_of(run: Path, part: str = "") -> list[dict[str, Any]]:
@@ -227,15 +252,23 @@ def test_every_round_compares_with_the_model_of_the_round_before(
     assert not same(run / "iterates" / "1", run / "model")
 
 
-def test_an_adapter_is_saved_alone_or_merged_between_rounds(words: list[str]) -> None:
-    lora = ("model.lora=true", "model.lora_rank=4", "train.steps=2", "tune.rule=max-min")
-    run, _ = tune(planned(words, "tune.method=dpo", *lora))
-    assert (run / "model" / "adapter_config.json").is_file()
-    run, _ = tune(planned(words, "tune.method=iterative-dpo", "tune.rounds=2", *lora))
-    for folder in (run / "iterates" / "1", run / "model"):
+def test_an_adapter_is_merged_so_that_the_next_stage_keeps_it(words: list[str], tmp_path: Path) -> None:
+    """KnowRL's cold start and its RL train an adapter each; two of one name, and the first is gone."""
+    lora = ("model.lora=true", "model.lora_rank=4", "train.steps=2", "learning_rate=1e-1")
+    first, _ = tune(planned(words, "tune.method=sft", *lora))
+    pairs = (*lora, "tune.rule=max-min", f"model.name={first / 'model'}")
+    second, _ = tune(planned(words, "tune.method=iterative-dpo", "tune.rounds=2", *pairs))
+    made = [first / "model", second / "iterates" / "1", second / "model"]
+    for folder in made:
         assert (folder / "config.json").is_file()
         assert not (folder / "adapter_config.json").exists()
-    assert not same(run / "iterates" / "1", run / "model")
+    start = Path(words[len(COMMON)].removeprefix("model.name="))
+    assert not any(same(a, b) for a, b in itertools.combinations([start, *made], 2))
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / "adapter_config.json").touch()
+    with pytest.raises(ModelError, match="would train another in its place; merge it into its model first"):
+        tune(planned(words, "tune.method=sft", *lora, f"model.name={alone}"))
 
 
 def test_label_smoothing_is_conservative_dpo(words: list[str], tmp_path: Path) -> None:

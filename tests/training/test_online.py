@@ -12,12 +12,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from transformers.training_args import OptimizerNames
 
 from factrl.errors import ConfigError, DataError, ModelError, TooManyMasked
 from factrl.runs import progress
 from factrl.runs.folder import Run, read_metrics
 from factrl.train.callbacks import Beside, Interrupted, last_checkpoint, nothing_learnt
-from factrl.train.online import train
+from factrl.train.online import grpo_config, train
 from factrl.train.plan import Plan, make_plan, run_settings
 
 STEPS = 15
@@ -221,6 +222,7 @@ def test_lora_trains_only_its_adapter(recipe: Path) -> None:
         ("model.name=/no/such/folder", ModelError, "there is no such folder"),
         ('report_to=["wandbb"]', ConfigError, "names 'wandbb', which is no tracker; did you mean 'wandb'"),
         ('report_to=["clearml"]', ConfigError, "which is not installed; run: pip install clearml"),
+        ("optim=adamw_8bit", ConfigError, "needs bitsandbytes, .*; run: pip install bitsandbytes, or give"),
         ("model.freeze_layers=2", ConfigError, "leaves none to train: .* has 2 layers"),
         ("train.max_prompt_length=1", DataError, "0 of 8 questions can be used"),
     ],
@@ -231,6 +233,11 @@ def test_what_is_wrong_is_said_before_a_run_folder_exists(
     with pytest.raises(error, match=message):
         train(_plan(recipe, override))
     assert not (tmp_path / "runs").exists()
+
+
+def test_the_optimizer_is_trls_by_its_name(recipe: Path, tmp_path: Path) -> None:
+    for name in ("adamw_torch_fused", "adamw_8bit"):
+        assert grpo_config(_plan(recipe, f"optim={name}").settings, tmp_path).optim == OptimizerNames(name)
 
 
 def test_what_is_frozen_stays_and_the_rest_moves(recipe: Path, tiny_model: Path) -> None:

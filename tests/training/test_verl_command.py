@@ -69,7 +69,7 @@ def with_evidence(questions: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         (
             "truthrl",
             "train.beta=0.001 train.loss_type=grpo train.scale_rewards=batch train.warmup_steps=0.1 "
-            "train.lr_scheduler_type=cosine train.epsilon_high=0.28",
+            "train.lr_scheduler_type=cosine train.epsilon_high=0.28 train.optim=adamw_8bit",
         ),
         (
             "fspo",
@@ -91,6 +91,7 @@ def test_verls_loader_takes_the_command(
     actor, train = config.actor_rollout_ref.actor, told.train
     assert config.trainer.nnodes == 2
     assert (actor.optim.lr, actor.use_kl_loss) == (train.learning_rate, train.beta > 0)
+    assert actor.optim.optimizer == ("AdamW8bit" if train.optim == "adamw_8bit" else "AdamW")
     assert config.actor_rollout_ref.rollout.n == train.num_generations
     assert config.algorithm.factrl.scale == train.scale_rewards
     assert config.algorithm.adv_estimator.startswith("factrl_")
@@ -183,7 +184,7 @@ def test_every_training_setting_is_mapped_or_refused(questions: Path) -> None:
         **{"entropy_coef": 0.01, "epsilon_high": 0.9, "advantage_epsilon": 0.1, "num_iterations": 2},
         **{"temperature": 0.5, "top_p": 0.5, "mask_truncated_completions": True, "bf16": False},
         **{"gradient_checkpointing": False, "save_steps": 2, "eval_steps": 3, "report_to": ("wandb",)},
-        "max_masked_share": 0.1,
+        **{"max_masked_share": 0.1, "optim": "adamw_8bit"},
     }
     none = {"use_vllm", "vllm_mode", "vllm_server_base_url"}  # verl always has vLLM
     assert other.keys() | none == type(plain.train).model_fields.keys()

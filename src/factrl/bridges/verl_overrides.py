@@ -36,6 +36,7 @@ _NO_DUAL_CLIP = 1e6
 _TOKENS = 16_384  # that a GPU computes on at a time: verl's default
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./:@+-]*")
 _WORDS = ("null", "true", "false", "nan", "inf")
+_IN_8_BITS = {"optimizer": "AdamW8bit", "optimizer_impl": "bitsandbytes.optim"}
 _LOSSES = {
     "grpo": "seq-mean-token-mean",
     "dr_grpo": "seq-mean-token-sum-norm",
@@ -218,6 +219,7 @@ def _policy(settings: RunSettings, run: Path, longest: int) -> dict[str, dict[st
         "actor_rollout_ref.actor.optim": {
             "lr": told.learning_rate,
             "weight_decay": told.weight_decay,
+            **(_IN_8_BITS if told.optim == "adamw_8bit" else {}),
             "clip_grad": told.max_grad_norm,
             "lr_scheduler_type": "cosine" if told.lr_scheduler_type == "cosine" else "constant",
             **({"lr_warmup_steps_ratio": told.warmup_steps} if 0 < told.warmup_steps < 1 else {}),

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from factrl.errors import ConfigError
 from factrl.papers import (
     check_gold,
+    declared,
     gold_of,
     load_paper,
     load_reward,
@@ -127,7 +128,8 @@ def _explain(spec: str) -> None:
         show_rows(("setting", "value", "source"), rows, lines=False)
     elif own := flat(settings_of(spec)):
         show_rows(("setting", "value"), [(key, shown(value)) for key, value in own.items()], lines=False)
-    differ = [(name, ", ".join(differences(other, main))) for name, other in rewards.items()]
+    own = declared(spec, "VARIANT_SETTINGS", {})
+    differ = [(n, ", ".join(differences(other, main, own.get(n, {})))) for n, other in rewards.items()]
     show_rows(("variant", "what differs"), differ, lines=False)
     published: Mapping[tuple[str, str, str], float] = getattr(module, "PUBLISHED", {})
     if published:
@@ -136,9 +138,10 @@ def _explain(spec: str) -> None:
     say(f"\nWhat it pays, its knobs and what it needs: factrl describe {spec}")
 
 
-def differences(reward: Reward, main: Reward) -> list[str]:
-    """What of a variant is not as in the main one."""
+def differences(reward: Reward, main: Reward, settings: Mapping[str, Any]) -> list[str]:
+    """What of a variant is not as in the main one; `settings` are those of its own, of prompts the name."""
     changed = [f"{k}={shown(v)}" for k, v in reward.knobs.items() if v != main.knobs.get(k)]
+    changed += [k if k.startswith("data.") else f"{k}={shown(v)}" for k, v in flat(settings).items()]
     return [*([reward.name] if reward.fn is not main.fn else []), *changed]
 
 

@@ -5,6 +5,9 @@ Code      zjunlp/KnowRL f75b0bb, the reward since October 2025
 Reward    format ±1, plus the answer: correct +2, refused +1, wrong -1, plus the share of the claims of the
           reasoning that the topic's document supports, 0 without claims
 Ablations `format`, `format+fact`, `format+correct`, and `no-refusal`, where refusing is -1 too
+Baseline  `truthrl`, TruthRL's +1, 0 and -1 on the <answer> and nothing else; that it is trained with KnowRL's
+          prompt and settings is ours
+Training  `dapo` has the values of the released dapo.yaml, where they differ from those of grpo.yaml
 
 The variant `code` is the released reward.  It adds facts only to a wrong answer that does not refuse, and
 multiplies them by FActScore's length penalty with γ = 10, so one supported claim is worth 0.0001.  It takes
@@ -48,17 +51,20 @@ from . import Gold, no_answers
 
 _OPENING = re.compile("<think>|<answer>")
 _TAGS = re.compile("</?(?:think|answer)>")
+_WEIGHTS = ("weight_format", "weight_correct", "weight_fact")
 _Parts = tuple[str | None, str | None, str | None]  # reasoning, answer, what is malformed; None is not there
 
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
-    _check(knobs["fact_when"], knobs["weight_correct"])
+    _check(knobs)
     return no_answers(example) if knobs["weight_correct"] else None
 
 
-def _check(fact_when: str, weight_correct: float) -> None:
-    if fact_when == "wrong" and not weight_correct:
+def _check(knobs: Mapping[str, Any]) -> None:
+    if knobs["fact_when"] == "wrong" and not knobs["weight_correct"]:
         raise ConfigError("fact_when='wrong' needs the answer's grade; weight_correct must not be 0")
+    if not any(knobs[name] for name in _WEIGHTS):
+        raise ConfigError(f"{', '.join(_WEIGHTS)} are all 0, so nothing is paid for; give one of them")
 
 
 def _unused(knobs: Mapping[str, Any]) -> list[str]:
@@ -76,6 +82,7 @@ def knowrl(
     correct: float = 2.0,
     abstain: float = 1.0,
     wrong: float = -1.0,
+    weight_format: float = 1.0,
     weight_correct: float = 1.0,
     weight_fact: float = 1.0,
     fact_when: str = "always",
@@ -86,17 +93,18 @@ def knowrl(
 
     Args:
         correct, abstain, wrong: what each outcome pays.
-        weight_correct, weight_fact: of the term of that name; 0 leaves it out.
+        weight_format, weight_correct, weight_fact: of the term of that name; 0 leaves it out.
         fact_when: `always` as in the paper, or `wrong`: for answers that are neither right nor refuse.
         gamma: claims below which FActScore's length penalty sets in; 0 is without it, as in the paper.
         released: take the completion apart as the released code does.
 
     Raises:
-        ConfigError: a `fact_when` that needs the answer's grade without `weight_correct`.
+        ConfigError: `fact_when` needs the answer's grade and `weight_correct` is 0, or all weights are.
     """
-    _check(fact_when, weight_correct)
+    weights = (weight_format, weight_correct, weight_fact)
+    _check({"fact_when": fact_when, **dict(zip(_WEIGHTS, weights, strict=True))})
     think, answer, malformed = _released_parts(completion) if released else _parts(completion)
-    terms = {"format": -1.0 if malformed else 1.0}
+    terms = {"format": weight_format * (-1.0 if malformed else 1.0)} if weight_format else {}
     facts: dict[str, Any] = {"malformed": malformed}
     floored = None
     label = ""
@@ -220,16 +228,33 @@ VARIANTS = {
     "format+fact": knowrl.with_(weight_correct=0.0),
     "format+correct": knowrl.with_(weight_fact=0.0),
     "no-refusal": knowrl.with_(abstain=-1.0),
+    "truthrl": knowrl.with_(correct=1.0, abstain=0.0, weight_format=0.0, weight_fact=0.0),
+    "dapo": knowrl,
 }
-# At 0.3, as the preset has it.
-VARIANT_SETTINGS = {"code": {"verifier": {"judge": "nli:MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli"}}}
+VARIANT_SETTINGS = {
+    # At 0.3, as the preset has it.
+    "code": {"verifier": {"judge": "nli:MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli"}},
+    # dapo.yaml of the release, otherwise as grpo.yaml.
+    "dapo": {
+        "train": {
+            "steps": 500,
+            "prompts_per_step": 4,  # 20 completions x 2 accumulation steps / 10
+            "max_prompt_length": 512,
+            "loss_type": "dapo",  # the mean over all tokens
+            "epsilon_high": 0.28,
+            "scale_rewards": "none",
+            "mask_truncated_completions": True,
+        }
+    },
+}
 FORM = "tags"
 LENGTH = "short"
 
 
 def _gold(why: str, completion: str, terms: tuple[float, ...] = (), variant: str = "", **more: Any) -> Gold:
     """A case with its terms in their order; none when it is masked."""
-    named = zip(("format", "correct", "fact"), terms, strict=False)
+    names = ("correct",) if variant == "truthrl" else ("format", "correct", "fact")
+    named = zip(names, terms, strict=False)
     return Gold(why, more.pop("example", _CURIE), completion, dict[str, float](named), variant, **more)
 
 
@@ -302,6 +327,11 @@ GOLD = (
     ),
     _gold("without facts no claim is judged", _ONE_ + _REFUSAL, (1, 1), "format+correct"),
     _gold("refusing is like being wrong", _ONE_ + _REFUSAL, (1, -1, 1), "no-refusal", verdicts=(_YES,)),
+    _gold("TruthRL's: the form pays nothing", f"{_ONE_}{_RIGHT} So be it.", (1,), "truthrl"),
+    _gold("refusing is 0", _ONE_ + _REFUSAL, (0,), "truthrl"),
+    _gold("a wrong answer is -1", _ONE_ + _WRONG, (-1,), "truthrl", replies=_NOT_SO),
+    _gold("and so is none", _ONE_, (-1,), "truthrl", state="floored"),
+    _gold("DAPO trains on the same reward", _ONE_ + _RIGHT, (1, 2, 1), "dapo", verdicts=(_YES,)),
     # The released code
     _gold("right is 3, whatever the facts", _ONE_ + _RIGHT, (1, 2, 0), "code"),
     _gold("a refusal is 2", _ONE_ + _REFUSAL, (1, 1, 0), "code"),
@@ -383,10 +413,6 @@ PUBLISHED = {
     ("ablation", "paper", "SimpleQA"): 57.67,
     ("ablation", "no-refusal", "SimpleQA"): 78.67,
 }
-
-# Wrong answers in SimpleQA, after the ablation's reward and before.
-_MODEL = "DeepSeek-R1-Distill-Qwen-7B"
-_BEFORE = PUBLISHED["results", _MODEL, "SimpleQA"]
 
 # What pays where it should not, found by `factrl stress` with oracles; the real judges err on top of that.
 _ADDED = "facts of the reasoning are added whatever the answer is"

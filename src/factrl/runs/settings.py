@@ -254,6 +254,8 @@ class TrainSettings(Section):
     """Steps of linear warm-up; below 1 it is a share of all steps."""
     weight_decay: float = Field(default=0.01, ge=0, lt=1)
     """AdamW weight decay."""
+    optim: Literal["adamw_torch_fused", "adamw_8bit"] = "adamw_torch_fused"
+    """AdamW by TRL's name; `adamw_8bit` keeps its state in 8 bits, with bitsandbytes."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     """Gradient clipping norm."""
     loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo", "reinforce++"] = "dapo"

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -28,7 +29,7 @@ from .model import uses_bf16
 COMPLETE = "complete"  # an empty file that says a checkpoint was written to its end
 _SAME = {  # settings of `[train]` that all of TRL's configurations have
     *("learning_rate", "lr_scheduler_type", "warmup_steps", "weight_decay", "max_grad_norm"),
-    *("gradient_checkpointing", "save_steps"),
+    *("optim", "gradient_checkpointing", "save_steps"),
 }
 
 
@@ -45,6 +46,15 @@ def check_trackers(names: Sequence[str]) -> None:
             )
 
 
+def check_optimizer(name: str) -> None:
+    """Refuse an optimizer of `train.optim` that is not installed, before a run folder exists."""
+    if name == "adamw_8bit" and find_spec("bitsandbytes") is None:
+        raise ConfigError(
+            "train.optim = 'adamw_8bit' needs bitsandbytes, which is not installed; run: pip install "
+            "bitsandbytes, or give train.optim=adamw_torch_fused"
+        )
+
+
 def shared_arguments(settings: RunSettings, output_dir: Path) -> dict[str, Any]:
     """What all of TRL's configurations are told."""
     told = settings.train
@@ -53,7 +63,6 @@ def shared_arguments(settings: RunSettings, output_dir: Path) -> dict[str, Any]:
         "output_dir": str(output_dir),
         "max_steps": told.steps or -1,
         "num_train_epochs": told.epochs,
-        "optim": "adamw_torch_fused",
         "bf16": uses_bf16(told),
         "use_cpu": not torch.cuda.is_available(),
         "save_strategy": "steps",

@@ -42,9 +42,10 @@ from factrl.runs.disk import write_whole
 from factrl.runs.folder import Run
 from factrl.runs.rows import json_lines
 from factrl.runs.settings import ModelSettings
+from factrl.text import opened
 from factrl.train.page import write_tuning_card
 from factrl.train.tuning.plan import TunePlan, demonstrated
-from factrl.train.tuning.rules import Manner, Sample
+from factrl.train.tuning.rules import Manner, Sample, given_text
 from factrl.train.tuning.samples import (
     Outcome,
     check_masked,
@@ -54,8 +55,16 @@ from factrl.train.tuning.samples import (
     write_samples,
 )
 from factrl.train.tuning.settings import TUNE, TuneSettings
+from factrl.types import Example
 
-from .callbacks import Beside, Interrupted, check_trackers, last_checkpoint, shared_arguments
+from .callbacks import (
+    Beside,
+    Interrupted,
+    check_optimizer,
+    check_trackers,
+    last_checkpoint,
+    shared_arguments,
+)
 from .model import check_model, encode, load_policy, lora_config, render_prompts
 from .shortcuts import restore_forward, use_packed_logprobs
 from .writing import PolicyWriter, undressed
@@ -74,8 +83,9 @@ def tune(plan: TunePlan, tell: Tell = lambda text: None) -> tuple[Path, Outcome 
     settings = plan.settings
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError("factrl tune runs in one process; start it without accelerate or torchrun")
-    check_model(settings.model.name)
+    check_model(settings.model.name, lora=settings.model.lora)
     check_trackers(settings.train.report_to)
+    check_optimizer(settings.train.optim)
     if plan.judge is not None:
         preflight(plan.judge)
     with _run_folder(settings) as run:
@@ -177,15 +187,26 @@ def make_rows(
     """
     rows: list[TrainingRow] = []
     left_out: Counter[str] = Counter()
-    told = plan.settings.tune
     for example, group, prompt in zip(plan.examples, samples, prompts, strict=True):
         draw = random.Random(f"{seed}:{example.id}")
-        found = plan.settings.rule.rows(example, group, Manner(plan.settings.written, told.abstention, draw))
+        found = plan.settings.rule.rows(example, group, _manner(plan.settings, example, prompt, draw))
         if isinstance(found, str):
             left_out[found] += 1
         else:
             rows += [{"id": example.id, "prompt": prompt, **row} for row in found]
     return rows, dict(left_out.most_common())
+
+
+def _manner(settings: TuneSettings, example: Example, prompt: str, draw: random.Random) -> Manner:
+    """How completions that are given are written: without the `<think>` that the prompt has opened."""
+    told, begun = settings.tune, opened(prompt)
+
+    def inside(text: str) -> str:
+        rest = text.lstrip()
+        return rest.removeprefix("<think>").lstrip() if begun and rest.startswith("<think>") else text
+
+    chosen = None if told.chosen is None else inside(given_text(example, told.chosen))
+    return Manner(lambda answer: inside(settings.written(answer)), told.abstention, chosen, draw)
 
 
 def _samples(plan: TunePlan, run: Run, writer: PolicyWriter, data: Path, number: int) -> list[list[Sample]]:
@@ -239,7 +260,7 @@ def _summed(about: Mapping[str, Any]) -> str:
 def _outcome(plan: TunePlan, run: Run) -> Outcome:
     """The held-out questions before and after, and `evaluation.json`."""
     first = plan.settings.model
-    # The rest stays as it was, so that both are loaded in one precision and an adapter finds its model.
+    # The rest stays as it was, so that both are loaded in one precision.
     trained = first.model_copy(update={"name": str(run.path / MODEL)})
     before, after = (_answers(plan, run, *side) for side in ((first, "before"), (trained, "after")))
     outcome = Outcome(plan.held_out, before, after)
@@ -294,8 +315,8 @@ def _learn(
         raise Interrupted("tune", run.path, before + trainer.state.global_step)
     trained: Any = trainer.accelerator.unwrap_model(trainer.model)
     restore_forward(inner)
-    if settings.tune.rounds > 1 and hasattr(trained, "merge_and_unload"):
-        trained = trained.merge_and_unload()  # the next round's model is whole
+    if hasattr(trained, "merge_and_unload"):
+        trained = trained.merge_and_unload()  # the next round's, or stage's, own adapter needs a whole model
     unfinished = target.with_name(f"{target.name}.unfinished")
     trained.save_pretrained(unfinished)
     tokenizer.save_pretrained(unfinished)

@@ -30,7 +30,14 @@ from factrl.train.plan import Plan, check_enough, extract_of
 from factrl.types import Example
 from factrl.verifier.search import Given, Search
 
-from .callbacks import Beside, Interrupted, check_trackers, last_checkpoint, shared_arguments
+from .callbacks import (
+    Beside,
+    Interrupted,
+    check_optimizer,
+    check_trackers,
+    last_checkpoint,
+    shared_arguments,
+)
 from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer
 from .model import beginning, check_model, conversation, encode, load_policy, lora_config, render_prompts
 from .search import SearchEnvironment, check_calls
@@ -52,8 +59,9 @@ def train(plan: Plan) -> Path:
         Interrupted, TooManyMasked, OverBudget: the run stopped; a checkpoint was written.
     """
     settings = plan.settings
-    check_model(settings.model.name)
+    check_model(settings.model.name, lora=settings.model.lora)
     check_trackers(settings.train.report_to)
+    check_optimizer(settings.train.optim)
     grpo_config(settings, Path(settings.run.dir))  # raises where the numbers do not fit the processes
     if plan.judge is not None:
         preflight(plan.judge)

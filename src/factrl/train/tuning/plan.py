@@ -19,7 +19,7 @@ from factrl.runs.rows import read_rows
 from factrl.train.plan import bare_reward, check_usable, open_judge
 from factrl.train.tuning.demonstrations import ELICITED, TWO_SHOT
 from factrl.train.tuning.labelled import LABELLED, load_lessons
-from factrl.train.tuning.rules import Sample
+from factrl.train.tuning.rules import Sample, given_text
 from factrl.train.tuning.settings import TuneSettings
 from factrl.types import Example
 
@@ -88,6 +88,11 @@ def plan_tuning(settings: TuneSettings, *, only_show: bool = False) -> TunePlan:
             f"{data.train} has no column of the worse completions; say which one it is with "
             "data.columns.rejected=…, and that of the better ones with data.columns.answers=…"
         )
+    if told.chosen is not None and not any(given_text(example, told.chosen) for example in examples):
+        raise DataError(
+            f"tune.chosen = {told.chosen!r}: none of {len(examples)} rows of {data.train} has a text in that "
+            "column; give it the completions that are preferred, such as DeepSeek-R1's, reasoning and answer"
+        )
     reward = _measuring(settings, examples)
     demonstrated(settings)
     judge = None if only_show else open_judge(settings.judge)
@@ -137,6 +142,14 @@ def _asked_with(settings: TuneSettings, prompt: str) -> TuneSettings:
 
 def _measuring(settings: TuneSettings, examples: Sequence[Example]) -> Reward | None:
     """The reward that samples are ranked by, None for grades and precision; each has what it needs."""
+    if settings.tune.claims_of == "reasoning" and (settings.measure, settings.extract) != (
+        "precision",
+        "answer",
+    ):
+        raise ConfigError(
+            "tune.claims_of = 'reasoning' needs a rule that measures precision, such as factscore, and a "
+            "paper whose answers stand in <answer>, such as paper=knowrl"
+        )
     if settings.measure == "precision":
         verified = load_reward(VERIFIED).with_(weight_preference=0.0)
         check_usable(settings, verified, examples)

@@ -8,7 +8,8 @@ rft          an own sample that is right; where the question is out of knowledge
 sft-seed     the own sample whose claims have the highest precision
 truthfulness, checklist-verifier, extractor   as sft: the reply of a labelled row (`tuning.labelled`)
 
-Preference, rows of a better completion over a worse one, both of the model's own samples but for `given`:
+Preference, rows of a better completion over a worse one, both of the model's own samples but for `given`; with
+`tune.chosen` the better one of max-min, factscore-ends and klc is the text of a column:
 
 correctness     a right answer over a wrong one; where the question is out of knowledge, "I don't know" over a
                 wrong one
@@ -80,6 +81,7 @@ class Manner:
 
     write: Callable[[str], str] = str  # an answer -> the completion that gives it
     abstention: str = "I don't know"
+    chosen: str | None = None  # what is preferred in place of the best sample; "" where the row has no text
     draw: random.Random = field(default_factory=lambda: random.Random(0))
 
 
@@ -164,6 +166,8 @@ def _correctness(example: Example, samples: Sequence[Sample], manner: Manner) ->
 
 def _max_min(example: Example, samples: Sequence[Sample], manner: Manner) -> Rows:
     measured = _measured(samples)
+    if manner.chosen is not None:
+        return _given_over_worst(measured, manner.chosen)
     if len(measured) < 2:
         return _FEW
     best, chosen = max(measured, key=lambda pair: pair[0])
@@ -171,6 +175,19 @@ def _max_min(example: Example, samples: Sequence[Sample], manner: Manner) -> Row
     if best - worst <= _ROUNDING:
         return _EQUAL
     return [_prefer(chosen, rejected, f"{best:.3g} over {worst:.3g}")]
+
+
+def _given_over_worst(measured: Sequence[tuple[float, Sample]], text: str) -> Rows:
+    if not text or not measured:
+        return "nothing measured" if text else "no chosen text"
+    worst, rejected = min(measured, key=lambda pair: pair[0])
+    return [_prefer(Sample(text), rejected, f"the row's text over {worst:.3g}")]
+
+
+def given_text(example: Example, column: str) -> str:
+    """The completion in a column of the question's row; empty where it holds none."""
+    text = example.meta.get(column)
+    return text if isinstance(text, str) and text.strip() else ""
 
 
 def _margin_length(example: Example, samples: Sequence[Sample], manner: Manner) -> Rows:

@@ -167,19 +167,21 @@ def measurement(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
 
 
 def _precision(plan: TunePlan) -> Measure:
-    """The share of the claims that are supported: of the answer block, where the prompt asks for one.
+    """The share of the claims that are supported: of the block that `tune.claims_of` names, where there are
+    blocks.
 
     There a text that is not `<think>…</think><answer>…</answer>` has none, or it would be taught.
     """
     verify, tagged = plan.supplier().verify(), plan.settings.extract == "answer"
+    thought = plan.settings.tune.claims_of == "reasoning"
 
     def measure(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Mapping[str, Any]]:
         forms = [think_answer(text, text.prefill) if tagged else None for text in texts]
-        answers = [
-            form.answer if form else Slice(text, 0, len(text))
+        parts = [
+            (form.think if thought else form.answer) if form else Slice(text, 0, len(text))
             for form, text in zip(forms, texts, strict=True)
         ]
-        some = [(e, answer.text) for e, answer in zip(examples, answers, strict=True) if answer is not None]
+        some = [(e, part.text) for e, part in zip(examples, parts, strict=True) if part is not None]
         reports = verify.batch(
             [text for _, text in some],
             [e.question for e, _ in some],
@@ -188,8 +190,8 @@ def _precision(plan: TunePlan) -> Measure:
         )
         values = map(_value, reports)
         return [
-            {"cause": form.malformed} if form and answer is None else next(values)
-            for form, answer in zip(forms, answers, strict=True)
+            {"cause": form.malformed} if form and part is None else next(values)
+            for form, part in zip(forms, parts, strict=True)
         ]
 
     return measure

@@ -44,6 +44,12 @@ class TuneSection(Section):
     rule: RuleName | None = None
     """How samples become pairs, for dpo: correctness, max-min, margin-length, factscore or klc, or the
     `given` ones, whose columns are `data.columns.answers` and `data.columns.rejected`."""
+    chosen: str | None = None
+    """Column of a completion that is preferred to the sample of the lowest value, in place of the sample of
+    the highest (max-min, factscore-ends, klc); KnowRL's DPO prefers DeepSeek-R1's."""
+    claims_of: Literal["answer", "reasoning"] = "answer"
+    """Whose claims precision is the share of: the answer's, or those of the reasoning before `<answer>`, as
+    in KnowRL's FactTune-FS."""
     beta: float = Field(default=0.1, gt=0)
     """How closely DPO keeps to its reference; TRL's default, as no paper here says."""
     label_smoothing: float = Field(default=0.0, ge=0, lt=0.5)
@@ -92,6 +98,11 @@ class TuneSettings(AskSettings):
             yield f"tune.rule = {told.rule!r} makes pairs, and {told.method!r} learns from none"
         elif told.rule == "given" and told.method != "dpo":
             yield "tune.rule = 'given' has the same pairs in every round; it is for dpo"
+        if told.chosen is not None and told.rule not in ("max-min", "factscore-ends", "klc"):
+            yield (
+                f"tune.chosen = {told.chosen!r} is for the rules max-min, factscore-ends and klc, not for "
+                f"{told.rule or told.method!r}"
+            )
         if told.rounds > 1 and told.method != "iterative-dpo":
             yield f"tune.rounds = {told.rounds} is for iterative-dpo, not for {told.method!r}"
         if told.rule == "max-min" and not self.paper:
