@@ -1,4 +1,4 @@
-"""`factrl prepare` klcf, prompts, retrieve, thresholds and convert: what is made before training."""
+"""`factrl prepare` klcf, prompts, entities, retrieve, thresholds, convert: what is made before training."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from factrl.prepare import FEW_SHOT, ZERO_SHOT, Sieve, few_shot, read_demonstrat
 from factrl.prepare.dataset import FILES, JOURNAL, Target, convert, write_dataset, write_rows
 from factrl.runs.config import load_settings
 from factrl.runs.data import load_examples, load_training
+from factrl.runs.disk import anything
 from factrl.runs.progress import Progress
-from factrl.runs.settings import AskSettings, RunSettings
+from factrl.runs.settings import LOCAL, AskSettings, RunSettings
 from factrl.text.escape import one_line
-from factrl.train.plan import run_settings
+from factrl.train.plan import open_judge, run_settings
 from factrl.types import Example
 from factrl.verifier import open_search
 
@@ -46,6 +47,7 @@ def add_verbs(verbs: Verbs) -> None:
     """Add this module's verbs to the command line."""
     _add_klcf(verbs)
     _add_prompts(verbs)
+    _add_entities(verbs)
     _add_retrieve(verbs)
     _add_thresholds(verbs)
     _add_convert(verbs)
@@ -104,6 +106,29 @@ def _add_prompts(verbs: Verbs) -> None:
         ("--sft", "FILE.jsonl", "where three of seven go instead: prompts for SFT, apart from those for RL"),
         settings="any other setting, e.g. sampling.temperature=0.8",
     )
+
+
+def _add_entities(verbs: Verbs) -> None:
+    parser = add_verb(
+        verbs,
+        "prepare entities",
+        _entities,
+        about="make KnowRL's rows: a model names the entities whose pages its verifier looks up",
+        example=(
+            "examples:\n"
+            "  factrl prepare entities google-research-datasets/nq_open --judge openai/gpt-4o \\\n"
+            "      --output nq.jsonl --limit 2000\n"
+            "  factrl prepare entities stanfordnlp/web_questions --judge openai/gpt-4o --output wq.jsonl\n"
+            "  factrl prepare entities ComplexWebQuestions.json --judge openai/gpt-4o --output cwq.jsonl\n"
+            "writes id, question, answers and title, the entities parted by semicolons.\n"
+            "The same command again asks only for what is not there yet.\n"
+            "then: cat nq.jsonl wq.jsonl cwq.jsonl > train.jsonl; factrl train knowrl --data train.jsonl …"
+        ),
+    )
+    parser.add_argument("file", metavar="FILE", help=f"{_QUESTIONS}, with accepted answers")
+    add_options(parser, "limit", judge="names the entities, GPT-4o in the paper; or local")
+    made = ("--output*", "FILE.jsonl", "the rows that `factrl train knowrl` reads")
+    _add_files(parser, made, settings="columns or the judge's, e.g. data.columns.question=q")
 
 
 def _add_retrieve(verbs: Verbs) -> None:
@@ -275,6 +300,30 @@ def _prompts(args: argparse.Namespace) -> int:
         raise TooManyMasked(f"no reply held a prompt ({tally(made.outcomes)})")
     if args.sft:
         say(args.sft)
+    say(args.output)
+    return 0
+
+
+def _entities(args: argparse.Namespace) -> int:
+    from factrl.llm import preflight
+    from factrl.llm.models import cache_folder
+    from factrl.llm.store import Store
+    from factrl.prepare.entities import entity_rows
+
+    settings = _told(args)
+    judge = open_judge(settings.judge)
+    if judge is None:
+        raise ConfigError("prepare entities needs --judge: the model that names the entities")
+    examples, _ = _sifted(args, load_training(settings.data, limit=args.limit))
+    callers = 1 if settings.judge.url == LOCAL else settings.judge.max_concurrency
+    preflight(judge)
+    store = Store(cache_folder() / "verdicts.db") if settings.verifier.cache else None
+    with Progress("entities", len(examples)) as progress:
+        rows, left_out = entity_rows(judge, examples, store, callers=callers, on_done=progress.advance)
+    if not rows:
+        raise TooManyMasked(f"none of the {len(examples)} questions has entities ({tally(left_out)})")
+    write_rows(Path(args.output), rows, anything)
+    tell(f"{len(rows)} rows; {tally(left_out) or 'none'} left out")
     say(args.output)
     return 0
 

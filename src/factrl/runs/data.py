@@ -362,7 +362,7 @@ def _answers(value: Any, where: str) -> tuple[str, ...]:
     if isinstance(value, str):
         value = _written(value, where)
     if isinstance(value, Mapping):
-        parts = [value[name] for name in _PARTS if name in value]
+        parts = [_flat(value[name]) for name in _PARTS if name in value]
         if not parts and value:
             column, inner = where.rsplit(" ", 1)[-1], ", ".join(map(str, value))
             raise DataError(
@@ -370,10 +370,23 @@ def _answers(value: Any, where: str) -> tuple[str, ...]:
                 f"e.g. data.columns.answers={column}.{next(iter(value), '...')}"
             )
         return tuple(itertools.chain.from_iterable(_answers(part, where) for part in parts))
+    if isinstance(value, list) and len(value) > 1 and all(_is_answer_table(cell) for cell in value):
+        return tuple(itertools.chain.from_iterable(_answers(cell, where) for cell in value))
     stated = (
         marked[1].strip() if (marked := _MARKED.search(text)) else text for text in _texts(value, where)
     )
     return tuple(text for text in stated if text)
+
+
+def _is_answer_table(cell: Any) -> bool:
+    """Whether a cell is one answer with its aliases, of which ComplexWebQuestions has a list."""
+    return isinstance(cell, Mapping) and bool({*_PARTS} & cell.keys())
+
+
+def _flat(part: Any) -> Any:
+    """The aliases of several answers, a list of each, as one list."""
+    nested = isinstance(part, list) and len(part) > 1 and all(isinstance(cell, list) for cell in part)
+    return [*itertools.chain.from_iterable(part)] if nested else part
 
 
 def _refuse_places(row: Row, cell: Any, answers: Sequence[str], where: str) -> None:

@@ -8,8 +8,8 @@ rft          an own sample that is right; where the question is out of knowledge
 sft-seed     the own sample whose claims have the highest precision
 truthfulness, checklist-verifier, extractor   as sft: the reply of a labelled row (`tuning.labelled`)
 
-Preference, rows of a better completion over a worse one, both of the model's own samples but for `given`; with
-`tune.chosen` the better one of max-min, factscore-ends and klc is the text of a column:
+Preference, rows of a better completion over a worse one, both of the model's own samples but for `given`;
+with `tune.chosen` the better one of max-min, factscore-ends and klc is the text of a column:
 
 correctness     a right answer over a wrong one; where the question is out of knowledge, "I don't know" over a
                 wrong one
