@@ -29,10 +29,8 @@ from fault_server import FaultServer, answers, closed_port, says
 VERBS = {
     *("demo", "verify", "index", "probe", "score", "train", "tune", "report", "eval"),
     *("label", "stress", "study", "serve", "show", "check", "describe", "models", "doctor"),
-    *(
-        f"prepare {what}"
-        for what in ("fspo", "klcf", "prompts", "retrieve", "thresholds", "convert", "questions")
-    ),
+    *(f"prepare {what}" for what in ("fspo", "klcf", "prompts", "entities", "retrieve", "thresholds")),
+    *(f"prepare {what}" for what in ("convert", "questions")),
 }
 SMALL = ["--model", "m", "train.prompts_per_step=1"]
 ROWS: list[dict[str, Any]] = [

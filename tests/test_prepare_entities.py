@@ -103,9 +103,9 @@ def test_questions_become_rows_that_knowrl_trains_on_and_none_is_paid_for_twice(
     rows = [json.loads(line) for line in Path("rows.jsonl").read_text("utf-8").splitlines()]
     assert [sorted(row) for row in rows] == [["answers", "id", "question", "title"]] * 2
     assert rows[0]["title"] == "Justice League;Justice League (film)"
-    asked = len(entities(server))
+    Path("rows.jsonl").rename("before.jsonl")
     assert main([*words, "--judge", f"{server.url}#gpt-4o"]) == 0
-    assert len(entities(server)) == asked == 2
+    assert len(entities(server)) == 2
 
     pages = [{"title": title, "text": f"On {title}."} for title in ("Justice League (film)", "Cher", "Rome")]
     write("pages.jsonl", *pages)
@@ -127,5 +127,6 @@ def test_a_question_without_a_readable_reply_is_left_out_and_counted(
     assert main([*words, "--judge", f"{server.url}#gpt-4o"]) == 0
     assert "1 rows; 1 judge_unreadable left out" in capsys.readouterr().err
     write("questions.jsonl", ASKED["ComplexWebQuestions"])
+    Path("rows.jsonl").unlink()
     assert main([*words, "--judge", f"{server.url}#gpt-4o"]) == 3
     assert "none of the 1 questions has entities" in capsys.readouterr().err

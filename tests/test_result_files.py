@@ -39,6 +39,7 @@ WRITERS = [
     (CONVERT, "o.parquet", "o.parquet"),
     ("prepare thresholds rows.jsonl --output {}", "o.jsonl", "o.jsonl"),
     ("prepare retrieve rows.jsonl --withhold 1 --output {}", "soft.jsonl", "rows.jsonl"),
+    ("prepare entities rows.jsonl --judge http://127.0.0.1:9/v1#m --output {}", "o.jsonl", "o.jsonl"),
     ("prepare questions --output {}", "folder", "folder/train.jsonl"),
     (KLCF, "folder", "folder/train.jsonl"),
     (PROBE, "rows.jsonl", "rows.jsonl"),

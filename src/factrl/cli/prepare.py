@@ -15,7 +15,7 @@ from factrl.prepare import FEW_SHOT, ZERO_SHOT, Sieve, few_shot, read_demonstrat
 from factrl.prepare.dataset import FILES, JOURNAL, Target, convert, write_dataset, write_rows
 from factrl.runs.config import load_settings
 from factrl.runs.data import load_examples, load_training
-from factrl.runs.disk import anything
+from factrl.runs.disk import nothing
 from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, AskSettings, RunSettings
 from factrl.text.escape import one_line
@@ -121,7 +121,7 @@ def _add_entities(verbs: Verbs) -> None:
             "  factrl prepare entities stanfordnlp/web_questions --judge openai/gpt-4o --output wq.jsonl\n"
             "  factrl prepare entities ComplexWebQuestions.json --judge openai/gpt-4o --output cwq.jsonl\n"
             "writes id, question, answers and title, the entities parted by semicolons.\n"
-            "The same command again asks only for what is not there yet.\n"
+            "What was answered is kept: where some were left out, remove the file and run it again.\n"
             "then: cat nq.jsonl wq.jsonl cwq.jsonl > train.jsonl; factrl train knowrl --data train.jsonl …"
         ),
     )
@@ -310,6 +310,7 @@ def _entities(args: argparse.Namespace) -> int:
     from factrl.llm.store import Store
     from factrl.prepare.entities import entity_rows
 
+    check_place("--output", Path(args.output), ".jsonl", mine=nothing)
     settings = _told(args)
     judge = open_judge(settings.judge)
     if judge is None:
@@ -322,7 +323,7 @@ def _entities(args: argparse.Namespace) -> int:
         rows, left_out = entity_rows(judge, examples, store, callers=callers, on_done=progress.advance)
     if not rows:
         raise TooManyMasked(f"none of the {len(examples)} questions has entities ({tally(left_out)})")
-    write_rows(Path(args.output), rows, anything)
+    write_rows(Path(args.output), rows)
     tell(f"{len(rows)} rows; {tally(left_out) or 'none'} left out")
     say(args.output)
     return 0
