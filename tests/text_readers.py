@@ -20,7 +20,7 @@ from factrl.evals import shortqa
 from factrl.llm import FakeLLM, quoting
 from factrl.llm.bodies import excerpt
 from factrl.papers.corver import pair_of
-from factrl.prepare import dataset
+from factrl.prepare import dataset, entities
 from factrl.prepare import prompts as new_prompts
 from factrl.rewards import citations, guards, mathematics, preference
 from factrl.rewards.checklist import Checklist, JudgedChecklist, read_checklist, records_by_id
@@ -177,6 +177,8 @@ READERS: dict[str, Reader] = {
     "text.mentions.mentions (answers)": lambda raw: mentions.mentions("Where?", "In Rome", [raw]),
     "prepare.normalised": prepare.normalised,
     "prepare.dataset.read_choices": lambda raw: dataset.read_choices(raw, ["a", "b"]),
+    "prepare.entities.name_entities": lambda raw: entities.name_entities(FakeLLM(["[]"]), raw, [raw]),
+    "prepare.entities.read_entities": entities.read_entities,
     "prepare.prompts.read_new_prompt": new_prompts.read_new_prompt,
     "prepare.answer_part": lambda raw: prepare.answer_part(Completion(raw)),
     "rewards.preference.guarded": lambda raw: preference.guarded(lambda *_: 0.9, QUESTION, raw),
