@@ -13,6 +13,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from factrl.evals.metrics import wilson
 from factrl.rewards.grading import Grader
@@ -24,7 +25,7 @@ FORMS = {"short": "factuality rewards", "sentence": "evaluation"}
 
 def main() -> None:
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT
-    rows = list(read_rows(str(path)))
+    rows = [_named(row) for row in read_rows(str(path))]
     for form in FORMS:
         grade = Grader(form=form)
         found = [
@@ -40,6 +41,14 @@ def main() -> None:
                 groups[row[field]].append((took, row["declines"]))
             lines += [f"  {name:<12} {counts(pairs)}" for name, pairs in sorted(groups.items())]
         sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _named(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with the names of the later sets; the first set has its own."""
+    if "declines" in row:
+        return row
+    names = {"lang": row["language"], "answers": row["accepted"], "declines": row["label"] == "abstained"}
+    return {**row, **names}
 
 
 def counts(pairs: Iterable[tuple[bool, bool]]) -> str:
