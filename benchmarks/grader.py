@@ -2,7 +2,7 @@
 
     FACTRL_DATA=DIR python benchmarks/grader.py [--held-out]
 
-DIR holds the public sets that `docs/history.md` names.  For each: agreement with people, F1 of the class
+DIR holds the public sets that `notebook/grading.md` names.  For each: agreement with people, F1 of the class
 "correct" and Cohen's kappa of `Grader(form="sentence")` without a judge, beside equality (ours and SQuAD's
 exact match), token F1 of at least 0.5, token F1 at the threshold that is best on the same rows (an oracle)
 and "an accepted answer stands in the text".  Intervals resample questions (1,000 times).  The rules were

@@ -29,7 +29,7 @@ from workload import Response
 
 from factrl.runs.rows import json_lines
 
-# What the numbers in docs/history.md were measured with; veriscore itself pins nothing.
+# What the numbers in notebook/verifier.md were measured with; veriscore itself pins nothing.
 PINS = (
     "veriscore==2.0.3",
     "spacy==3.8.18",

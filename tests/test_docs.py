@@ -29,7 +29,7 @@ from typing import Any
 import pytest
 
 import factrl as fx
-from factrl.cli import FORMER, _parse, _parsers, main
+from factrl.cli import _parse, _parsers, main
 from factrl.errors import ConfigError, SetupError
 from factrl.papers import load_reward
 from factrl.runs.config import settable
@@ -39,7 +39,8 @@ from factrl.studies import load_study
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
-RUN = [page for page in PAGES if page.name not in ("history.md", "changelog.md")]
+LINKED = [*PAGES, ROOT / "CHANGELOG.md", *sorted((ROOT / "notebook").glob("*.md"))]
+_LINK = re.compile(r"\]\(([^()\s#]+)(?:#([\w-]+))?\)")
 _FENCE = re.compile(
     r"(?:^<!-- test: ([a-z ]+) -->\n)?^```(\w*)(?: title=\"([^\"]+)\")?[^\n]*\n(.*?)^```$", re.M | re.S
 )
@@ -183,7 +184,7 @@ def each_page(pages: list[Path]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("page", pages, ids=lambda page: str(page.relative_to(ROOT)))
 
 
-@each_page(RUN)
+@each_page(PAGES)
 def test_what_a_page_shows_works(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -228,12 +229,25 @@ def test_commands_in_running_text_exist(page: Path) -> None:
             "",
         )
         family = any(name.startswith(command.split()[1] + " ") for name in verbs)
-        if page.name == "history.md" and command.split()[1] in {*FORMER, "demo"}:  # as it was at its commit
-            continue
         assert verb or family, f"{page.name}: no such verb in {command!r}"
         known = verbs[verb].format_usage() if verb else ""
         for option in re.findall(r"--[a-z-]+", command):
             assert re.search(rf"{option}\b", known) or not verb, f"{page.name}: {command!r} has no {option}"
+
+
+@each_page(LINKED)
+def test_links_lead_to_what_is_there(page: Path) -> None:
+    for target, anchor in _LINK.findall(_FENCE.sub("", page.read_text("utf-8"))):
+        if "://" not in target:
+            file = page.parent / target
+            assert file.exists(), target
+            assert not anchor or anchor in anchors(file.read_text("utf-8")), f"{target}#{anchor}"
+
+
+def anchors(page: str) -> set[str]:
+    """The names of a page's headings in addresses."""
+    heads = re.findall(r"^#+ (.+)$", _FENCE.sub("", page), re.M)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", head).strip().lower()) for head in heads}
 
 
 @pytest.mark.parametrize(

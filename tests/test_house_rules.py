@@ -181,7 +181,7 @@ def test_no_path_of_one_machine() -> None:
         ROOT / "Makefile",
         *(path for end in ("toml", "txt", "md", "yaml") for path in ROOT.glob(f"*.{end}")),
     ]
-    for folder in (".ci", "src", "tests", "docs", "recipes"):
+    for folder in (".ci", "src", "tests", "docs", "notebook", "recipes"):
         files += (path for path in (ROOT / folder).rglob("*") if path.is_file() and path.suffix != ".pyc")
     here = re.compile(rb"(?<![\w.~-])/(work|root|tmp/\w)\b")
     found = [str(path) for path in files if here.search(path.read_bytes())]

@@ -171,7 +171,7 @@ def test_the_classes_of_sentences(text: str, label: str) -> None:
 )
 @pytest.mark.parametrize(("part", "least"), [("nq", 0.90), ("tq", 0.94)])
 def test_against_human_judgement(part: str, least: float) -> None:
-    # EVOUNA (Wang et al. 2023); measured 0.924 and 0.968, docs/history.md.
+    # EVOUNA (Wang et al. 2023); measured 0.924 and 0.968, notebook/grading.md.
     path = Path(os.environ["FACTRL_DATA"]) / "evouna" / f"evouna_{part}.jsonl.gz"
     with gzip.open(path, "rt", encoding="utf-8") as file:
         rows = [json.loads(line) for line in file][::8]

@@ -75,7 +75,7 @@ _VERBS = (
 _CLASSIFIER = "no reward reads a classifier of truth; the odds of two words are what KLCF's reads"
 _LABELLED = "labelled rows are learnt as any others are; --evaluate FILE names those that are held out"
 GONE = {
-    "index dense": "an index is searched by words, which found more than vectors (docs/history.md)",
+    "index dense": "an index is searched by words, which found more than vectors (notebook/search.md)",
     "index add": "build another index of all the files",
     "verify recall-at": "--json has the counts, and factrl eval reports F1@K of benchmarks",
     "train second": "grade the same answers twice: factrl eval FILE --judge of each",
@@ -89,10 +89,10 @@ GONE = {
     "eval weights": "truthfulness is accuracy - hallucination; weigh them yourself",
     "eval shots": "worked examples are the rows of --demonstrations FILE",
     "eval base-probe": "factrl report BASE MODEL lists what the base got right and the model declines",
-    "eval judge-quality": "precision is as the judge has it; docs/history.md has how often judges err",
+    "eval judge-quality": "precision is as the judge has it; notebook/judges.md has how often judges err",
     "eval export-lm-eval": "lm-evaluation-harness has tasks of its own for these datasets",
     "demo retrieval": "the demo is factrl study truthrl, whose world has no passages",
-    "stress search": "docs/history.md has what it found; --policies and --forms try what is known",
+    "stress search": "notebook/hacks.md has what it found; --policies and --forms try what is known",
     "stress html": "--json has the same, with every text",
     "stress output": "what judges say is kept in the cache (verifier.cache), so a stopped run goes on",
     "stress form": 'a line FORM = "tags" (boxed, text) in the file of the reward says it',

@@ -4,7 +4,7 @@
     index.search("Marie Curie was born in Warsaw.", k=5)
     index.search("born in Warsaw", topic="Marie Curie")
 
-A thin layer over tantivy, chosen by measurement (docs/history.md): a claim is looked up among a million
+A thin layer over tantivy, chosen by measurement (notebook/search.md): a claim is looked up among a million
 passages in about a millisecond.  Queries are built of terms, never parsed.
 
 A build is one commit, after which `index.json` names the files and the number of passages; until then the
