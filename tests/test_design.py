@@ -1,11 +1,17 @@
-"""docs/design.md says which wing may import which, and where torch is: the imports say the same."""
+"""docs/design.md says which wing imports which, where torch is and what a verb runs: the code does so."""
 
 from __future__ import annotations
 
 import ast
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
+from itertools import chain, pairwise
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "factrl"
@@ -104,6 +110,42 @@ def test_torch_is_imported_where_the_page_says() -> None:
     ]
     assert found
     assert [name for name in found if not WITH_TORCH.match(name)] == []
+
+
+def test_the_picture_has_the_order_of_the_table() -> None:
+    order = wings(PAGE)
+    picture = PAGE.partition("```text\n")[2].partition("```")[0].splitlines()
+    rows = [[order[word] for word in line.split() if word in order] for line in picture]
+    assert sorted(chain(*rows)) == sorted({*order.values()} - {order["__main__"]})
+    assert all(min(above) > max(below) for above, below in pairwise(rows))
+
+
+def steps(verb: str) -> list[tuple[str, str]]:
+    """The files of a walk with the function or class that the page names of each, in order."""
+    walk = PAGE.partition(f"\n### {verb}\n")[2].partition("\n#")[0]
+    return re.findall(r"`([\w/]+\.py)` `(\w+)`", walk)
+
+
+@pytest.mark.parametrize("verb", ["train", "verify", "eval"])
+def test_a_walk_names_what_there_is(verb: str) -> None:
+    assert len(steps(verb)) > 5
+    for file, name in steps(verb):
+        source = (PACKAGE / file).read_text("utf-8")
+        assert re.search(rf"(?:def|class) {name}\b", source), f"{file} has no {name}"
+
+
+@pytest.mark.parametrize(
+    "command", ["verify text.txt --docs curie.txt --judge weak --no-cache", "eval answers.jsonl"]
+)
+def test_a_walk_runs_the_files_that_it_names(command: str, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("Marie Curie was born in 1868.", "utf-8")
+    (tmp_path / "curie.txt").write_text((ROOT / "examples" / "curie.txt").read_text("utf-8"), "utf-8")
+    row = {"question": "Where was she born?", "answers": ["Warsaw"], "completion": "She was born in Warsaw."}
+    (tmp_path / "answers.jsonl").write_text(json.dumps(row), "utf-8")
+    words = [sys.executable, str(ROOT / "benchmarks" / "walk.py"), *command.split()]
+    ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    named = [file for file, _ in steps(command.split()[0])]
+    assert [file for file in named if f"\n{file}: " not in f"\n{ran}"] == []
 
 
 def test_what_is_not_allowed_is_found() -> None:
