@@ -19,12 +19,17 @@ from unittest.mock import patch
 from factrl.cli import _parsers
 from factrl.cli.describe import OUTCOMES, knob_help, payoffs, shown
 from factrl.cli.show import differences, recipe_path, sourced
-from factrl.papers import declared, load_paper, load_reward, rewards_of, split_spec
+from factrl.papers import declared, load_paper, load_reward, paper_names, rewards_of, split_spec
+from factrl.studies import load_study, study_names
 from factrl.types import Result
 
 DOCS = Path(__file__).parent
 WIDTH = "88"
 ROUTES = "1"  # the version of the routes, as in /v1/score
+MEASURED = dict.fromkeys(
+    ("truthrl", "knowrl", "klcf", "fspo", "factreason"), "[135M on a GPU](../results.md#the-studies-on-a-gpu)"
+)
+"""Papers whose reward was trained in a study that `docs/results.md` has."""
 _BLOCK = re.compile(r"(<!-- begin: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.S)
 _CLI = """# The command line
 
@@ -51,6 +56,24 @@ def _help(name: str, text: str) -> list[str]:
 def filled(page: str) -> str:
     """A page with its tables as the code has them now."""
     return _BLOCK.sub(lambda found: f"{found[1]}\n{_TABLES[found[2]](found[3])}\n{found[4]}", page)
+
+
+def index(_: str) -> str:
+    """Every paper: its idea, its variants, the studies that train it, and whether that was measured."""
+    studies = {name: load_study(name) for name in study_names()}
+    rows = []
+    for paper in paper_names():
+        idea = (load_paper(paper).__doc__ or "").partition("\n")[0]
+        in_rows = [
+            _code(f"study {name}")
+            for name, study in studies.items()
+            if paper in {split_spec(row.reward)[0] for row in study.rows.values()}
+        ]
+        full = [_code(f"study {paper} --full")] if paper in studies and studies[paper].full.steps else []
+        variants = ", ".join(map(_code, load_paper(paper).VARIANTS))
+        studied = ", ".join([*in_rows, *full]) or "none"
+        rows.append((f"[{paper}]({paper}.md)", idea, variants, studied, MEASURED.get(paper, "not yet")))
+    return _table(("paper", "its idea", "variants", "in a study", "trained and measured"), rows)
 
 
 def settings(paper: str) -> str:
@@ -124,6 +147,7 @@ def knobs(spec: str) -> str:
 
 
 _TABLES: Mapping[str, Callable[[str], str]] = {
+    "index": index,
     "settings": settings,
     "variants": variants,
     "published": published,
