@@ -26,9 +26,7 @@ from factrl.types import Result
 DOCS = Path(__file__).parent
 WIDTH = "88"
 ROUTES = "1"  # the version of the routes, as in /v1/score
-MEASURED = dict.fromkeys(
-    ("truthrl", "knowrl", "klcf", "fspo", "factreason"), "[135M on a GPU](../results.md#the-studies-on-a-gpu)"
-)
+MEASURED = ("truthrl", "knowrl", "klcf", "fspo", "factreason")
 """Papers whose reward was trained in a study that `docs/results.md` has."""
 _BLOCK = re.compile(r"(<!-- begin: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.S)
 _CLI = """# The command line
@@ -72,7 +70,8 @@ def index(_: str) -> str:
         full = [_code(f"study {paper} --full")] if paper in studies and studies[paper].full.steps else []
         variants = ", ".join(map(_code, load_paper(paper).VARIANTS))
         studied = ", ".join([*in_rows, *full]) or "none"
-        rows.append((f"[{paper}]({paper}.md)", idea, variants, studied, MEASURED.get(paper, "not yet")))
+        measured = "[135M on a GPU](../results.md#the-studies-on-a-gpu)" if paper in MEASURED else "not yet"
+        rows.append((f"[{paper}]({paper}.md)", idea, variants, studied, measured))
     return _table(("paper", "its idea", "variants", "in a study", "trained and measured"), rows)
 
 

@@ -1,7 +1,7 @@
 """Which way each published reward pushes: the order of what it pays, by the judges of `factrl describe`.
 
-Each row has a sign that a table of trainings in made-up worlds showed (notebook/training.md, "The lab"), and the
-order of pay-offs that it came from.  Methods without a reward (SFT, RFT, R-Tuning, DPO) have none.
+Each row has a sign that a table of trainings in made-up worlds showed (notebook/training.md, "The lab"), and
+the order of pay-offs that it came from.  Methods without a reward (SFT, RFT, R-Tuning, DPO) have none.
 
 A completion is written as
 
