@@ -136,8 +136,8 @@ class Grader:
         probe: what a small judge needs.  It is asked only about an answer that shares a word or a number
             with an accepted one, of those that the question does not hold; the others are `incorrect`, as
             people find six of seven of them (notebook/judges.md), and so is one that offers an accepted
-            answer "or" another.  And it is asked again after each `correct`, with a made-up accepted answer: one
-            that still says `correct` did not look at the accepted answers.  An answer that imitates our
+            answer "or" another.  And it is asked again after each `correct`, with a made-up accepted answer:
+            one that still says `correct` did not look at the accepted answers.  An answer that imitates our
             format or a chat template is asked about again in any case.
         brief: ask in a few lines and read one letter.  A judge of 1.5 billion parameters says `correct` of
             nearly everything to the long prompt, and the probe then masks right answers (notebook/judges.md).

@@ -3,9 +3,10 @@
 The language model is shown a claim and the sentences of the evidence that bear on it, and is not asked to
 write: what counts is how likely `Yes`, `No` and `Unknown` are as its next word.  These ranks are good and
 their natural thresholds are not (notebook/judges.md), so a calibration fitted on human labels turns them,
-with the plain comparison of words, into the probability that the claim is supported.  It is computed with 8-bit
-integers where torch is installed and the processor multiplies them (`factrl.llm.local.int8`, 0.7 seconds of a
-CPU for a claim), and by llama.cpp elsewhere (2 to 4).  The prompt is in ChatML, which Qwen and SmolLM2 speak.
+with the plain comparison of words, into the probability that the claim is supported.  It is computed with
+8-bit integers where torch is installed and the processor multiplies them (`factrl.llm.local.int8`, 0.7
+seconds of a CPU for a claim), and by llama.cpp elsewhere (2 to 4).  The prompt is in ChatML, which Qwen and
+SmolLM2 speak.
 
 A cross-encoder (NLI, MiniCheck- or HHEM-style) gives one score per passage and claim, without a prompt.  A
 claim is as supported as its best passage makes it; passages are not joined, because these models are trained
