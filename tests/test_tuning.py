@@ -387,7 +387,10 @@ def test_facttune_scores_the_facts_of_the_reasoning_where_it_is_told(
         (("tune.method=dpo", "rule=margin-length"), "come without evidence"),
         (("tune.method=dpo", "rule=klc"), "klcf needs reward.alpha"),
         (("tune.method=dpo", "rule=klc", "paper=klcf:table-2-row"), "has no checklist"),
-        (("tune.method=sft", "tune.demonstrations=nowhere.jsonl"), "nowhere.jsonl"),
+        (
+            ("tune.method=dpo", "rule=max-min", "paper=truthrl", "tune.demonstrations=nowhere.jsonl"),
+            "nowhere.jsonl",
+        ),
         (("tune.method=dpo", "rule=max-min", "paper=truthrl:ternary-ook"), "ook"),
         (("tune.method=dpo", "rule=max-min", "tune.chosen=r1"), "'r1': none of 3 rows of "),
         (("tune.method=dpo", "rule=max-min", "claims_of=reasoning"), "a rule that measures precision"),
@@ -404,12 +407,12 @@ def test_questions_without_what_measuring_needs_are_refused(
 
 def test_demonstrations_come_before_the_question(tmp_path: Path) -> None:
     file = probed(tmp_path / "d.jsonl", *({"prompt": f"P{n}", "response": f"{{R{n}}}"} for n in range(3)))
-    told = settings("tune.method=sft", "data.prompt=Q: {question}", f"tune.demonstrations={file}")
+    told = settings("tune.method=sft-seed", "data.prompt=Q: {question}", f"tune.demonstrations={file}")
     prompt = demonstrated(told).data.prompt
     assert prompt.format(question="P9") == "Q: P0\n{R0}\n\nQ: P1\n{R1}\n\nQ: P9"
     assert demonstrated(settings("tune.method=sft")).data.prompt == "{question}"
     with pytest.raises(DataError, match=r"3 rows, fewer than tune\.shots = 4"):
-        demonstrated(settings("tune.method=sft", f"tune.demonstrations={file}", "shots=4"))
+        demonstrated(settings("tune.method=sft-seed", f"tune.demonstrations={file}", "shots=4"))
     asked = probed(tmp_path / "q.jsonl", {"question": "P9?", "answers": ["R9"], "evidence": ["x"]})
     words = ("tune.method=sft-seed", f"data.train={asked}", "verifier.judge=weak")
     [note] = plan_tuning(settings(*words, "data.prompt=Q: {question}")).notes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import os
@@ -45,10 +44,9 @@ COMMON = (
     "train.gradient_checkpointing=false",
     "train.bf16=false",
     "train.learning_rate=1e-3",
-    "sampling.num_samples=4",
-    "sampling.temperature=1.0",
     "run.seed=3",
 )
+SAMPLED = ("sampling.num_samples=4", "sampling.temperature=1.0")
 
 
 @pytest.fixture
@@ -82,7 +80,8 @@ def probed(questions: Path, tmp_path: Path) -> Path:
 
 
 def planned(words: Sequence[str], *more: str) -> TunePlan:
-    return plan_tuning(tune_settings(None, [*words, *more]))
+    sampled = () if {"tune.method=sft", "tune.method=r-tuning"} & {*more} else SAMPLED
+    return plan_tuning(tune_settings(None, [*words, *sampled, *more]))
 
 
 def test_a_given_completion_opens_no_reasoning_that_its_prompt_has_opened(
@@ -252,23 +251,26 @@ def test_every_round_compares_with_the_model_of_the_round_before(
     assert not same(run / "iterates" / "1", run / "model")
 
 
-def test_an_adapter_is_merged_so_that_the_next_stage_keeps_it(words: list[str], tmp_path: Path) -> None:
-    """KnowRL's cold start and its RL train an adapter each; two of one name, and the first is gone."""
-    lora = ("model.lora=true", "model.lora_rank=4", "train.steps=2", "learning_rate=1e-1")
-    first, _ = tune(planned(words, "tune.method=sft", *lora))
-    pairs = (*lora, "tune.rule=max-min", f"model.name={first / 'model'}")
-    second, _ = tune(planned(words, "tune.method=iterative-dpo", "tune.rounds=2", *pairs))
-    made = [first / "model", second / "iterates" / "1", second / "model"]
-    for folder in made:
+def test_what_an_adapter_was_tuned_to_is_the_whole_start_of_the_next_stage(
+    words: list[str], tiny_model: Path, tmp_path: Path
+) -> None:
+    lora = ("model.lora=true", "model.lora_rank=4", "train.steps=2", "tune.rule=max-min")
+    run, _ = tune(planned(words, "tune.method=dpo", *lora))
+    first = run / "model"
+    again, _ = tune(planned(words, "tune.method=dpo", *lora, f"model.name={first}", "learning_rate=1e-12"))
+    moved, kept = weights(first), weights(again / "model")
+    assert all(torch.allclose(moved[name], kept[name], atol=1e-6) for name in moved)
+    assert not same(tiny_model, first)
+    run, _ = tune(planned(words, "tune.method=iterative-dpo", "tune.rounds=2", *lora))
+    for folder in (first, again / "model", run / "iterates" / "1", run / "model"):
         assert (folder / "config.json").is_file()
         assert not (folder / "adapter_config.json").exists()
-    start = Path(words[len(COMMON)].removeprefix("model.name="))
-    assert not any(same(a, b) for a, b in itertools.combinations([start, *made], 2))
-    alone = tmp_path / "alone"
-    alone.mkdir()
-    (alone / "adapter_config.json").touch()
-    with pytest.raises(ModelError, match="would train another in its place; merge it into its model first"):
-        tune(planned(words, "tune.method=sft", *lora, f"model.name={alone}"))
+    assert not same(run / "iterates" / "1", run / "model")
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").touch()
+    with pytest.raises(ModelError, match="is an adapter, and what is trained on it is saved without it"):
+        tune(planned(words, "tune.method=sft", f"model.name={adapter}"))
 
 
 def test_label_smoothing_is_conservative_dpo(words: list[str], tmp_path: Path) -> None:
@@ -341,6 +343,7 @@ def test_a_killed_run_goes_on_with_the_same_rows_and_weights(
 ) -> None:
     monkeypatch.setattr("factrl.train.tuning.samples.PART", 8)
     more = (
+        *SAMPLED,
         "tune.method=iterative-dpo",
         "tune.rule=max-min",
         "tune.rounds=2",

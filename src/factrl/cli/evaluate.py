@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,13 +20,21 @@ from factrl.evals.numbers import check_parts
 from factrl.evals.report import output_table, write_eval_page
 from factrl.evals.samples import Output, Row, read_output, results_folder
 from factrl.evals.shortqa import Extract, Texts, Tools
-from factrl.evals.suite import How, NamedModel, evaluate, gives_likelihoods, own_texts, stored_texts
+from factrl.evals.suite import (
+    How,
+    NamedModel,
+    evaluate,
+    gives_likelihoods,
+    own_texts,
+    several,
+    stored_texts,
+)
 from factrl.llm import LLM
 from factrl.prepare import few_shot, read_demonstrations
 from factrl.rewards.grading import Form, Grader, graded_by
 from factrl.runs.settings import LOCAL, AskSettings
 from factrl.text.escape import one_line
-from factrl.train.plan import extract_of, run_settings
+from factrl.train.plan import extract_of, run_settings, unread_in_asking
 from factrl.types import Example
 
 from .options import (
@@ -45,7 +54,6 @@ _DECIDES = (
     *("evidence", "confidence", "limit", "settings", "column", "config", "long", "by", "baseline"),
     *("reasoning", "demonstrations"),
 )
-SAMPLED = 0.6  # temperature of several samples, when none is given: KnowRL's for Avg@5 (arXiv 2506.19807)
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -144,7 +152,7 @@ def _eval(args: argparse.Namespace) -> int:
     # Without a model, what a file of one's own holds is graded.
     asks = args.completions is None and bool(args.model or named)
     _check(args, files, named, asks=asks)
-    how = _how(args, asks=asks)
+    how = _how(args, asks=asks, long=args.long or any(one.kind == "long" for one in named))
     settings = how.settings
     benchmarks = [*named, *(own_file(file, settings.data, long=args.long) for file in files)]
     kinds = {one.kind for one in benchmarks}
@@ -294,13 +302,12 @@ def _check(args: argparse.Namespace, files: Sequence[str], named: Sequence[Bench
         raise ConfigError("--samples is for answers that are given now; stored ones are as many as there are")
 
 
-def _how(args: argparse.Namespace, *, asks: bool) -> How:
+def _how(args: argparse.Namespace, *, asks: bool, long: bool) -> How:
     """What the benchmarks have in common."""
-    first = ["data.train=-"] + ([] if asks else ["model.name=stored"])
-    if args.samples and args.samples > 1:
-        first += [f"sampling.num_samples={args.samples}", f"sampling.temperature={SAMPLED}"]
+    first = ["data.train=-", *([] if asks else ["model.name=stored"]), *several(args.samples)]
     given = {word.partition("=")[0].rpartition(".")[2] for word in args.settings}
-    settings = run_settings(args.config, [*first, *as_overrides(args)], AskSettings)
+    unused = partial(unread_in_asking, long=long)
+    settings = run_settings(args.config, [*first, *as_overrides(args)], AskSettings, unused)
     if asks and args.confidence == "agreement" and settings.sampling.num_samples < 2:
         raise ConfigError("--agreement compares a question's samples; add --samples K, e.g. 8")
     if args.confidence == "likelihood" and not (asks and gives_likelihoods(settings)):

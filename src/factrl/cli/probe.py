@@ -22,7 +22,7 @@ from factrl.runs.data import load_training
 from factrl.runs.disk import Journal, check_begun, write_whole
 from factrl.runs.rows import read_rows
 from factrl.runs.settings import LOCAL
-from factrl.train.plan import extract_of, run_settings
+from factrl.train.plan import extract_of, run_settings, unread_in_asking
 
 from .options import (
     Verbs,
@@ -91,7 +91,7 @@ def _probe(args: argparse.Namespace) -> int:
         overrides.append(f"data.limit={args.limit}")
     if args.full:
         overrides.append("probe.first_correct=false")
-    settings = run_settings(args.config, overrides, ProbeRunSettings)
+    settings = run_settings(args.config, overrides, ProbeRunSettings, unread_in_asking)
     data, stopping = settings.data, settings.stopping
     if "ook" in data.columns:
         raise ConfigError(

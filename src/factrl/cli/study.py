@@ -239,6 +239,7 @@ def _full(args: argparse.Namespace) -> int:
     judge = judge or ("http://localhost:8000/v1#JUDGE" if "judge" in full.asks else "")
     with tempfile.TemporaryDirectory() as made:  # the settings of every step are read before one runs
         recipe = replace(pipeline, judge=judge).write_recipe(Path(made))
+        plans = {folder: pipeline.given(commands, recipe) for folder, commands in plans.items()}
         for commands in plans.values():
             for text in dry_run(commands, recipe, read_files=args.dry_run):
                 if args.dry_run:

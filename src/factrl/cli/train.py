@@ -18,7 +18,7 @@ from factrl.runs.progress import clock
 from factrl.runs.settings import RunSettings
 from factrl.text.escape import one_line
 from factrl.train.page import PAGE
-from factrl.train.plan import Plan, estimate, make_plan, not_installed, run_settings
+from factrl.train.plan import Plan, estimate, make_plan, not_installed, run_settings, unread_in_training
 
 from .options import (
     RECIPES,
@@ -92,7 +92,7 @@ def add_verbs(verbs: Verbs) -> None:
 
 
 def _train(args: argparse.Namespace) -> int:
-    settings = run_settings(*_layers(args))
+    settings = run_settings(*_layers(args), unused=unread_in_training)
     if args.measure and (args.engine == "verl" or not args.dry_run):
         raise ConfigError("--measure goes with --dry-run, and not with --engine verl")
     if args.engine == "verl":

@@ -11,7 +11,7 @@ import datetime
 import functools
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, TypeVar, get_args, get_origin
@@ -31,6 +31,8 @@ else:
 
 S = TypeVar("S", bound=BaseModel)
 Knobs = Mapping[str, Any]
+Unused = Mapping[str, str]
+"""Section or dotted key that a job does not read -> why."""
 
 _MUST_BE = {
     "int_type": "a whole number",
@@ -54,6 +56,7 @@ def load_settings(
     defaults: Mapping[str, Any] | None = None,
     knobs: Mapping[str, Knobs] | None = None,
     problems: Sequence[str] = (),
+    unused: Callable[[S], Unused] | None = None,
 ) -> S:
     """Settings of type `cls`, resolved from all layers, or one error that lists every problem.
 
@@ -66,6 +69,8 @@ def load_settings(
         knobs: free tables of `cls` and what they may hold, as name -> default: `{"reward": {...}}`.
             The defaults are filled in, so that the resolved settings are complete.
         problems: what the caller has already seen to be wrong; listed first.
+        unused: of the settings, those that the job does not read: an override of one is a problem.  A file is
+            for several jobs, and a paper for several stages: what they have of others is left alone.
 
     Raises:
         ConfigError: one line per problem; a file that cannot be read or parsed at all comes alone.
@@ -86,9 +91,22 @@ def load_settings(
         for name, value in given.items() if isinstance(given, Mapping) else ():
             label = draft.label((table, name))
             draft.problems += [label + line for line in check_knobs({name: value}, known, table)]
+    if unused is not None and settings is not None and not (problems or draft.problems):
+        draft.problems += _unread(draft.overrides, unused(settings))
     if problems or draft.problems or settings is None:
         raise ConfigError(*dict.fromkeys([*problems, *draft.problems]))
     return settings
+
+
+def _unread(overrides: Mapping[str, Any], unused: Unused) -> Iterator[str]:
+    for key, value in overrides.items():
+        if why := why_unused(key, unused):
+            yield f"override: {key} = {_short(value)} is not used: {why}"
+
+
+def why_unused(key: str, unused: Unused) -> str | None:
+    """Why a job does not read a key; None where it does."""
+    return unused.get(key) or unused.get(key.partition(".")[0])
 
 
 def peek(cls: type[BaseModel], source: Path | str | None, overrides: Sequence[str], key: str) -> Any:
@@ -146,6 +164,7 @@ class _Draft:
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
         self.problems: list[str] = []
+        self.overrides: dict[str, Any] = {}
         self._origin: dict[tuple[str, ...], str] = {}
 
     def merge(self, values: Mapping[str, Any], origin: str, at: tuple[str, ...] = ()) -> None:
@@ -194,6 +213,7 @@ def _read(
         except ConfigError as error:
             draft.problems.append(f"override: {error}")
             continue
+        draft.overrides[".".join(path)] = value
         for part in reversed(path):
             value = {part: value}
         draft.merge(value, "override: ")

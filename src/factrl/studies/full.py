@@ -22,28 +22,54 @@ from typing import Any
 import tomli_w
 
 from factrl.errors import ConfigError, SetupError, nearest
+from factrl.evals.probe import ProbeRunSettings
+from factrl.evals.suite import several
 from factrl.papers import asked_of
+from factrl.runs.config import Unused, flat, settable, why_unused
 from factrl.runs.data import load_examples
 from factrl.runs.disk import Journal, check_begun, write_whole
-from factrl.runs.settings import AskSettings
+from factrl.runs.settings import AskSettings, RunSettings
 from factrl.studies import FILES, FullSettings
-from factrl.train.plan import Plan, bare_reward, estimate, run_settings
-from factrl.train.tuning.labelled import LABELLED
-from factrl.train.tuning.settings import tune_settings
+from factrl.text.escape import one_line
+from factrl.train.plan import (
+    Plan,
+    bare_reward,
+    estimate,
+    extract_of,
+    run_settings,
+    unread_in_asking,
+    unread_in_training,
+)
+from factrl.train.tuning.settings import TuneSettings, tune_settings
 from factrl.types import Example, Passage
 
 Tell = Callable[[str], None]
 Read = Callable[[str], Sequence[Example]]
 
 STAND_INS = 1000
+_TEXT = 40  # characters of a prompt in a step's line
 """As many questions a file that is not there yet counts for, in what a dry run says of the judge."""
 _RUNS = ("train", "tune")  # verbs that make a run folder with a model
-_JUDGED = ("tune", "probe", "eval")  # verbs that take of the user's settings those of judge and verifier
 _VERL = ("--engine", "verl")
 _CITY = "Which city is the capital of a country in Europe?"
 _AT = {"threshold": 0.5, "penalty": "1"}
 _ABSENT = [Example(_CITY, ("Reykjavik",), "absent", evidence=(Passage(_CITY),), meta=_AT)] * STAND_INS
-_FLAGS = {"--model": "model.name", "--data": "data.train", "--rule": "tune.rule", "--judge": "judge.url"}
+_FLAGS = {
+    **{"--model": "model.name", "--data": "data.train", "--judge": "judge.url"},
+    **{"--rule": "tune.rule", "--probe": "tune.probe"},
+}
+_SHOWN = (  # of a step's settings, beside its command
+    *("paper", "data.prompt", "data.system", "data.prefill", "data.chat"),
+    *("verifier.preset", "verifier.judge", "verifier.embedder", "judge.reward_model"),
+    *("model.lora_rank", "model.lora_alpha", "model.lora_target_modules"),
+    *("train.steps", "train.epochs", "train.prompts_per_step", "train.num_generations"),
+    *("train.learning_rate", "train.lr_scheduler_type", "train.warmup_steps", "train.weight_decay"),
+    *("train.loss_type", "train.scale_rewards", "train.beta", "train.entropy_coef"),
+    *("train.temperature", "train.top_p", "train.max_prompt_length", "train.max_completion_length"),
+    *("sampling.num_samples", "sampling.temperature", "sampling.top_p", "sampling.method"),
+    *("tune.rounds", "tune.beta", "tune.label_smoothing"),
+)
+_ALWAYS = ("verifier.preset", "train.learning_rate", "train.lr_scheduler_type")
 
 
 @dataclass(frozen=True)
@@ -102,7 +128,7 @@ class Pipeline:
         ]
 
     def commands(self, folder: Path, seed: int) -> list[Command]:
-        """Every command, in order."""
+        """Every command, in order, without the user's settings."""
         names = {name: shlex.join(self.files.get(name, [name.upper()])) for name in FILES}
         start = shlex.quote(self.model or self.full.model)
         places = {"recipe": folder / "recipe.toml", "out": folder}
@@ -122,20 +148,45 @@ class Pipeline:
                 commands.append(replace(again, words=(*again.words, f"judge.url={judge}")))
         return commands
 
+    def given(self, commands: Sequence[Command], recipe: Path) -> list[Command]:
+        """The commands, each with those of the user's settings that it reads.
+
+        Args:
+            recipe: what the steps read, as `write_recipe` wrote it.
+
+        Raises:
+            ConfigError: a step's settings are wrong, or no step reads one of them.
+        """
+        read = any("--config" in command.words for command in commands)
+        shared = [key for key in flat(self.full.recipe) if read and key != "paper"]
+        unread, told = {*shared, *self.settings}, list[Command]()
+        for command in commands:
+            words, own = command.words, list[str]()
+            if stage := stage_of(command, recipe):
+                own = [word for word in self.settings if stage.reads(word.partition("=")[0])]
+                if words[0] != "train":
+                    own = [word for word in own if word.startswith(("judge.", "verifier."))]
+                unread.difference_update(own)
+                if "--config" in words:
+                    unread.difference_update(filter(stage.reads, shared))
+            cut = words.index(_VERL[0]) if _VERL[0] in words else len(words)
+            told.append(replace(command, words=(*words[:cut], *own, *words[cut:])))
+        if unread:
+            of = {key: f"[full.recipe] {key}" for key in shared}
+            raise ConfigError(*(f"{of.get(one, one)}: no step reads it" for one in sorted(unread)))
+        return told
+
     def _command(self, name: str, words: str, names: Mapping[str, str], folder: Path, seed: int) -> Command:
         filled = shlex.split(words.format_map(names))
         verb, made = filled[0], folder / name
-        if verb in _JUDGED:
-            filled += [word for word in self.settings if word.startswith(("judge.", "verifier."))]
         if "--output" in filled:
             made = Path(filled[filled.index("--output") + 1])
         if verb in _RUNS:
             made = folder / "runs" / name / "model"
             filled += ["--output", str(made.parent)] if verb == "tune" else [f"run.dir={made.parent}"]
             filled.append(f"run.seed={seed}")
-        if verb == "train":
-            overrides = [word for one in self.verl or () for word in ("--verl", one)]
-            filled += [*self.settings, *(() if self.verl is None else (*_VERL, *overrides))]
+        if verb == "train" and self.verl is not None:
+            filled += [*_VERL, *(word for one in self.verl for word in ("--verl", one))]
         return Command(name, tuple(filled), made)
 
     def write_recipe(self, folder: Path) -> Path:
@@ -256,6 +307,82 @@ def _begun(runs: Path) -> Path | None:
     return max((path.parent for path in runs.glob("*/*.toml") if not path.parent.is_symlink()), default=None)
 
 
+# -- What a step is
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a command resolves its words to.
+
+    Attributes:
+        unused: the settings that it does not read.
+    """
+
+    settings: RunSettings
+    unused: Unused
+
+    def reads(self, key: str) -> bool:
+        """Whether the command reads a setting."""
+        return why_unused(key, self.unused) is None
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The settings that tell steps apart and where answers are read (`form`), of those that are read."""
+        told = flat(self.settings.model_dump())
+        left = ("train.epochs",) if self.settings.train.steps else ()
+        found = {key: told[key] for key in _SHOWN if key in told and key not in left and self.reads(key)}
+        found = {key: value for key, value in found.items() if value not in (None, "")}
+        return {**found, "form": extract_of(self.settings.paper, self.settings.reward)}
+
+
+def stage_of(command: Command, recipe: Path) -> Stage | None:
+    """A step's settings as its command resolves them; None for a verb that has none.
+
+    Args:
+        recipe: what stands for the file of `--config`.
+
+    Raises:
+        ConfigError: they are wrong.
+    """
+    try:
+        return _stage(command.words, recipe)
+    except ConfigError as error:
+        told = (one.replace(str(recipe), "[full.recipe]") for one in error.problems)
+        raise ConfigError(*(f"the step {command.name!r}: {one}" for one in told)) from error
+
+
+def _stage(words: Sequence[str], recipe: Path) -> Stage | None:
+    verb, words = words[0], words[: words.index(_VERL[0])] if _VERL[0] in words else words
+    # What labelled rows teach is no policy of the paper's; elsewhere a step without --config asks no model.
+    source = None if verb == "tune" and "--config" not in words else recipe
+    told = [f"{_FLAGS[a]}={b}" for a, b in itertools.pairwise(words) if a in _FLAGS]
+    told += [word for word in words if "=" in word and not word.startswith("-")]
+    if verb == "train":
+        trained = run_settings(source, told, unused=unread_in_training)
+        return Stage(trained, unread_in_training(trained))
+    if verb == "tune":
+        tuned = tune_settings(source, [f"tune.method={words[1]}", f"data.train={words[2]}", *told])
+        return Stage(tuned, tuned.unused())
+    if verb not in ("probe", "eval"):
+        return None
+    samples = int(words[words.index("--samples") + 1]) if "--samples" in words else None
+    # Stored answers are evaluated without a model.
+    first = [f"data.train={_sets(words)[0]}", *([] if "--model" in words else ["model.name=any"])]
+    if verb == "probe":
+        first += [f"sampling.num_samples={samples}"] * (samples is not None)
+        probed = run_settings(source, [*first, *told], ProbeRunSettings, unread_in_asking)
+        return Stage(probed, unread_in_asking(probed))
+    unused = functools.partial(unread_in_asking, long="--long" in words)
+    asked = run_settings(source, [*first, *several(samples), *told], AskSettings, unused)
+    return Stage(asked, unused(asked))
+
+
+def _sets(words: Sequence[str]) -> list[str]:
+    """The files and benchmarks of `probe` and `eval`."""
+    start = 2 if words[1] == "--long" else 1
+    return [*itertools.takewhile(lambda word: not word.startswith("-"), words[start:])]
+
+
 # -- What the judge will be asked
 
 
@@ -280,53 +407,44 @@ def dry_run(commands: Sequence[Command], recipe: Path, *, read_files: bool = Tru
         return load_examples(name, require_answers=False) if there else _ABSENT
 
     for command in commands:
-        try:
-            asks = _asks(command.words, recipe, read)
-        except ConfigError as error:
-            raise ConfigError(
-                *(
-                    f"the step {command.name!r}: {one}".replace(str(recipe), "[full.recipe]")
-                    for one in error.problems
-                )
-            ) from error
-        yield f"# {command.name}{asks and ': '}{asks}\n{command}"
+        stage = stage_of(command, recipe)
+        asks = _asks(command.words, stage, read) if stage else ""
+        about = f"# {command.name}{asks and ': '}{asks}"
+        yield "\n".join([about, *([f"## {_described(stage)}"] if stage else []), str(command)])
 
 
-def _asks(words: Sequence[str], recipe: Path, read: Read) -> str:
+def _described(stage: Stage) -> str:
+    """A line of a step's settings that are not the usual ones; of a text its beginning."""
+    usual = {key: field.default for key, field in settable(type(stage.settings)).items()}
+    told = {key: value for key, value in stage.values.items() if key in _ALWAYS or usual.get(key) != value}
+    return ", ".join(f"{key} = {_short(value)}" for key, value in told.items())
+
+
+def _short(value: Any) -> str:
+    text = one_line(str(value))
+    return text if len(text) <= _TEXT else f"{text[:_TEXT]}…"
+
+
+def _asks(words: Sequence[str], stage: Stage, read: Read) -> str:
     """One line on what a step asks the judge, and what that may cost; "" where no judge is asked."""
-    verb, words = words[0], words[: words.index(_VERL[0])] if _VERL[0] in words else words
-    told = [f"{_FLAGS[a]}={b}" for a, b in itertools.pairwise(words) if a in _FLAGS]
-    told += [word for word in words if "=" in word and not word.startswith("-")]
-    if verb == "train":
-        settings = run_settings(recipe, told)
+    settings = stage.settings
+    if isinstance(settings, TuneSettings):
+        return _of_tuning(settings, read)
+    if not isinstance(settings, AskSettings):
         plan = Plan(settings, bare_reward(settings), None, read(settings.data.train), [], "")
         found = estimate(plan) if settings.judge.url else {}
         about = "; ".join(f"{name}: {value}" for name, value in found.items())
         return about and f"{plan.steps:,} steps; {plan.completions:,} answers; {about}"
-    if verb == "tune":
-        return _of_tuning(words, recipe, told, read)
-    if verb not in ("probe", "eval"):
-        return ""
-    given = words[words.index("--samples") + 1] if "--samples" in words else "1"
-    long = "--long" in words
-    sets = [*itertools.takewhile(lambda word: not word.startswith("-"), words[2 if long else 1 :])]
     limit = int(words[words.index("--limit") + 1]) if "--limit" in words else None
-    answers = sum(len(read(one)[:limit]) for one in sets) * int(given)
-    model = [] if "--model" in words else ["model.name=any"]  # stored answers are evaluated without one
-    settings = run_settings(recipe, [f"data.train={sets[0]}", *model, *told], AskSettings)
-    asked = "one request a claim and more" if long else f"at most {answers:,} requests"
+    answers = sum(len(read(one)[:limit]) for one in _sets(words)) * settings.sampling.num_samples
+    asked = "one request a claim and more" if "--long" in words else f"at most {answers:,} requests"
     return f"{answers:,} answers; the judge: {asked}" if settings.judge.url else ""
 
 
-def _of_tuning(words: Sequence[str], recipe: Path, told: Sequence[str], read: Read) -> str:
-    method, file = words[1:3]
-    if method in LABELLED or "--probe" in words:
+def _of_tuning(settings: TuneSettings, read: Read) -> str:
+    if settings.measure is None or settings.tune.probe or not settings.judge.url:
         return ""
-    flags = [f"tune.method={method}", f"data.train={file}", *told]
-    settings = tune_settings(recipe if "--config" in words else None, flags)
-    if settings.measure is None or not settings.judge.url:
-        return ""
-    questions = len(read(file)[: settings.data.limit])
+    questions = len(read(settings.data.train)[: settings.data.limit])
     answers = questions * settings.sampling.num_samples * settings.tune.rounds
     graded = f"at most {answers:,} requests"
     rewarded = "what the reward asks, once an answer"

@@ -68,18 +68,9 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def check_model(name: str, *, lora: bool = False) -> None:
-    """Refuse a folder that is not there or holds no model, before anything slow happens.
-
-    Args:
-        lora: an adapter will be trained, which would replace the one of a folder that holds an adapter alone.
-    """
+def check_model(name: str) -> None:
+    """Refuse a folder that is not there or holds no model, before anything slow happens."""
     path = Path(name)
-    if lora and (path / "adapter_config.json").is_file() and not (path / "config.json").is_file():
-        raise ModelError(
-            f"model.name = {name!r} is an adapter, and model.lora = true would train another in its place; "
-            "merge it into its model first (PEFT's merge_and_unload) and name that folder"
-        )
     if path.is_dir():
         if not any((path / file).is_file() for file in ("config.json", "adapter_config.json")):
             inside = sorted(p.parent.name for p in path.glob("*/config.json"))
@@ -90,6 +81,16 @@ def check_model(name: str, *, lora: bool = False) -> None:
         raise ModelError(
             f"model.name = {name!r}: there is no such folder{nearest(path.name, around)}; give a folder that "
             "holds a model, or a hub id such as Qwen/Qwen2.5-0.5B-Instruct"
+        )
+
+
+def check_start(name: str) -> None:
+    """Refuse a folder without a model, and an adapter: what is trained on it is saved without it."""
+    check_model(name)
+    if (Path(name) / "adapter_config.json").is_file():
+        raise ModelError(
+            f"model.name = {name!r} is an adapter, and what is trained on it is saved without it; give the "
+            "whole model, which PEFT's merge_and_unload makes and `factrl tune` saves"
         )
 
 

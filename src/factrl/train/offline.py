@@ -65,7 +65,7 @@ from .callbacks import (
     last_checkpoint,
     shared_arguments,
 )
-from .model import check_model, encode, load_policy, lora_config, render_prompts
+from .model import check_start, encode, load_policy, lora_config, render_prompts
 from .shortcuts import restore_forward, use_packed_logprobs
 from .writing import PolicyWriter, undressed
 
@@ -83,7 +83,7 @@ def tune(plan: TunePlan, tell: Tell = lambda text: None) -> tuple[Path, Outcome 
     settings = plan.settings
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError("factrl tune runs in one process; start it without accelerate or torchrun")
-    check_model(settings.model.name, lora=settings.model.lora)
+    check_start(settings.model.name)
     check_trackers(settings.train.report_to)
     check_optimizer(settings.train.optim)
     if plan.judge is not None:
@@ -316,7 +316,7 @@ def _learn(
     trained: Any = trainer.accelerator.unwrap_model(trainer.model)
     restore_forward(inner)
     if hasattr(trained, "merge_and_unload"):
-        trained = trained.merge_and_unload()  # the next round's, or stage's, own adapter needs a whole model
+        trained = trained.merge_and_unload()  # what the next round or stage starts from is whole
     unfinished = target.with_name(f"{target.name}.unfinished")
     trained.save_pretrained(unfinished)
     tokenizer.save_pretrained(unfinished)

@@ -39,7 +39,7 @@ from .callbacks import (
     shared_arguments,
 )
 from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer
-from .model import beginning, check_model, conversation, encode, load_policy, lora_config, render_prompts
+from .model import beginning, check_start, conversation, encode, load_policy, lora_config, render_prompts
 from .search import SearchEnvironment, check_calls
 from .shortcuts import restore_forward
 
@@ -59,7 +59,7 @@ def train(plan: Plan) -> Path:
         Interrupted, TooManyMasked, OverBudget: the run stopped; a checkpoint was written.
     """
     settings = plan.settings
-    check_model(settings.model.name, lora=settings.model.lora)
+    check_start(settings.model.name)
     check_trackers(settings.train.report_to)
     check_optimizer(settings.train.optim)
     grpo_config(settings, Path(settings.run.dir))  # raises where the numbers do not fit the processes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
@@ -25,9 +25,9 @@ from factrl.rewards import Reward
 from factrl.rewards.grading import GRADE_PROMPT, REASONING_PROMPT
 from factrl.rewards.preference import RATING_PROMPT
 from factrl.rewards.resources import Supplier, check_resources, check_unjudged, supply
-from factrl.runs.config import load_settings, peek
+from factrl.runs.config import Unused, load_settings, peek
 from factrl.runs.data import load_held_out, load_training, render_prompt
-from factrl.runs.settings import LOCAL, JudgeSettings, RunSettings
+from factrl.runs.settings import LOCAL, JudgeSettings, RunSettings, TrainSettings, VerifierSettings
 from factrl.text import clean
 from factrl.types import Example
 
@@ -45,6 +45,18 @@ _REPLY = 512  # tokens that a verdict may have
 _ANSWER = 200  # bytes of a short answer that a grader is shown
 _PROMPTS = {"grade": GRADE_PROMPT, "reason": REASONING_PROMPT, "rate": RATING_PROMPT}
 _UNKNOWN = "unknown: it depends on what the completions say"
+_JUDGED = ("grade", "reason", "verify", "extract", "contradicts", "compare", "rate", "checklist")
+_VERIFIED = ("verify", "extract", "contradicts", "together", "checklist")
+_READ_BY: Mapping[str, Sequence[str]] = {  # setting -> the resources that are made with it
+    "judge.url": _JUDGED,
+    "judge.reward_model": ("rate",),
+    "judge.truthfulness_model": ("truthfulness",),
+    "judge.extractor_model": ("extract",),
+    "judge.checklist_model": ("checklist",),
+    **{f"verifier.{name}": _VERIFIED for name in VerifierSettings.model_fields if name != "cache"},
+}
+_ADAPTER = ("lora_rank", "lora_alpha", "lora_dropout", "lora_target_modules")
+_ASKED = ("max_completion_length", "bf16", "use_vllm", "vllm_mode", "vllm_server_base_url")
 _EXTRACTS = dict[str, Extract](boxed="boxed", text="text", tags="answer", confidence="answer")
 
 
@@ -89,11 +101,17 @@ class Plan:
         return self.batches * told.prompts_per_step * told.num_generations
 
 
-def run_settings(source: Path | str | None, overrides: Sequence[str], cls: type[S] = RunSettings) -> S:
+def run_settings(
+    source: Path | str | None,
+    overrides: Sequence[str],
+    cls: type[S] = RunSettings,
+    unused: Callable[[S], Unused] | None = None,
+) -> S:
     """The settings of a recipe or an earlier run, with the knobs and defaults of the paper that they name.
 
     Args:
         cls: a kind of `RunSettings`, such as the `AskSettings` of a model that is only asked.
+        unused: of the settings, those that must not be among the overrides (`load_settings`).
 
     Raises:
         ConfigError: every problem at once, one line each.
@@ -107,7 +125,38 @@ def run_settings(source: Path | str | None, overrides: Sequence[str], cls: type[
             defaults = settings_of(paper)
         except ConfigError as error:
             problems.append(str(error))
-    return load_settings(cls, source, overrides, defaults, knobs, problems)
+    return load_settings(cls, source, overrides, defaults, knobs, problems, unused)
+
+
+def unread(settings: RunSettings, resources: Collection[str]) -> Unused:
+    """The settings of `[model]`, `[judge]` and `[verifier]` that a job with these resources does not read."""
+    needs = ", ".join(resources) or "no judge and no verifier"
+    found = {
+        key: f"it is for {', '.join(readers)}, and this needs {needs}"
+        for key, readers in _READ_BY.items()
+        if not {*readers} & {*resources}
+    }
+    if not settings.model.lora:
+        found |= {f"model.{name}": "all weights are trained without model.lora=true" for name in _ADAPTER}
+    return found
+
+
+def unread_in_training(settings: RunSettings) -> Unused:
+    """The settings that training with the reward that they name does not read."""
+    reward = load_reward(settings.paper).with_(**settings.reward)
+    return unread(settings, [*reward.missing, *["grade"] * bool(settings.data.eval)])
+
+
+def unread_in_asking(settings: RunSettings, *, long: bool = False) -> Unused:
+    """The settings that a model which is asked, and its judge, do not read.
+
+    Args:
+        long: claims of long answers are checked.
+    """
+    trained = [f"train.{name}" for name in TrainSettings.model_fields if name not in _ASKED]
+    trained += [f"model.{name}" for name in _ADAPTER]
+    told = dict.fromkeys(trained, "it is for training; how answers are sampled is [sampling]")
+    return {**unread(settings, ["verify" if long else "grade"]), **told}
 
 
 def make_plan(settings: RunSettings, *, only_show: bool = False) -> Plan:

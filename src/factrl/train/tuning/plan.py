@@ -157,9 +157,7 @@ def _measuring(settings: TuneSettings, examples: Sequence[Example]) -> Reward | 
             check_unjudged(verified, Supplier(None, settings.judge, settings.verifier))
     if settings.measure not in ("reward", "klcf"):
         return None
-    if settings.measure == "klcf":  # what is not of its Eq. 11 has no weight
-        only = {**settings.reward, "general": 0.0, "length_max": None, "length_buffer": None}
-        settings = settings.model_copy(update={"reward": only})
+    settings = settings.model_copy(update={"reward": dict(settings.knobs)})
     reward = bare_reward(settings)
     check_usable(settings, reward, examples)
     return reward

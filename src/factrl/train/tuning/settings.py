@@ -2,7 +2,7 @@
 method takes from its paper.
 
 In `[train]`, `prompts_per_step` are the rows of one optimizer step and `micro_batch_size` those of one
-forward pass; what belongs to reinforcement learning alone is not used.
+forward pass; what belongs to reinforcement learning alone is refused as an override.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pydantic import Field, field_validator
 from factrl.errors import NO_OWN_VERIFIER, ConfigError, nearest
 from factrl.evals.shortqa import Extract
 from factrl.papers import load_reward, settings_of, split_spec
-from factrl.runs.config import dump_toml, load_settings, peek
+from factrl.runs.config import Unused, dump_toml, load_settings, peek
 from factrl.runs.data import template_names
 from factrl.runs.settings import AskSettings, Positive, RunSettings, Section
-from factrl.train.plan import extract_of
-from factrl.train.tuning.labelled import Labelled
+from factrl.train.plan import extract_of, unread
+from factrl.train.tuning.labelled import LABELLED, Labelled
 from factrl.train.tuning.rules import RULES, Measure, Rule
 
 Method = Literal["sft", "rft", "r-tuning", "dpo", "iterative-dpo", "sft-seed", Labelled]
@@ -28,6 +28,11 @@ RuleName = Literal["correctness", "max-min", "margin-length", "factscore", "fact
 PAIRED = ("dpo", "iterative-dpo")
 TUNE = "tune.toml"  # of a run folder: all settings; its config.toml says how the model is asked
 
+_REWARDED = (  # of `[train]`: for training with a reward alone
+    *("num_generations", "loss_type", "scale_rewards", "beta", "use_bias_correction_kl", "entropy_coef"),
+    *("epsilon", "epsilon_high", "advantage_epsilon", "num_iterations", "temperature", "top_p"),
+    *("mask_truncated_completions", "eval_steps", "use_vllm", "vllm_mode", "vllm_server_base_url"),
+)
 _WRITTEN: Mapping[Extract, str] = {
     "text": "{answer}",
     "boxed": r"\boxed{{{answer}}}",
@@ -86,7 +91,8 @@ class TuneSettings(AskSettings):
     """Everything `factrl tune` can be told."""
 
     paper: str = ""
-    """A reward: the one that max-min ranks by, and whose prompt and form of answers are taken."""
+    """A reward: the one that max-min ranks by, and whose prompt, form of answers, verifier and adapter are
+    taken."""
     tune: TuneSection
 
     def _problems(self) -> Iterator[str]:
@@ -123,13 +129,21 @@ class TuneSettings(AskSettings):
     def unclosed(self, begun: str) -> Iterator[str]:
         """What is wrong with answers without reasoning where the assistant's turn has begun in one."""
         told = self.tune
-        writes = told.method in ("sft", "r-tuning") or told.rule == "correctness"
-        if writes and told.target is None and begun.rfind("<think>") > begun.rfind("</think>"):
+        if (
+            self._writes_answers
+            and told.method not in LABELLED
+            and told.target is None
+            and begun.rfind("<think>") > begun.rfind("</think>")
+        ):
             yield (
                 f"tune.target is needed: the assistant's turn starts with {begun!r}, a reasoning that the "
                 f"answer alone would never close, and {told.rule or told.method!r} writes answers; say what "
                 "stands before one, e.g. tune.target='I recall this.</think><answer>{answer}</answer>'"
             )
+
+    @property
+    def _writes_answers(self) -> bool:
+        return self.tune.method in ("sft", "r-tuning", *LABELLED) or self.tune.rule == "correctness"
 
     @property
     def rule(self) -> Rule:
@@ -146,6 +160,38 @@ class TuneSettings(AskSettings):
         """Whether the questions need accepted answers."""
         needed = self.rule.needs_answers
         return load_reward(self.paper).needs_answers if needed is None else needed
+
+    @property
+    def knobs(self) -> Mapping[str, Any]:
+        """The knobs of the reward that measures: of KLCF's, what is not of its Eq. 11 has no weight."""
+        if self.measure != "klcf":
+            return self.reward
+        return {**self.reward, "general": 0.0, "length_max": None, "length_buffer": None}
+
+    @property
+    def resources(self) -> Sequence[str]:
+        """What measures samples, and what grades held-out answers."""
+        needed: list[str] = ["grade"] if self.measure == "grade" or self.data.eval else []
+        if self.measure == "precision":
+            needed.append("verify")
+        if self.measure in ("reward", "klcf"):
+            needed += load_reward(self.paper).with_(**self.knobs).missing
+        return needed
+
+    def unused(self) -> Unused:
+        """The settings that the method does not read."""
+        told = self.tune
+        found = {f"train.{name}": "it is for training with a reward" for name in _REWARDED}
+        found |= {**unread(self, self.resources), "run.max_cost": "factrl tune has no limit of cost"}
+        if told.method not in PAIRED:
+            of_pairs = ("tune.beta", "tune.label_smoothing")
+            found |= dict.fromkeys(of_pairs, f"{told.method} learns from no pairs")
+        if not self._writes_answers:
+            found |= dict.fromkeys(("tune.target", "tune.abstention"), "all completions are the model's own")
+        if self.measure is None:
+            names = ("sampling", "tune.demonstrations", "tune.shots", "train.max_masked_share")
+            found |= dict.fromkeys(names, f"{told.method} writes no samples")
+        return found
 
     @property
     def extract(self) -> Extract:
@@ -224,23 +270,33 @@ def tune_settings(source: Path | str | None, overrides: Sequence[str]) -> TuneSe
     method, rule, paper = (
         peek(TuneSettings, source, overrides, key) for key in ("tune.method", "tune.rule", "paper")
     )
+    layers = (_METHODS.get(str(method), {}), _RULES.get(str(rule), {}))
+    paper = paper or layers[1].get("paper") or layers[0].get("paper")
     defaults: dict[str, Any] = {}
-    for layer in (_METHODS.get(str(method), {}), _RULES.get(str(rule), {})):
-        _merge(defaults, layer)
-    paper = paper or defaults.get("paper")
     problems: list[str] = []
     knobs = None
     if isinstance(paper, str) and paper:
         try:
             knobs = {"reward": load_reward(paper).knobs}
-            _merge(defaults, {"data": settings_of(paper).get("data", {})})
+            if method not in LABELLED:  # whose rows are whole prompts, and no answers of the policy
+                _merge(defaults, _of_every_stage(paper))
         except ConfigError as error:
             problems.append(str(error))
         if rule == "klc" and split_spec(paper)[0] != "klcf":
             problems.append(
                 f"tune.rule = 'klc' ranks by KLCF's Eq. 11, not by {paper!r}; leave the paper out"
             )
-    return load_settings(TuneSettings, source, overrides, defaults, knobs, problems)
+    for layer in layers:
+        _merge(defaults, layer)
+    return load_settings(TuneSettings, source, overrides, defaults, knobs, problems, TuneSettings.unused)
+
+
+def _of_every_stage(paper: str) -> Mapping[str, Mapping[str, Any]]:
+    """What a paper says of all its stages: of `[train]`, which is its reward's, an answer's length."""
+    told = dict(settings_of(paper))
+    train = told.pop("train", {})
+    length = "max_completion_length"
+    return {**told, "train": {length: train[length]}} if length in train else told
 
 
 def check_method(name: str, known: Sequence[str]) -> None:
