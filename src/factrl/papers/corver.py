@@ -173,6 +173,7 @@ def pair_of(sentence: str) -> tuple[str, str] | None:
 # What `factrl train corver` uses unless told otherwise, as recipes/corver.toml lists it one by one: the
 # released run of Llama-3.1-8B.  The prompt is in our own words.
 SETTINGS = {
+    "model": {"lora": True, "lora_rank": 128, "lora_alpha": 256},
     "data": {
         "prompt": (
             "Answer the question below. First think it through briefly between <think> and </think>, then "

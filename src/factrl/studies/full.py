@@ -60,13 +60,12 @@ _FLAGS = {
 }
 _SHOWN = (  # of a step's settings, beside its command
     *("paper", "data.prompt", "data.system", "data.prefill", "data.chat"),
-    *("verifier.preset", "verifier.judge", "verifier.embedder", "judge.reward_model"),
+    *("verifier.preset", "verifier.judge", "judge.reward_model"),
     *("model.lora_rank", "model.lora_alpha", "model.lora_target_modules"),
     *("train.steps", "train.epochs", "train.prompts_per_step", "train.num_generations"),
-    *("train.learning_rate", "train.lr_scheduler_type", "train.warmup_steps", "train.weight_decay"),
-    *("train.loss_type", "train.scale_rewards", "train.beta", "train.entropy_coef"),
-    *("train.temperature", "train.top_p", "train.max_prompt_length", "train.max_completion_length"),
-    *("sampling.num_samples", "sampling.temperature", "sampling.top_p", "sampling.method"),
+    *("train.learning_rate", "train.lr_scheduler_type", "train.warmup_steps"),
+    *("train.loss_type", "train.scale_rewards", "train.beta", "train.temperature"),
+    *("train.max_completion_length", "sampling.num_samples", "sampling.temperature", "sampling.top_p"),
     *("tune.rounds", "tune.beta", "tune.label_smoothing"),
 )
 _ALWAYS = ("verifier.preset", "train.learning_rate", "train.lr_scheduler_type")

@@ -46,7 +46,7 @@ _ANSWER = 200  # bytes of a short answer that a grader is shown
 _PROMPTS = {"grade": GRADE_PROMPT, "reason": REASONING_PROMPT, "rate": RATING_PROMPT}
 _UNKNOWN = "unknown: it depends on what the completions say"
 _JUDGED = ("grade", "reason", "verify", "extract", "contradicts", "compare", "rate", "checklist")
-_VERIFIED = ("verify", "extract", "contradicts", "together", "checklist")
+_VERIFIED = ("verify", "contradicts")
 _READ_BY: Mapping[str, Sequence[str]] = {  # setting -> the resources that are made with it
     "judge.url": _JUDGED,
     "judge.reward_model": ("rate",),
@@ -54,6 +54,9 @@ _READ_BY: Mapping[str, Sequence[str]] = {  # setting -> the resources that are m
     "judge.extractor_model": ("extract",),
     "judge.checklist_model": ("checklist",),
     **{f"verifier.{name}": _VERIFIED for name in VerifierSettings.model_fields if name != "cache"},
+    "verifier.preset": (*_VERIFIED, "extract"),
+    "verifier.judge": (*_VERIFIED, "checklist"),
+    "verifier.index": (*_VERIFIED, "together"),
 }
 _ADAPTER = ("lora_rank", "lora_alpha", "lora_dropout", "lora_target_modules")
 _ASKED = ("max_completion_length", "bf16", "use_vllm", "vllm_mode", "vllm_server_base_url")

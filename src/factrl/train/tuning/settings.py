@@ -191,6 +191,8 @@ class TuneSettings(AskSettings):
         if self.measure is None:
             names = ("sampling", "tune.demonstrations", "tune.shots", "train.max_masked_share")
             found |= dict.fromkeys(names, f"{told.method} writes no samples")
+        if told.method != "iterative-dpo":
+            found["tune.rounds"] = f"{told.method} has one round"
         return found
 
     @property

@@ -1,0 +1,83 @@
+"""Every stage of every paper's pipeline resolves to what `stages.toml` has of the paper."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl.papers import settings_of
+from factrl.runs.config import flat
+from factrl.runs.settings import DataSettings
+from factrl.studies import load_study, study_names
+from factrl.studies.full import Pipeline, Stage, stage_of
+
+if sys.version_info < (3, 11):
+    import tomli as tomllib  # pyright: ignore[reportMissingImports]
+else:
+    import tomllib
+
+TABLE: Mapping[str, list[dict[str, Any]]] = tomllib.loads(
+    Path(__file__).with_name("stages.toml").read_text("utf-8")
+)
+STUDIES = [*(name for name in study_names() if load_study(name).full.steps), "truthrl:retrieval"]
+ASKED = ("prompt", "system", "prefill", "chat")
+
+
+def stages(name: str, folder: Path) -> Iterator[tuple[str, Stage]]:
+    study, _, variant = name.partition(":")
+    full = load_study(study).full
+    pipeline = Pipeline(full.variant(variant) if variant else full, judge="http://localhost:1/v1#m")
+    file = pipeline.write_recipe(folder)
+    for command in pipeline.given(pipeline.commands(Path("out"), 0), file):
+        if stage := stage_of(command, file):
+            yield command.name, stage
+    file.unlink()
+
+
+def wanted(study: str, step: str) -> dict[str, Any]:
+    """What the entries of a step say; `asked` among it."""
+    found: dict[str, Any] = {}
+    for entry in TABLE.get(study, ()):
+        if any(fnmatchcase(step, pattern) for pattern in entry["steps"]):
+            assert entry["source"]
+            ours = flat(entry.get("ours", {}))
+            assert all(len(told) == 2 and told[1] for told in ours.values()), (step, ours)
+            of = {**flat(entry.get("paper", {})), **{key: value for key, (value, _) in ours.items()}}
+            of |= {"asked": entry["asked"]} if "asked" in entry else {}
+            assert not of.keys() & found.keys(), f"{study}, {step}: twice in stages.toml: {of.keys() & found}"
+            found |= of
+    return found
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_stage_has_the_papers_settings(name: str, tmp_path: Path) -> None:
+    study, _, variant = name.partition(":")
+    for step, stage in stages(name, tmp_path):
+        told = wanted(study, step)
+        assert len(told) > 3, f"add the step {step!r} of {study} to tests/stages.toml, with its paper's values"
+        asked = told.pop("asked")
+        of = settings_of(asked if ":" in asked else f"{asked}:{variant}")["data"] if asked else {}
+        data = DataSettings(**{"train": "-", **of})
+        if step != "truthfulness":  # it continues a text
+            assert [getattr(stage.settings.data, key) for key in ASKED] == [
+                getattr(data, key) for key in ASKED
+            ], f"{name}, {step}: the prompt is not {asked or 'the bare question'}'s"
+        values = {k: v for k, v in stage.values.items() if k != "paper" and not k.startswith("data.")}
+        differ = {
+            key: f"{values.get(key, 'not read')!r} for {told.get(key, 'nothing')!r}"
+            for key in {**values, **told}
+            if values.get(key) != told.get(key)
+        }
+        assert not differ, f"{name}, {step}: {differ}: mend the step, or tests/stages.toml"
+
+
+def test_every_entry_is_of_a_step(tmp_path: Path) -> None:
+    for study, entries in TABLE.items():
+        names = [step for step, _ in stages(study, tmp_path)]
+        for pattern in (pattern for entry in entries for pattern in entry["steps"]):
+            assert any(fnmatchcase(step, pattern) for step in names), f"{study}: {pattern} is no step"
