@@ -129,6 +129,10 @@ def test_a_papers_settings_are_those_of_its_recipe(name: str) -> None:
     told = load_settings(RunSettings, ROOT / "recipes" / f"{name}.toml", needed, knobs=knobs).model_dump()
     for section, values in settings_of(name).items():
         assert {key: told[section][key] for key in values} == values
+    # Of adapter and verifier, which every stage of its pipeline takes, the paper's file has all.
+    own = run_settings(None, [*needed, f"paper={name}"]).model_dump()
+    assert own["verifier"] == told["verifier"]
+    assert all(own["model"][key] == told["model"][key] for key in ("lora", "lora_rank", "lora_alpha"))
 
 
 @pytest.mark.parametrize("recipe", SMALL, ids=lambda path: path.stem)

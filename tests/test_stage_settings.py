@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from factrl.errors import ConfigError
 from factrl.papers import settings_of
 from factrl.runs.config import flat
-from factrl.runs.settings import DataSettings
+from factrl.runs.settings import AskSettings, DataSettings, RunSettings
 from factrl.studies import load_study, study_names
 from factrl.studies.full import Pipeline, Stage, stage_of
+from factrl.train.plan import run_settings, unread_in_asking, unread_in_training
 
 if sys.version_info < (3, 11):
     import tomli as tomllib  # pyright: ignore[reportMissingImports]
@@ -59,7 +63,9 @@ def test_a_stage_has_the_papers_settings(name: str, tmp_path: Path) -> None:
     study, _, variant = name.partition(":")
     for step, stage in stages(name, tmp_path):
         told = wanted(study, step)
-        assert len(told) > 3, f"add the step {step!r} of {study} to tests/stages.toml, with its paper's values"
+        assert len(told) > 3, (
+            f"add the step {step!r} of {study} to tests/stages.toml, with its paper's values"
+        )
         asked = told.pop("asked")
         of = settings_of(asked if ":" in asked else f"{asked}:{variant}")["data"] if asked else {}
         data = DataSettings(**{"train": "-", **of})
@@ -81,3 +87,35 @@ def test_every_entry_is_of_a_step(tmp_path: Path) -> None:
         names = [step for step, _ in stages(study, tmp_path)]
         for pattern in (pattern for entry in entries for pattern in entry["steps"]):
             assert any(fnmatchcase(step, pattern) for step in names), f"{study}: {pattern} is no step"
+
+
+@pytest.mark.parametrize(
+    ("words", "unused", "problem"),
+    [
+        (["paper=truthrl", "verifier.index=w"], unread_in_training, "verifier.index = 'w' is not used"),
+        (
+            ["paper=truthrl", "judge.reward_model=m"],
+            unread_in_training,
+            "judge.reward_model = 'm' is not used",
+        ),
+        (["paper=truthrl", "lora_alpha=8"], unread_in_training, "model.lora_alpha = 8 is not used"),
+        (["paper=intuitor", "judge.url=http://h/v1#m"], unread_in_training, "judge.url = "),
+        (["paper=intuitor", "judge.url=http://h/v1#m", "data.eval=q"], unread_in_training, ""),
+        (["paper=knowrl", "verifier.index=w"], unread_in_training, ""),
+        (["paper=knowrl:format", "verifier.index=w"], unread_in_training, "and this needs no judge"),
+        (["paper=knowrl", "verifier.index=w"], unread_in_asking, "verifier.index = 'w' is not used"),
+        (["paper=knowrl", "verifier.index=w"], partial(unread_in_asking, long=True), ""),
+        (["train.temperature=0.6"], unread_in_asking, "how answers are sampled is [sampling]"),
+        (["train.max_completion_length=6"], unread_in_asking, ""),
+    ],
+)
+def test_a_setting_that_a_command_does_not_read_is_refused(
+    words: list[str], unused: Any, problem: str
+) -> None:
+    words = ["model.name=m", "data.train=q", *words]
+    kind = RunSettings if unused is unread_in_training else AskSettings
+    if not problem:
+        run_settings(None, words, kind, unused)
+        return
+    with pytest.raises(ConfigError, match=re.escape(problem)):
+        run_settings(None, words, kind, unused)

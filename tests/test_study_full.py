@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -441,6 +442,46 @@ def test_a_value_that_is_lost_is_asked_before_anything_runs(
     assert "train.beta" not in capfd.readouterr().err  # its step says it
     assert dry("fspo") == 0
     assert "and verifier.judge=…: what judges sentences" in capfd.readouterr().err
+
+
+def test_a_setting_that_no_step_reads_is_refused(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert dry("truthrl", "verifier.index=wiki", "judge.max_attempts=2") == 2
+    assert capfd.readouterr().err.endswith("factrl: verifier.index=wiki: no step reads it\n")
+    full = f"{OWN.partition('[full.recipe')[0]}[full.recipe]\npaper = 'truthrl'\n"
+    steps = (
+        "judge = { reward_model = 'm' }\n[full.steps]\nbase = ''\nsft = 'tune sft {train} --config {recipe}"
+    )
+    Path("own.toml").write_text(f"{full}{steps} --model {{base}} --evaluate {{held_out}}'\n", "utf-8")
+    assert dry("own.toml") == 2
+    assert "[full.recipe] judge.reward_model: no step reads it" in capfd.readouterr().err
+    Path("own.toml").write_text(Path("own.toml").read_text("utf-8").replace("reward_model", "max_attempts"))
+    Path("own.toml").write_text(Path("own.toml").read_text("utf-8").replace("'m'", "2"))
+    assert dry("own.toml", "judge.timeout_call=200") == 0
+    assert "judge.timeout_call=200" in capfd.readouterr().out
+
+
+def test_a_user_gives_what_a_step_reads_and_what_is_lost_of_training_alone(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert dry("knowrl", "verifier.index=wiki") == 0
+    steps = [step.splitlines() for step in re.split("^# ", capfd.readouterr().out, flags=re.M)[1:]]
+    found = [about.partition(":")[0] for about, _, command in steps if "verifier.index=wiki" in command]
+    assert found == ["dpo", "facttune-fs", "format+fact", "no-refusal", "paper"]
+    assert steps[0] == [
+        "base",
+        "## paper = knowrl, data.system = Think the user's question through betwee…, model.lora_rank = 256, "
+        "model.lora_alpha = 512, model.lora_target_modules = ['q_proj', 'v_proj'], train.epochs = 4.0, "
+        "train.prompts_per_step = 16, train.learning_rate = 0.0001, train.lr_scheduler_type = cosine, "
+        "train.warmup_steps = 0.1, train.max_completion_length = 1024, form = answer",
+        steps[0][2],
+    ]
+    train = "train --config {recipe} --model {base} --data {train}"
+    text = OWN.partition("[full.recipe")[0] + "[full.recipe]\npaper = 'factreason'\n[full.steps]\nbase = ''\n"
+    seed = "s = 'tune sft-seed {train} --config {recipe} --model {base}'\n"
+    for steps, asked in ((seed, False), (f"{seed}t = '{train}'\n", True)):
+        Path("own.toml").write_text(text + steps, "utf-8")
+        assert dry("own.toml", "--judge", "http://localhost:1/v1#m", "--train", "train.jsonl") == 0
+        assert ("train.beta=…" in capfd.readouterr().err) == asked
 
 
 def test_verl_trains_with_rewards_and_its_last_checkpoint_is_the_model(

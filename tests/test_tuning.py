@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from factrl.cli import tune as cli
 from factrl.errors import ConfigError, DataError
 from factrl.papers import load_reward
 from factrl.rewards.resources import supply
-from factrl.runs.config import dump_toml, load_settings
+from factrl.runs.config import dump_toml, flat, load_settings
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import AskSettings, RunSettings
 from factrl.text import think_answer
@@ -34,6 +35,7 @@ UNPROBED = Example("Who wrote Emma?", ("Jane Austen",), id="1")
 RIGHT, WRONG = Sample("Austen", label="correct"), Sample("Dickens", label="incorrect")
 IDK, MASKED = Sample("no idea", label="abstained"), Sample("Austen?", cause="timeout")
 Samples = tuple[Sample, ...]
+NLI = "nli:MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli"
 
 
 def learnt(rule: str, example: Example, samples: Sequence[Sample], manner: Manner | None = None) -> Any:
@@ -215,6 +217,68 @@ def test_wrong_settings_are_named(overrides: list[str], problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         settings(*overrides)
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("sft-seed", "paper=factreason"), {"verifier.preset": "veriscore", "train.learning_rate": 5.5e-6}),
+        (("dpo", "rule=margin-length", "paper=factreason"), {"verifier.preset": "veriscore"}),
+        (("dpo", "rule=factscore", "paper=knowrl"), {"verifier.preset": "knowrl", "verifier.judge": "llm"}),
+        (
+            ("iterative-dpo", "rule=max-min", "paper=knowrl"),
+            {"verifier.preset": "knowrl", "model.lora": True},
+        ),
+        (("dpo", "rule=max-min", "paper=knowrl:code"), {"verifier.judge": NLI, "train.learning_rate": 3e-6}),
+        (
+            ("sft", "paper=knowrl", "lora_rank=256"),
+            {
+                **{"model.lora": True, "model.lora_rank": 256, "model.lora_alpha": 256},
+                **{"train.learning_rate": 5e-6, "train.steps": None, "train.max_completion_length": 1024},
+            },
+        ),
+        (("sft", "paper=truthrl"), {"verifier.preset": "local", "model.lora": False, "train.beta": 0.0}),
+        (("sft", "paper=knowrl", "model.lora=false"), {"model.lora": False}),
+        (
+            ("truthfulness", "paper=knowrl"),
+            {"data.system": None, "model.lora": False, "train.max_completion_length": 4},
+        ),
+    ],
+)
+def test_a_stage_takes_what_its_paper_says_of_all_stages(
+    words: tuple[str, ...], expected: dict[str, Any]
+) -> None:
+    told = flat(settings(f"tune.method={words[0]}", *words[1:]).model_dump())
+    assert {key: told[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (
+            ("sft", "lora_rank=8"),
+            "model.lora_rank = 8 is not used: all weights are trained without model.lora",
+        ),
+        (("sft", "train.beta=0.1"), "train.beta = 0.1 is not used: it is for training with a reward"),
+        (("rft", "train.temperature=0.6"), "train.temperature = 0.6 is not used"),
+        (("rft", "tune.beta=0.2"), "tune.beta = 0.2 is not used: rft learns from no pairs"),
+        (("rft", "tune.target={answer}"), "tune.target = '{answer}' is not used: all completions are"),
+        (("sft", "sampling.top_p=0.5"), "sampling.top_p = 0.5 is not used: sft writes no samples"),
+        (("sft", "tune.demonstrations=d.jsonl"), "tune.demonstrations = 'd.jsonl' is not used"),
+        (("sft", "judge.url=http://h/v1#m"), "judge.url = 'http://h/v1#m' is not used: it is for grade"),
+        (("rft", "verifier.index=w"), "verifier.index = 'w' is not used: it is for verify"),
+        (("dpo", "rule=klc", "judge.reward_model=m"), "judge.reward_model = 'm' is not used: it is for rate"),
+        (("dpo", "rule=factscore", "judge.checklist_model=m"), "judge.checklist_model = 'm' is not used"),
+        (("sft", "tune.rounds=1"), "tune.rounds = 1 is not used: sft has one round"),
+        (
+            ("rft", "run.max_cost=1", "judge.url=http://h/v1#m", "judge.price_in=1", "judge.price_out=1"),
+            "run.max_cost = 1 is not used: factrl tune has no limit of cost",
+        ),
+    ],
+)
+def test_a_setting_that_the_method_does_not_read_is_refused(words: tuple[str, ...], problem: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(problem)):
+        settings(f"tune.method={words[0]}", *words[1:])
 
 
 def test_the_form_of_answers_is_that_of_the_reward() -> None:

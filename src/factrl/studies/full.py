@@ -117,9 +117,14 @@ class Pipeline:
         given |= {*self.files, *(["judge"] if self.judge else [])}
         needed = {name: why for name, why in self.full.asks.items() if not given & {*name.split(" or ")}}
         for words in self.full.steps.values():
+            if words.partition(" ")[0] != "train":  # what is lost is of training with the reward
+                continue
             parts = [word.partition("=") for word in words.split()]
             told = given | {name for name, _, _ in parts}
-            lost = (asked_of(spec).items() for name, _, spec in parts if name == "paper")
+            papers = [spec for name, _, spec in parts if name == "paper"] or [
+                self.full.recipe.get("paper", "")
+            ]
+            lost = (asked_of(spec).items() for spec in papers)
             needed |= {key: why for each in lost for key, why in each if key not in told}
         return [
             f"{name}=…: {why}" if "." in name else f"--{name.replace('_', '-')}: {why}"
