@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from fault_server import FaultServer, replies
 from tiny import word_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -17,7 +17,7 @@ import factrl.verifier.judges.llm as judges
 from factrl.cli import main
 from factrl.rewards.grading import GRADE_PROMPT
 from factrl.runs.config import read_toml
-
+from fault_server import FaultServer, replies
 
 pytestmark = pytest.mark.slow
 
@@ -100,7 +100,7 @@ def judge(message: str) -> str:
 def speaker(tmp_path: Path) -> Path:
     """A model that, whatever it is asked, says one of two texts and ends."""
     said = [f"<think>{text}</think><answer>{text}</answer>" for text in (ROME, OSLO)]
-    tokens = {"pad_token": "<pad>", "unk_token": "<unk>", "eos_token": "<end>"}
+    tokens: dict[str, Any] = {"pad_token": "<pad>", "unk_token": "<unk>", "eos_token": "<end>"}
     tokenizer = word_tokenizer([*tokens.values(), *said], **tokens)
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] + ' ' }}{% endfor %}"
     tokenizer.save_pretrained(tmp_path / "speaker")
@@ -116,7 +116,7 @@ def speaker(tmp_path: Path) -> Path:
         eos_token_id=2,
         bos_token_id=None,
     )
-    model = LlamaForCausalLM(config)
+    model: Any = LlamaForCausalLM(config)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if name.endswith(("o_proj.weight", "down_proj.weight")):

@@ -159,7 +159,7 @@ class Pipeline:
             recipe: what the steps read, as `write_recipe` wrote it.
 
         Raises:
-            ConfigError: a step's settings are wrong, or no step reads one of them.
+            ConfigError: a step's settings are wrong, or no step reads one of the user's or the recipe's.
         """
         read = any("--config" in command.words for command in commands)
         shared = [key for key in flat(self.full.recipe) if read and key != "paper"]
@@ -331,7 +331,7 @@ class Stage:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The settings that tell steps apart and where answers are read (`form`), of those that are read."""
+        """The settings that tell steps apart, of those that are read, and where an answer stands (`form`)."""
         told = flat(self.settings.model_dump())
         left = ("train.epochs",) if self.settings.train.steps else ()
         found = {key: told[key] for key in _SHOWN if key in told and key not in left and self.reads(key)}

@@ -85,7 +85,7 @@ def check_model(name: str) -> None:
 
 
 def check_start(name: str) -> None:
-    """Refuse a folder without a model, and an adapter: what is trained on it is saved without it."""
+    """Refuse a folder without a model, and an adapter: what is trained on it would be saved without it."""
     check_model(name)
     if (Path(name) / "adapter_config.json").is_file():
         raise ModelError(
