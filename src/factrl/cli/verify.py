@@ -21,14 +21,14 @@ from factrl.llm import connect, preflight
 from factrl.runs.progress import Progress
 from factrl.text.escape import one_line
 from factrl.text.html import is_page
-from factrl.verifier.claims import hedges
-from factrl.verifier.report import SURE
+from factrl.verifier.formats import to_junit, to_sarif
+from factrl.verifier.report import SURE, Report
 
 from .options import Verbs, add_options, add_verb, at_least_one, between, check_place
 from .terminal import say, tell
 
 if TYPE_CHECKING:
-    from factrl.verifier import Report, Verifier
+    from factrl.verifier import Verifier
 
 _LARGEST = 16 * 2**20  # bytes of text that are read at all
 _QUIET = 0.8  # seconds before anything is said of progress
@@ -51,12 +51,18 @@ def add_verbs(verbs: Verbs) -> None:
             '  factrl verify "Marie Curie was born in Warsaw in 1868." --docs curie.txt\n'
             "  factrl verify answer.txt --index kb --html answer.html\n"
             "  cat answer.txt | factrl verify --docs notes/*.md --llm http://localhost:8000/v1#Qwen/Qwen3-8B\n"
+            "  factrl verify docs/*.md --docs notes/ --strict --format sarif > factrl.sarif\n"
             "exit code: 0 it was checked, whatever the verdicts; with --strict 1 unless there is a claim,\n"
             "every one is supported for sure and nothing is a mere hedge; 2 something must be changed;\n"
             "3 it could not be checked"
         ),
     )
-    parser.add_argument("text", nargs="?", metavar="TEXT | FILE | -", help="what to check; - reads stdin")
+    parser.add_argument(
+        "texts",
+        nargs="*",
+        metavar="TEXT | FILE | -",
+        help="what to check: a text, files, or - for stdin",
+    )
     parser.add_argument("--question", metavar="TEXT", default="", help="the question that the text answers")
     parser.add_argument(
         "--topic", metavar="TITLE", default="", help="search only the document with this title"
@@ -87,6 +93,7 @@ def add_verbs(verbs: Verbs) -> None:
         ("--max-chars", "a longer text is not read"),
     ):
         parser.add_argument(option, metavar="N", type=at_least_one, help=about)
+    parser.add_argument("--format", choices=("junit", "sarif"), help="print a report that CI servers read")
     add_options(parser, json="print JSON instead of text")
     parser.add_argument(
         "--sure",
@@ -149,43 +156,67 @@ def _verify(args: argparse.Namespace) -> int:
         )
     if args.html is not None:
         check_place("--html", Path(args.html), mine=partial(is_page, template="verifier/report.html"))
-    text = _text(args.text)
-    if not text.strip():
-        raise ConfigError("the text is empty; give it as an argument, name a file, or pipe it in")
+    if args.json and args.format:
+        raise ConfigError(f"--json and --format {args.format} exclude each other; leave one out")
+    texts = _texts(args.texts)
+    several = len(texts) > 1
+    if several and (args.json or args.html is not None):
+        raise ConfigError("--json and --html are about one text; name one file, or use --format sarif")
     if args.docs:
-        args.docs = _evidence(args.docs, args.text)
+        args.docs = _evidence(args.docs, texts)
+    verifier, max_chars, checked = None, 0, list[tuple[str, Report]]()
     try:
-        with ExitStack() as stack:
-            watch = _watch(stack)
-            verifier = _open(args)
-            report = verifier(text, args.question, topic=args.topic, watch=watch)
+        for path, text in texts:
+            with ExitStack() as stack:
+                watch = _watch(stack)
+                verifier = verifier or _open(args)
+                report = verifier(text, args.question, topic=args.topic, watch=watch)
+                max_chars = verifier.max_chars
+                checked.append((path, replace(report, sure=args.sure)))
     except Unscored as error:
         raise TooManyMasked(f"the text could not be checked: {error}") from error
-    report = replace(report, sure=args.sure)
-    if args.json:
-        say(json.dumps(report.to_json(), indent=2))
-    elif report.failure is None and not report.floored:
-        say(str(report))
+    _print(args, checked)
     if args.html is not None:
-        report.to_html(args.html)
+        checked[0][1].to_html(args.html)
         tell(f"report: {args.html}")
-    _check_ending(report, verifier.max_chars)
-    hedged = any(check.claim.skip == "unverifiable" and hedges(check.claim.text) for check in report.checks)
-    return int(args.strict and (hedged or not 0 < report.claims == report.counts["supported"]))
+    for path, report in checked:
+        _check_ending(report, max_chars, f"{path}: " if several else "")
+    return int(args.strict and not all(_is_supported(report) for _, report in checked))
 
 
-def _check_ending(report: Report, max_chars: int) -> None:
-    """A word on what is missing, or the error that says why there is nothing."""
+def _print(args: argparse.Namespace, checked: list[tuple[str, Report]]) -> None:
+    if args.format == "sarif":
+        say(json.dumps(to_sarif(checked), indent=2))
+    elif args.format == "junit":
+        say(to_junit(checked, strict=args.strict))
+    elif args.json:
+        say(json.dumps(checked[0][1].to_json(), indent=2))
+    else:
+        for path, report in checked:
+            if len(checked) > 1:
+                say(one_line(f"{path}:"))
+            if report.failure is None and not report.floored:
+                say(str(report))
+
+
+def _is_supported(report: Report) -> bool:
+    """Whether there is a claim, every one is supported for sure, and no sentence is a mere hedge."""
+    hedged = any(check.hedged for check in report.checks)
+    return not hedged and 0 < report.claims == report.counts["supported"]
+
+
+def _check_ending(report: Report, max_chars: int, where: str) -> None:
+    """A word on what is missing, or the error that says why there is nothing; `where` leads the line."""
     if report.failure is not None:
-        raise TooManyMasked(f"the text could not be checked: {report.failure}")
+        raise TooManyMasked(f"{where}the text could not be checked: {report.failure}")
     if report.floored and len(report.text) <= max_chars:
         raise TooManyMasked(
-            f"the text could not be checked ({report.floored}): the model cannot list its claims; shorten "
-            "it, or take a model with a longer context"
+            f"{where}the text could not be checked ({report.floored}): the model cannot list its claims; "
+            "shorten it, or take a model with a longer context"
         )
     if report.floored:
         raise ConfigError(
-            f"the text has {len(report.text):,} characters, more than the {max_chars:,} that are "
+            f"{where}the text has {len(report.text):,} characters, more than the {max_chars:,} that are "
             "read; shorten it or raise --max-chars"
         )
     verdicts = [
@@ -195,33 +226,51 @@ def _check_ending(report: Report, max_chars: int) -> None:
         causes = Counter(verdict.cause for verdict in verdicts).most_common()
         detail = next((f": {each.facts['detail']}" for each in verdicts if each.facts.get("detail")), "")
         why = ", ".join(f"{count} {cause}" for cause, count in causes) + detail
-        raise TooManyMasked(f"none of the claims could be judged ({why})")
+        raise TooManyMasked(f"{where}none of the claims could be judged ({why})")
     if verdicts:
-        tell(f"{len(verdicts)} of {report.claims} claims have no verdict; run again to judge only those.")
+        count = f"{len(verdicts)} of {report.claims}"
+        tell(f"{where}{count} claims have no verdict; run again to judge only those.")
 
 
-def _text(word: str | None) -> str:
-    """The text itself, or what is in the file or the pipe that the word names."""
-    if word is None and sys.stdin.isatty():
+def _texts(words: list[str]) -> list[tuple[str, str]]:
+    """The path, "" where there is none, and the text of each: an argument, the pipe, or files."""
+    if not words and sys.stdin.isatty():
         raise ConfigError("no text; give it as an argument (before --docs), name a file, or pipe it in")
-    if word is None or word == "-":
-        return _decoded(sys.stdin.buffer.read(_LARGEST + 1), "stdin")
+    texts = [_text(word) for word in words or ["-"]]
+    if len(words) > 1:
+        for word, (path, _) in zip(words, texts, strict=True):
+            if not path:
+                raise ConfigError(
+                    f"{word[:60]!r} is no file, and several texts are read from files; put one text in quotes"
+                )
+        texts = [*{Path(path).resolve(): (path, text) for path, text in texts}.values()]
+    for path, text in texts:
+        if not text.strip():
+            raise ConfigError(
+                f"{path or 'the text'} is empty; give it as an argument, name a file, or pipe it in"
+            )
+    return texts
+
+
+def _text(word: str) -> tuple[str, str]:
+    if word == "-":
+        return "", _decoded(sys.stdin.buffer.read(_LARGEST + 1), "stdin")
     if not word.strip():
-        return word
+        return "", word
     path = Path(word)
     try:
         if path.is_dir():
             raise ConfigError(f"{word} is a folder; name a file, or give the text itself")
         if path.is_file():
             with path.open("rb") as file:
-                return _decoded(file.read(_LARGEST + 1), word)
+                return word, _decoded(file.read(_LARGEST + 1), word)
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:  # too long for a name, so it is a text
             raise DataError(f"{word} cannot be read: {error.strerror}") from error
     if len(word.split()) == 1 and path.suffix.lower() in _TEXT_FILES:
         around = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
         raise DataError(f"{word} does not exist{nearest(path.name, around)}")
-    return word
+    return "", word
 
 
 def _decoded(data: bytes, name: str) -> str:
@@ -235,19 +284,20 @@ def _decoded(data: bytes, name: str) -> str:
         raise DataError(f"{name} is not UTF-8 text: {error.reason} at byte {error.start:,}") from None
 
 
-def _evidence(names: list[str], word: str | None) -> list[Path]:
-    """The files behind `--docs`, without the one that is checked: a text would bear itself out."""
+def _evidence(names: list[str], texts: list[tuple[str, str]]) -> list[Path]:
+    """The files behind `--docs`, without those that are checked: a text would bear itself out."""
     from factrl.verifier.search.sources import find_sources
 
     files = find_sources(names)
-    itself = None if word is None or "\n" in word or len(word) > 1_000 else Path(word).resolve()
-    others = [file for file in files if file.resolve() != itself]
+    checked = {Path(path).resolve(): path for path, _ in texts if path}
+    others = [file for file in files if file.resolve() not in checked]
+    left_out = ", ".join(checked[file.resolve()] for file in files if file.resolve() in checked)
     if not others:
         raise ConfigError(
-            f"--docs names nothing but {word}, the text that is checked; name what it is to be checked by"
+            f"--docs names nothing but {left_out}, the text that is checked; name what it is to be checked by"
         )
-    if len(others) < len(files):
-        tell(f"{word} is left out of --docs: it is the text that is checked")
+    if left_out:
+        tell(f"{left_out} is left out of --docs: it is the text that is checked")
     return others
 
 

@@ -22,6 +22,7 @@ from factrl.errors import ConfigError, Unscored
 from factrl.text.escape import one_line
 from factrl.text.sentences import Sentence, sentences
 from factrl.types import Claim, Finding, Passage, Verdict
+from factrl.verifier.claims import hedges
 
 WIDTH = 0.05  # the widest interval that is still published as a number
 SURE, UNLIKELY = 0.7, 0.25
@@ -55,6 +56,11 @@ class Check:
     passages: tuple[Passage, ...] = ()
     verdict: Verdict | None = None
     shown: str = ""
+
+    @property
+    def hedged(self) -> bool:
+        """Whether it does not count because its sentence commits to nothing, which `--strict` fails on."""
+        return self.claim.skip == "unverifiable" and hedges(self.claim.text)
 
     @property
     def quote(self) -> str:
