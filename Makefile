@@ -8,7 +8,7 @@ HOSTS = tests/hosts/requirements.txt
 BESIDE = -q -n 2 --dist worksteal # two tests at a time
 PINS = pyproject.toml constraints.txt $(VERL)
 
-.PHONY: help demo test test-all test-slow test-hosts test-rows test-verl test-faults test-security test-mutations check docs wheel bench bench-verifier bench-grader bench-engine bench-gpu clean
+.PHONY: help demo test test-core test-all test-slow test-hosts test-rows test-verl test-faults test-security test-mutations check docs wheel bench bench-verifier bench-grader bench-engine bench-gpu clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,9 +16,11 @@ help: ## this list
 demo: $(VENV)/.demo ## teach a small real model to say when it does not know (ten minutes on two cores, 3 GB)
 	$(VENV)/bin/factrl demo
 
-test: $(VENV)-core/.test $(VENV)/.dev ## every test but the slow ones: without torch first, then those that train
+test-core: $(VENV)-core/.test ## the tests that need no torch, which are all that Python 3.10 runs
 	OMP_NUM_THREADS=1 $(VENV)-core/bin/python -m pytest $(BESIDE) -m "not torch and not slow and not alone"
 	$(VENV)-core/bin/python -m pytest -q -m "alone and not torch and not slow"
+
+test: test-core $(VENV)/.dev ## every test but the slow ones: without torch first, then those that train
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(BESIDE) -m "torch and not slow"
 
 test-all: test test-slow test-hosts test-rows test-mutations ## before a release: also the tests that take a minute and more each, and the mutations
