@@ -1,4 +1,4 @@
-"""The programs in `examples/` run as they stand, are short, and print what they promise."""
+"""The numbered programs in `examples/` run as they stand, are short, and print what they promise."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MARKS = {"01_verify": [pytest.mark.model], "04_trl": [pytest.mark.model, pytest.
 
 
 def names() -> list[str]:
-    return sorted(path.stem for path in EXAMPLES.glob("*.py"))
+    return sorted(path.stem for path in EXAMPLES.glob("[0-9]*.py"))
 
 
 def test_examples_are_short_and_each_says_what_it_prints() -> None:
