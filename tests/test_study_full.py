@@ -467,13 +467,13 @@ def test_a_user_gives_what_a_step_reads_and_what_is_lost_of_training_alone(
     steps = [step.splitlines() for step in re.split("^# ", capfd.readouterr().out, flags=re.M)[1:]]
     found = [about.partition(":")[0] for about, _, command in steps if "verifier.index=wiki" in command]
     assert found == ["dpo", "facttune-fs", "format+fact", "no-refusal", "paper"]
-    assert steps[0] == [
-        "base",
+    assert steps[1] == [
+        "cold-start",
         "## paper = knowrl, data.system = Think the user's question through betwee…, model.lora_rank = 256, "
         "model.lora_alpha = 512, model.lora_target_modules = ['q_proj', 'v_proj'], train.epochs = 4.0, "
         "train.prompts_per_step = 16, train.learning_rate = 0.0001, train.lr_scheduler_type = cosine, "
         "train.warmup_steps = 0.1, train.max_completion_length = 1024, form = answer",
-        steps[0][2],
+        steps[1][2],
     ]
     train = "train --config {recipe} --model {base} --data {train}"
     text = OWN.partition("[full.recipe")[0] + "[full.recipe]\npaper = 'factreason'\n[full.steps]\nbase = ''\n"
@@ -660,8 +660,8 @@ def test_knowrls_second_model_has_the_numbers_that_are_known_of_it() -> None:
 def test_knowrls_rows_are_what_the_paper_compares(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Zero-shot is the model untrained; R1's answers are preferred; facts are the reasoning's."""
     assert main(["study", "knowrl", "--full", "--output", str(tmp_path / "out"), "--dry-run"]) == 0
-    out = capfd.readouterr().out
-    steps = {line[2:].partition(":")[0]: words for line, words in pairwise(out.splitlines())}
+    parts = re.split("^# ", capfd.readouterr().out, flags=re.M)[1:]
+    steps = {part.splitlines()[0].partition(":")[0]: part.splitlines()[-1] for part in parts}
     model, started = "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "runs/cold-start/model"
     assert f"--model {model}" in steps["eval base"]
     assert f"--model {model}" in steps["cold-start"]

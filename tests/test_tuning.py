@@ -478,7 +478,7 @@ def test_demonstrations_come_before_the_question(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"3 rows, fewer than tune\.shots = 4"):
         demonstrated(settings("tune.method=sft-seed", f"tune.demonstrations={file}", "shots=4"))
     asked = probed(tmp_path / "q.jsonl", {"question": "P9?", "answers": ["R9"], "evidence": ["x"]})
-    words = ("tune.method=sft-seed", f"data.train={asked}", "verifier.judge=weak")
+    words = ("tune.method=sft-seed", f"data.train={asked}", "verifier.preset=local", "verifier.judge=weak")
     [note] = plan_tuning(settings(*words, "data.prompt=Q: {question}")).notes
     assert "tune.demonstrations" in note
     assert plan_tuning(settings(*words, f"tune.demonstrations={file}")).notes == []
@@ -489,7 +489,7 @@ def test_factreasons_samples_are_asked_for_with_two_worked_examples(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     asked = probed(tmp_path / "q.jsonl", {"question": "What is a {cave}?", "evidence": ["x"]})
-    told = settings(*words, f"data.train={asked}", "verifier.judge=weak")
+    told = settings(*words, f"data.train={asked}", "verifier.preset=local", "verifier.judge=weak")
     assert (told.paper, told.extract) == ("factreason", "answer")
     assert plan_tuning(told).notes == []
     shown = demonstrated(told)

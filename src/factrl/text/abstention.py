@@ -128,8 +128,14 @@ PAID, MEASURED, SENTENCE = 0.5, 0.65, 0.5
 """Scores from which on a text declines: under a reward, in evaluation; and a sentence of a long text does
 (docs/evaluation.md)."""
 _SURE = 0.75  # score of a short text with a word that no abstention has; below it that word may be the answer
+_ALONE = 1.0  # log odds from which on a clause of such a text declines, whatever word it has
+_OTHER = -2.0  # log odds below which a clause says something else
 _UNLIKE = 0.3  # score up to which a text without a question is no abstention whatever it is about
 _ABOUT = -1.0  # log odds from which on a clause says what is not known
+# What a sentence ends with behind an "and".
+_CLOSES = re.compile(
+    r" (?:and|or|und|oder|et|ou|y|o|e) ((?:is|was|ist|war|est|était|es|era|é|è) [^,;.!?]{1,40})[.!]*$", re.I
+)
 _BRIEF = 5  # words of a clause that may be all of an answer
 _CHOICES = frozenset(
     (
@@ -219,6 +225,8 @@ def stance(
     size = len(_REPEATED.sub("", said))
     few = [one for one in each if size <= BARE and _is_brief(one[0])]
     brief = any(_answers(*one, strict, alone=len(each) == 1) for one in few)
+    if strict and (tail := _CLOSES.search(said)):  # "The answer remains unclear and is water"
+        brief = brief or _read(tail[1], asked).odds[0] < 1
     kept = [part for part, declines in each if declines <= 0.5]
     asserted = (_kept(kept) if 0 < len(kept) < len(each) else "") or clean(text)
     if sum(bool(part.named) for part in read.parts) > max(2, len(each) / 2):
@@ -230,7 +238,13 @@ def stance(
         # is paid for, advice names whom to ask.
         names = [part.named for part in read.parts if part.named and (strict or size <= BARE // 2)]
         names += [
-            part.new for part in read.parts if strict and part.new and size <= BARE and read.score < _SURE
+            part.new
+            for part, declines in each
+            if part.new
+            and (
+                (strict and size <= BARE and (read.score < _SURE or declines < _ALONE))
+                or (size <= BARE // 2 and declines < _OTHER)
+            )
         ]
         return Stance(True, next(iter(names), ""), "", score=read.score)
     return Stance(False, "", asserted, brief, read.score)

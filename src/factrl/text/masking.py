@@ -169,7 +169,7 @@ _CITED = re.compile(r"\[\d{1,2}(?:, ?\d{1,2}){0,5}\]|(?:^|(?<=[¶ ]))\d{1,2}[.)]
 _CITED_BEHIND = re.compile(r"(?<=\w )\[\d{1,2}(?:, ?\d{1,2}){0,5}\]")
 # A choice or a number in a script without spaces, where nothing but "the answer is" stands before it.
 _CHOSEN = re.compile(
-    r"(?:答案是|答案为|答えは)?(?:是的?|不是?|有|没有|沒有|否|对|對|错|錯|はい|いいえ|[一二两兩三四五六七八九十百千万萬零〇]+)"
+    r"(?:答案是|答案为|答えは|一?共有)?(?:是的?|不是?|有|没有|沒有|否|对|對|错|錯|はい|いいえ|[一二两兩三四五六七八九十百千万萬零〇]+[个個人名つ年]?)"
 )
 _ENDS = frozenset(f".!?。！？।؟۔…{LINE}")
 _BREAKS = frozenset(f",;:()[]，；：、،{DASH}")
