@@ -47,8 +47,8 @@ Tell = Callable[[str], None]
 Read = Callable[[str], Sequence[Example]]
 
 STAND_INS = 1000
-_TEXT = 40  # characters of a prompt in a step's line
 """As many questions a file that is not there yet counts for, in what a dry run says of the judge."""
+_TEXT = 40  # characters of a prompt in a step's line
 _RUNS = ("train", "tune")  # verbs that make a run folder with a model
 _VERL = ("--engine", "verl")
 _CITY = "Which city is the capital of a country in Europe?"
@@ -98,8 +98,8 @@ class Pipeline:
         model: to start from, in place of the paper's.
         judge: URL of what grades.
         judges: further ones, by each of which the trained models are evaluated once more.
-        settings: `key=value` words of the steps that train with a reward; those of `judge` and `verifier` are
-            of every step.
+        settings: `key=value` words of the steps that train with a reward, and of `judge` and `verifier` for
+            every step that reads them.
         verl: the overrides of verl where it trains with rewards; None for TRL.
     """
 
