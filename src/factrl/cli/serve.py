@@ -7,6 +7,8 @@ import errno
 import json
 import os
 import socket
+import sys
+from urllib.parse import quote
 
 from factrl.errors import ConfigError
 
@@ -26,18 +28,24 @@ def add_verbs(verbs: Verbs) -> None:
         example=(
             "examples:\n"
             "  factrl serve truthrl knowrl --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
+            "  factrl serve --page --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
             "  FACTRL_SERVER_TOKEN=… factrl serve recipe.toml --host 0.0.0.0 --workers 2\n"
             'in Python: reward = fx.remote("http://localhost:8100", "truthrl")'
         ),
     )
     parser.add_argument(
         "words",
-        nargs="+",
+        nargs="*",
         metavar="SPEC",
         help="truthrl, truthrl:binary, my.py:reward, …; any other setting as key=value",
     )
     add_options(parser, "config", "judge")
     parser.add_argument("--verify", action="store_true", help="offer /v1/verify also when no reward verifies")
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="a page for browsers: paste a text and documents, see the verdicts",
+    )
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1; others need a token)"
     )
@@ -52,8 +60,10 @@ def add_verbs(verbs: Verbs) -> None:
 def _serve(args: argparse.Namespace) -> int:
     specs = [word for word in args.words if not is_setting(word)]
     args.settings = [word for word in args.words if is_setting(word)]
-    if not specs:
-        raise ConfigError("name a reward to serve, such as truthrl")
+    if not specs and not args.page:
+        raise ConfigError("name a reward to serve, such as truthrl, or give --page")
+    if args.page and args.workers > 1:
+        raise ConfigError("--page keeps its reports in one process; leave --workers out")
     app = needs_extra("server", "serve")
     if not app.server_token() and not app.is_loopback(args.host):
         raise ConfigError(
@@ -64,13 +74,20 @@ def _serve(args: argparse.Namespace) -> int:
         "rewards": specs,
         "config": args.config,
         "overrides": as_overrides(args),
-        "verify": args.verify,
+        "verify": args.verify or args.page,
+        "page": args.page,
     }
     app.read_settings(told)  # what is wrong is said once, here, and not by every worker
     _check_address(args.host, args.port)
     os.environ[app.SETTINGS] = json.dumps(told)
     host = f"[{args.host}]" if ":" in args.host else args.host
-    tell(f"serving {', '.join(specs)} at http://{host}:{args.port} (POST /v1/score; stop with Ctrl-C)")
+    url = f"http://{host}:{args.port}"
+    if specs:
+        tell(f"serving {', '.join(specs)} at {url} (POST /v1/score; stop with Ctrl-C)")
+    if args.page:  # the token is for whoever sits here, and for no log
+        token = app.server_token()
+        secret = quote(token, safe="") if sys.stderr.isatty() else f"${app.TOKEN}"
+        tell(f"check texts at {url}/{f'#{secret}' if token else ''} (stop with Ctrl-C)")
     try:
         app.uvicorn.run(
             "factrl.server:serve_from_environment",

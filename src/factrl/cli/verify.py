@@ -8,7 +8,6 @@ import json
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -180,7 +179,15 @@ def _verify(args: argparse.Namespace) -> int:
         checked[0][1].to_html(args.html)
         tell(f"report: {args.html}")
     for path, report in checked:
-        _check_ending(report, max_chars, f"{path}: " if several else "")
+        where = f"{path}: " if several else ""
+        try:
+            report.check_verdicts(max_chars)
+        except (ConfigError, TooManyMasked) as error:
+            raise type(error)(f"{where}{error}") from error
+        if missing := report.likelier["unjudged"]:
+            tell(
+                f"{where}{missing} of {report.claims} claims have no verdict; run again to judge only those."
+            )
     return int(args.strict and not all(_is_supported(report) for _, report in checked))
 
 
@@ -203,33 +210,6 @@ def _is_supported(report: Report) -> bool:
     """Whether there is a claim, every one is supported for sure, and no sentence is a mere hedge."""
     hedged = any(check.hedged for check in report.checks)
     return not hedged and 0 < report.claims == report.counts["supported"]
-
-
-def _check_ending(report: Report, max_chars: int, where: str) -> None:
-    """A word on what is missing, or the error that says why there is nothing; `where` leads the line."""
-    if report.failure is not None:
-        raise TooManyMasked(f"{where}the text could not be checked: {report.failure}")
-    if report.floored and len(report.text) <= max_chars:
-        raise TooManyMasked(
-            f"{where}the text could not be checked ({report.floored}): the model cannot list its claims; "
-            "shorten it, or take a model with a longer context"
-        )
-    if report.floored:
-        raise ConfigError(
-            f"{where}the text has {len(report.text):,} characters, more than the {max_chars:,} that are "
-            "read; shorten it or raise --max-chars"
-        )
-    verdicts = [
-        check.verdict for check in report.checks if check.verdict and check.verdict.label == "unjudged"
-    ]
-    if verdicts and len(verdicts) == report.claims:
-        causes = Counter(verdict.cause for verdict in verdicts).most_common()
-        detail = next((f": {each.facts['detail']}" for each in verdicts if each.facts.get("detail")), "")
-        why = ", ".join(f"{count} {cause}" for cause, count in causes) + detail
-        raise TooManyMasked(f"{where}none of the claims could be judged ({why})")
-    if verdicts:
-        count = f"{len(verdicts)} of {report.claims}"
-        tell(f"{where}{count} claims have no verdict; run again to judge only those.")
 
 
 def _texts(words: list[str]) -> list[tuple[str, str]]:

@@ -24,13 +24,14 @@ from factrl.rewards import Reward
 from factrl.rewards.remote import TOKEN
 from factrl.rewards.resources import Supplier, check_resources, outside_training, supply
 from factrl.runs.data import label_example, to_example
-from factrl.runs.settings import RunSettings
+from factrl.runs.settings import AskSettings, RunSettings
 from factrl.text.messages import last_message, reasoning_of, said, text_of, with_reasoning
 from factrl.train.plan import REWARD_ALONE, bare_reward, open_judge, run_settings
 from factrl.types import Completion, Example, Passage
 from factrl.verifier import Verifier
 
 from .gate import BACKLOG, BUSY, IDLE_SECONDS, Gate, is_loopback  # noqa: F401  for `factrl serve`
+from .page import CheckPage
 from .schema import (
     NeMoGymRequest,
     OpenRLHFReply,
@@ -52,7 +53,7 @@ Name = Annotated[str, Path(max_length=256)]
 
 
 def read_settings(told: Mapping[str, Any]) -> dict[str, RunSettings]:
-    """The settings of every reward that is served, by its name on the wire.
+    """The settings of every reward that is served, by its name on the wire; of the verifier alone, by "".
 
     Args:
         told: `rewards`, a list of specs; `config`, a recipe or None; `overrides`, a list of `key=value`.
@@ -68,6 +69,8 @@ def read_settings(told: Mapping[str, Any]) -> dict[str, RunSettings]:
         if why := outside_training(bare_reward(settings)):
             raise ConfigError(f"the reward {spec!r} cannot be served: {why}")
         found[spec] = settings
+    if not found:  # the page alone
+        found[""] = run_settings(told["config"], [*told["overrides"], *REWARD_ALONE], AskSettings)
     return found
 
 
@@ -75,7 +78,8 @@ def open_service(told: Mapping[str, Any]) -> Service:
     """Open judge and verifier, and supply the rewards.
 
     Args:
-        told: as for `read_settings`, and `verify`: whether texts are verified also when no reward does.
+        told: as for `read_settings`; `verify`, whether texts are verified also when no reward does; `page`,
+            whether there is a page for it.
 
     Raises:
         SetupError: what the user must change.
@@ -88,18 +92,19 @@ def open_service(told: Mapping[str, Any]) -> Service:
         if asked not in judges:
             judges[asked] = open_judge(settings.judge)
         supplier = Supplier(judges[asked], settings.judge, settings.verifier)
-        reward = bare_reward(settings)
-        check_resources(reward)
-        if "verify" in reward.missing or told["verify"]:
-            checked = settings.verifier.model_dump_json() + asked
-            if checked not in verifiers:
-                verifiers[checked] = supplier.verify()
+        checked = settings.verifier.model_dump_json() + asked
+        reward = bare_reward(settings) if name else None
+        if reward is not None:
+            check_resources(reward)
+        if checked not in verifiers and (reward is None or "verify" in reward.missing or told["verify"]):
+            verifiers[checked] = supplier.verify()
+        if reward is not None:
             if "verify" in reward.missing:  # rewards that verify alike share what is found
                 reward = reward.with_(verify=verifiers[checked])
-        rewards[name] = supply(reward, supplier=supplier)
+            rewards[name] = supply(reward, supplier=supplier)
     judge = next((judge for judge in judges.values() if judge is not None), None)
     verifier = next(iter(verifiers.values()), None)
-    return Service(rewards, judge, verifier)
+    return Service(rewards, judge, verifier, page=told["page"])
 
 
 class Service:
@@ -109,10 +114,19 @@ class Service:
         rewards: name on the wire -> reward, its resources supplied.
         judge: the language model among the resources, if there is one.
         verifier: for `/v1/verify`; None when no verifier was asked for.
+        page: whether a browser gets a page to check texts with it.
     """
 
-    def __init__(self, rewards: Mapping[str, Reward], judge: LLM | None, verifier: Verifier | None) -> None:
+    def __init__(
+        self,
+        rewards: Mapping[str, Reward],
+        judge: LLM | None,
+        verifier: Verifier | None,
+        *,
+        page: bool = False,
+    ) -> None:
         self.rewards, self._judge, self._verifier = rewards, judge, verifier
+        self.page = CheckPage(verifier) if page and verifier is not None else None
         self._ready: tuple[float, str] = (float("-inf"), "")
         self._apart = anyio.CapacityLimiter(1)  # a thread for health that requests under way cannot hold
 
@@ -312,6 +326,8 @@ def make_api(service: Service) -> FastAPI:
     api.post("/v1/nemo_gym/{reward}/verify", response_model=dict[str, Any])(service.nemo_gym)
     api.get("/health/live", response_model=dict[str, Any])(service.live)
     api.get("/health/ready", response_model=dict[str, Any])(service.ready)
+    if service.page is not None:
+        service.page.add_to(api)
     _add_handlers(api)
     return api
 

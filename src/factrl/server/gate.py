@@ -31,7 +31,7 @@ FAILURES = 10  # wrong tokens of one address in `WINDOW`, after which no more of
 WINDOW = 60.0  # seconds
 BUSY = 2  # seconds after which a client that was turned away may come back
 _ADDRESSES = 10_000  # whose failures are remembered
-_OPEN = ("/health/live", "/health/ready")
+_OPEN = ("/", "/health/live", "/health/ready")  # the page alone holds nothing of anybody
 _AUTHORITY = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|([^:/@\[\]]+))(?::[0-9]*)?")
 _FULL = "the server is full; come back in a few seconds"
 
@@ -47,8 +47,8 @@ class Gate:
 
     Args:
         app: what is behind the gate.
-        token: what every request but those for health must bring as a bearer token; with none, requests must
-            name this machine as their host.
+        token: what every request but those for health and the page must bring as a bearer token; with none,
+            requests must name this machine as their host.
         body_limit, body_seconds, inside, bodies: as `BODY_LIMIT` and its neighbours say.
     """
 

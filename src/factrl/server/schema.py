@@ -11,7 +11,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from factrl.rewards.remote import REQUEST_LIMIT
 from factrl.types import Completion, Example, Passage, Result
+from factrl.verifier.report import SURE
 
 MAX_SAMPLES = 1024
 MAX_FIELDS = 32  # of an object; each unknown one would become an error of its own
@@ -19,6 +21,7 @@ MAX_TEXT = 1 << 20  # characters; what a reward reads of it is the reward's own 
 
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
 Line = Annotated[str, Field(max_length=32_768)]
+Sure = Annotated[float, Field(ge=0.5, le=1)]
 
 
 class Wire(BaseModel):
@@ -98,6 +101,29 @@ class VerifyRequest(Wire):
     question: Line = ""
     topic: Line = ""
     evidence: Annotated[list[WirePassage], Field(max_length=256)] | None = None
+
+
+class Document(Wire):
+    """A file of evidence; its name says the format."""
+
+    name: Annotated[str, Field(pattern=r"^[^/\\\x00]*\.\w+$", max_length=1024)]
+    data: Annotated[str, Field(max_length=REQUEST_LIMIT)]
+
+
+class CheckRequest(Wire):
+    """A text and documents, of the page; without any the server's own sources are searched."""
+
+    text: Text
+    question: Line = ""
+    documents: Annotated[list[Document], Field(max_length=256)] = []
+    sure: Sure = SURE
+
+
+class ReportRequest(Wire):
+    """A report that was made, shown at another level."""
+
+    id: Line
+    sure: Sure
 
 
 class OpenRLHFRequest(Wire):

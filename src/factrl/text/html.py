@@ -1,4 +1,5 @@
-"""Pages of HTML that load nothing and run nothing: one template engine, one style sheet, one policy.
+"""Pages of HTML that load nothing, and but for `factrl serve --page` run nothing: one template engine, one
+style sheet, one policy.
 
 Templates are the `.html` files beside the code that fills them; their line breaks are not part of the page.
 Whatever a template shows is escaped by `factrl.text.escape`, unless it is `Markup` that was made here.
@@ -26,27 +27,33 @@ OWN_PAGE = '<meta name="generator" content="factrl'
 _HEAD = 1_000  # bytes of a page in which it says so
 
 
-def page(template: str, *, title: str, main: str = "", **values: Any) -> str:
+def page(template: str, *, title: str, main: str = "", script: str = "", **values: Any) -> str:
     """A whole page; the same values give the same bytes.
 
     Args:
         template: of its body, by its path in the package, such as `evals/paired.html`.
         title: plain text; also given to the template.
         main: the class of its body.
+        script: of the page itself, which may ask the server that the page is from and no other.
         values: what the template shows.
     """
     body = fragment(template, title=title, **values)
     style = "\n" + chart_style() + files("factrl.text").joinpath("page.css").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    scripts = f" script-src '{_digest(script)}'; connect-src 'self';" if script else ""
     # Widths of bars are attributes; a page without any allows none.
     widths = " style-src-attr 'unsafe-inline';" if ' style="' in body else ""
     pictures = " img-src data:;" if "<img " in body else ""
     policy = Markup(  # noqa: S704 - of nothing but our own words
-        f"default-src 'none'; style-src 'sha256-{digest}';{widths}{pictures} base-uri 'none'; "
+        f"default-src 'none'; style-src '{_digest(style)}';{scripts}{widths}{pictures} base-uri 'none'; "
         "form-action 'none'"
     )
-    style, own = Markup(style), Markup(f'{OWN_PAGE} {template}">')  # noqa: S704
-    return fragment("text/page.html", title=title, main=main, policy=policy, style=style, body=body, own=own)
+    own = Markup(f'{OWN_PAGE} {template}">')  # noqa: S704
+    parts = {"policy": policy, "own": own, "style": Markup(style), "script": Markup(script)}  # noqa: S704
+    return fragment("text/page.html", title=title, main=main, body=body, **parts)
+
+
+def _digest(source: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()}"
 
 
 def chart_style() -> str:

@@ -142,7 +142,7 @@ class Verifier:
             jobs.append(Job(strip_end_tokens(text), search, question, topic))
         started = time.monotonic()
         wait_for(run(self, jobs, watch))
-        return [self._report(job, time.monotonic() - started) for job in jobs]
+        return [self.report(job, time.monotonic() - started) for job in jobs]
 
     def answer_together(self, calls: Sequence[Call]) -> list[Report]:
         """Many calls of this verifier as one batch; rewards ask this way."""
@@ -153,11 +153,14 @@ class Verifier:
         texts, questions, topics, evidence = zip(*(one(*args, **named) for args, named in calls), strict=True)
         return self.batch(texts, questions, topics=topics, evidence=evidence)
 
-    def _report(self, job: Job, seconds: float) -> Report:
+    def report(self, job: Job, seconds: float) -> Report:
+        """What came of a text of this verifier, or has come so far: claims that are open are left out."""
         return Report(
             text=job.text,
             question=job.question,
-            checks=tuple(Check(item.claim, item.passages, item.verdict) for item in job.items),
+            checks=tuple(
+                Check(item.claim, item.passages, item.verdict) for item in job.items if not item.is_open
+            ),
             judge=self.judge.identity,
             weak=self.judge.weak,
             abstained=not any(item.verdict for item in job.items)

@@ -18,7 +18,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, get_args
 
-from factrl.errors import ConfigError, Unscored
+from factrl.errors import ConfigError, TooManyMasked, Unscored
 from factrl.text.escape import one_line
 from factrl.text.sentences import Sentence, sentences
 from factrl.types import Claim, Finding, Passage, Verdict
@@ -219,6 +219,35 @@ class Report:
             "seconds": round(self.seconds, 3),
         }
 
+    def check_verdicts(self, max_chars: int) -> None:
+        """Refuse a report without any verdict, where there should be one.
+
+        Args:
+            max_chars: of the verifier, which reads no longer text.
+
+        Raises:
+            TooManyMasked: our side failed, or the model that lists the claims.
+            ConfigError: the text is too long.
+        """
+        if self.failure is not None:
+            raise TooManyMasked(f"the text could not be checked: {self.failure}")
+        if self.floored and len(self.text) <= max_chars:
+            raise TooManyMasked(
+                f"the text could not be checked ({self.floored}): the model cannot list its claims; shorten "
+                "it, or take a model with a longer context"
+            )
+        if self.floored:
+            raise ConfigError(
+                f"the text has {len(self.text):,} characters, more than the {max_chars:,} that are "
+                "read; shorten it or raise --max-chars"
+            )
+        if self.claims and self.claims == self.likelier["unjudged"]:
+            verdicts = [check.verdict for check in self.checks if check.verdict is not None]
+            causes = Counter(verdict.cause for verdict in verdicts).most_common()
+            detail = next((f": {each.facts['detail']}" for each in verdicts if each.facts.get("detail")), "")
+            why = ", ".join(f"{count} {cause}" for cause, count in causes) + detail
+            raise TooManyMasked(f"none of the claims could be judged ({why})")
+
     def checked(self) -> list[dict[str, str]]:
         """At most 8 claims that were judged, short enough to be kept beside every completion of a run."""
         return [
@@ -310,6 +339,19 @@ _SKIPPED = {
 
 def page(report: Report) -> str:
     """The report as a self-contained HTML page."""
+    from factrl.text.html import page as whole_page
+
+    return whole_page("verifier/report.html", main="verified", **_values(report))
+
+
+def body(report: Report) -> str:
+    """What such a page shows, for a page that has its style sheet."""
+    from factrl.text.html import fragment
+
+    return fragment("verifier/report.html", **_values(report))
+
+
+def _values(report: Report) -> dict[str, Any]:
     shown = report.kinds()
     skipped, unread = shown["skipped"], Counter(part.kind for part in report.unread())
     facts = {
@@ -321,20 +363,16 @@ def page(report: Report) -> str:
     }
     claims = [_claim(number, check, report) for number, check in enumerate(report.checks, start=1)]
     title = _headline(report)
-    from factrl.text.html import page as whole_page
-
-    return whole_page(
-        "verifier/report.html",
-        title=f"factrl: {title}",
-        main="verified",
-        headline=title,
-        kinds=KINDS,
-        report=report,
-        facts=facts,
-        counts={kind: shown[kind] for kind in KINDS},
-        pieces=_pieces(report.text, claims),
-        claims=sorted(claims, key=lambda one: [*KINDS].index(one["kind"])),
-    )
+    return {
+        "title": f"factrl: {title}",
+        "headline": title,
+        "kinds": KINDS,
+        "report": report,
+        "facts": facts,
+        "counts": {kind: shown[kind] for kind in KINDS},
+        "pieces": _pieces(report.text, claims),
+        "claims": sorted(claims, key=lambda one: [*KINDS].index(one["kind"])),
+    }
 
 
 def _headline(report: Report) -> str:
