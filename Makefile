@@ -38,7 +38,7 @@ test-slow: $(VENV)-core/.test $(VENV)/.dev ## what takes a minute and more: two 
 	$(VENV)-core/bin/python -m pytest -q -m "slow and not torch"
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(BESIDE) -m "slow and torch"
 
-test-hosts: $(VENV)-hosts/.test ## factrl's rewards in other people's programs: Inspect, verifiers, lm-eval, OpenEnv
+test-hosts: $(VENV)-hosts/.test ## factrl's rewards in other people's programs: Inspect, verifiers, lm-eval, OpenEnv, MCP
 	$(VENV)-hosts/bin/python -m pytest -q tests/hosts
 
 test-rows: $(VENV)-core/.test ## each row of README's table in a new environment with the extra that it names (ten minutes, the models in the cache)

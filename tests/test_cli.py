@@ -28,7 +28,7 @@ from fault_server import FaultServer, answers, closed_port, says
 
 VERBS = {
     *("demo", "verify", "index", "probe", "score", "train", "tune", "report", "eval"),
-    *("label", "stress", "study", "serve", "show", "check", "describe", "models", "doctor"),
+    *("label", "stress", "study", "serve", "mcp", "show", "check", "describe", "models", "doctor"),
     *(f"prepare {what}" for what in ("fspo", "klcf", "prompts", "entities", "retrieve", "thresholds")),
     *(f"prepare {what}" for what in ("convert", "questions")),
 }

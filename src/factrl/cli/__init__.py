@@ -110,7 +110,7 @@ FORMER = {
 
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "check a text": ("verify", "index"),
+    "check a text": ("verify", "index", "mcp"),
     "train": (
         "demo",
         "train",

@@ -1,4 +1,4 @@
-"""`factrl serve`."""
+"""`factrl serve`, over HTTP, and `factrl mcp`, to an agent that starts it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,20 @@ import sys
 from urllib.parse import quote
 
 from factrl.errors import ConfigError
+from factrl.runs.settings import AskSettings
+from factrl.train.plan import REWARD_ALONE, run_settings
 
-from .options import Verbs, add_options, add_verb, as_overrides, is_setting, needs_extra, within
+from .options import (
+    Verbs,
+    add_options,
+    add_settings,
+    add_verb,
+    as_overrides,
+    is_setting,
+    needs_extra,
+    open_supplier,
+    within,
+)
 from .terminal import tell
 
 _DRAIN = 25  # seconds that requests under way have to finish after SIGTERM; the service has 5 more
@@ -55,6 +67,28 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument(
         "--workers", type=within(1, 256), default=1, metavar="N", help="processes (default: 1)"
     )
+    agents = add_verb(
+        verbs,
+        "mcp",
+        _mcp,
+        about="give an agent the tools verify, grade and search, on stdin and stdout",
+        example=(
+            "examples:\n"
+            "  factrl mcp verifier.index=kb --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
+            "  factrl mcp verifier.docs=notes.pdf\n"
+            'its host starts it: {"command": "factrl", "args": ["mcp", "verifier.index=kb"]}'
+        ),
+    )
+    add_options(agents, "config", "judge")
+    add_settings(agents)
+
+
+def _mcp(args: argparse.Namespace) -> int:
+    bridge = needs_extra("bridges.mcp", "mcp")
+    settings = run_settings(args.config, [*as_overrides(args), *REWARD_ALONE], AskSettings)
+    supplier = open_supplier(settings.judge, settings.verifier)
+    bridge.server(supplier.verify(), supplier.grade("sentence")).run()
+    return 0
 
 
 def _serve(args: argparse.Namespace) -> int:
