@@ -36,7 +36,7 @@ from factrl.rewards import reward
 from factrl.rewards.citations import cited
 from factrl.rewards.grading import Grader
 from factrl.text import boxed, boxed_released, tag, unwrap_latex
-from factrl.text.abstention import abstains_released
+from factrl.text.abstention import abstains, abstains_released
 from factrl.text.answers import normalize_released
 from factrl.types import Completion, Example, Grade, Score
 from factrl.verifier.blame import judged_here
@@ -85,7 +85,8 @@ def truthrl(
     rules_decide = verifier == "em" or (knowledge and bool(example.ook))
     graded = _grade(example, completion, _BY_RULES if rules_decide else grade, answer, released)
     if knowledge and example.ook:  # as the released code, only abstention pays: nothing for a judge to decide
-        value = correct if graded.label == "abstained" else wrong
+        declines = graded.label == "abstained" or (graded.label == "correct" and abstains(graded.answer))
+        value = correct if declines else wrong
     else:
         value = {"correct": correct, "abstained": abstain, "incorrect": wrong}[graded.label]
     facts = {"answer": graded.answer, "label": graded.label, "how": graded.how}
@@ -278,6 +279,7 @@ FORM = "boxed"
 _CURIE = Example("In which city was Marie Curie born?", ("Warsaw", "Warszawa"), id="curie")
 _YORK = Example("Which city is called the Big Apple?", ("New York", "New York City"), id="york")
 _UNKNOWN = Example("Who was the 12th mayor of Ely?", ("Ada Reed",), id="ely", ook=True)
+_NOBODY = Example("Who wins the cup of 2090?", ("I don't know",), id="cup", ook=True)
 _KNOWN = Example("In which city was Marie Curie born?", ("Warsaw",), id="known", ook=False)
 _PREMISE = Example("Who is the king of Brazil?", ("invalid question",), id="king", false_premise=True)
 _TAGGED = Example("Who is the king of Brazil?", ("Invalid question",), id="tagged")  # by its answer alone
@@ -346,6 +348,7 @@ GOLD = (
     _case("binary: abstaining is wrong", _CURIE, _IDK, -1, to="binary"),
     _case("out of knowledge: abstaining is +1", _UNKNOWN, _IDK, 1, to="knowledge-ternary"),
     _case("out of knowledge: an answer is -1", _UNKNOWN, "\\boxed{Ada Reed}", -1, to="knowledge-ternary"),
+    _case("out of knowledge: also where it is accepted", _NOBODY, _IDK, 1, to="knowledge-ternary"),
     _case("out of knowledge: no judge is asked", _UNKNOWN, "\\boxed{Mrs Reed}", -1, to="knowledge-ternary"),
     _case("out of knowledge: no box is -1", _UNKNOWN, "No idea", -1, to="knowledge-ternary", state="floored"),
     _case("within knowledge: abstaining is 0", _KNOWN, _IDK, 0, to="knowledge-ternary"),
