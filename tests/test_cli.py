@@ -30,7 +30,7 @@ VERBS = {
     *("demo", "verify", "index", "probe", "score", "train", "tune", "report", "eval"),
     *("label", "stress", "study", "serve", "mcp", "show", "check", "describe", "models", "doctor"),
     *(f"prepare {what}" for what in ("fspo", "klcf", "prompts", "entities", "retrieve", "thresholds")),
-    *(f"prepare {what}" for what in ("convert", "questions")),
+    *(f"prepare {what}" for what in ("mix", "convert", "questions")),
 }
 SMALL = ["--model", "m", "train.prompts_per_step=1"]
 ROWS: list[dict[str, Any]] = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import re
@@ -22,7 +23,9 @@ from commands import write
 from factrl.cli import main, prepare
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.llm import FakeLLM
+from factrl.papers import load_reward
 from factrl.prepare.dataset import importance_of
+from factrl.rewards.grading import Grader
 from factrl.runs.data import load_examples
 from factrl.verifier.search import Index
 from fault_server import FaultServer, Handler, completion
@@ -224,3 +227,109 @@ def test_a_row_says_its_threshold_and_is_asked_at_each(
     train = ["train", "threshold", "--model", "m", "--data", str(tmp_path / "all.jsonl"), "--dry-run"]
     assert main([*train, "prompts_per_step=4"]) == 2
     assert "it has no column `threshold`; factrl prepare thresholds writes one" in capsys.readouterr().err
+
+
+# Unanswerable questions
+
+ROWS = [
+    {"id": f"b{n}", "q": f"Who wrote book {n}?", "a": ["Ada"], "ook": False, "level": n} for n in range(36)
+]
+NOBODY = [{"id": f"b{n}", "question": f"Who wins the cup of {2090 + n}?", "answers": None} for n in range(6)]
+ANSWERED = {"id": "x", "question": "Who wrote Emma?", "answers": ["Jane Austen"]}
+MIX = ["prepare", "mix", "asked.jsonl", "--output", "out.jsonl", "data.columns.question=q"]
+MIX += ["data.columns.answers=a", "--unanswerable"]
+
+
+def mixed(file: str, rows: list[dict[str, Any]], *words: str) -> list[dict[str, Any]]:
+    """What a mix of `ROWS` and these holds."""
+    write("asked.jsonl", *ROWS)
+    write(file, *rows)
+    Path("out.jsonl").unlink(missing_ok=True)
+    assert main([*MIX, file, *words]) == 0
+    return [json.loads(line) for line in Path("out.jsonl").read_text("utf-8").splitlines()]
+
+
+def test_a_share_of_the_mixed_rows_is_unanswerable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All questions are kept, four rows of forty drawn, in another order for another seed and no other."""
+    monkeypatch.chdir(tmp_path)
+    every = mixed("nobody.jsonl", [*NOBODY, ANSWERED])
+    drawn = [row for row in every if row.get("answerable") is False]
+    assert len(drawn) == 4
+    assert len(every) == 40
+    assert {row["id"] for row in drawn} < {f"unanswerable-b{n}" for n in range(6)}
+    assert all(row["answers"] == ["I don't know", "I do not know"] for row in drawn)
+    known = sorted((row for row in every if row not in drawn), key=lambda row: row["level"])
+    assert [(row["id"], row["question"], row["answers"]) for row in known] == [
+        (row["id"], row["q"], row["a"]) for row in ROWS
+    ]
+    assert not any(row["ook"] for row in known)
+    assert "evidence" not in known[0]
+    assert every == mixed("nobody.jsonl", [*NOBODY, ANSWERED])
+    assert every != mixed("nobody.jsonl", [*NOBODY, ANSWERED], "--seed", "1")
+    assert len(load_examples("out.jsonl")) == 40
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([{**row, "answers": ["I don't know"]} for row in NOBODY], []),
+        ([{**row, "answers": ["Ada"], "answerable": False} for row in NOBODY], []),
+        (
+            [{"why": row["question"], "question": "1 + 1?", "answer": "2"} for row in NOBODY],
+            ["--column", "why"],
+        ),
+    ],
+)
+def test_what_counts_as_unanswerable(
+    rows: list[dict[str, Any]], words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    also = [{**row, "id": f"c{n}", "answerable": True} for n, row in enumerate(rows)] if not words else []
+    drawn = [row for row in mixed("f.jsonl", [*rows, *also], *words) if row.get("answerable") is False]
+    assert len(drawn) == 4
+    assert all(row["question"].startswith("Who wins") for row in drawn)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words", "told"),
+    [
+        (NOBODY[:3], [], "--share 0.1 beside 36 questions takes 4 unanswerable ones, and f.jsonl has 3"),
+        (NOBODY, ["--share", "0.5"], "takes 36 unanswerable ones, and f.jsonl has 6"),
+        (NOBODY, ["--against", "eval.jsonl"], "takes 4 unanswerable ones, and f.jsonl has 3"),
+        ([ANSWERED], [], "f.jsonl: each row has an accepted answer, or an `answerable` that is not false"),
+        (NOBODY, ["--share", "1"], "'1' is no number from 0.001 to 0.9"),
+    ],
+)
+def test_a_share_that_cannot_be_had_is_told(
+    rows: list[dict[str, Any]],
+    words: list[str],
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, some in (("asked", ROWS), ("f", rows), ("eval", NOBODY[:3])):
+        write(f"{name}.jsonl", *some)
+    assert main([*MIX, "f.jsonl", *words]) == 2
+    assert told in capsys.readouterr().err
+    assert not Path("out.jsonl").exists()
+
+
+@pytest.mark.parametrize("spec", ["truthrl", "threshold", "rlcr", "truthrl:knowledge-ternary"])
+def test_declining_pays_most_where_nobody_can_answer(
+    spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mixed("f.jsonl", [{**row, "threshold": 0.5} for row in NOBODY])
+    example = next(one for one in load_examples("out.jsonl") if one.meta.get("answerable") is False)
+    form = "\\boxed{%s}"
+    if spec == "rlcr":
+        form = "<think>Hm.</think><answer>%s</answer><analysis>A</analysis><confidence>0.9</confidence>"
+    reward = load_reward(spec).with_(grade=Grader())
+    for ook in (None, True, False) if spec == "truthrl:knowledge-ternary" else (None,):
+        flagged = dataclasses.replace(example, ook=ook)
+        declines, answers = (reward(flagged, form % said).value for said in ("I don't know", "Brazil"))
+        assert declines is not None
+        assert answers is not None
+        assert declines > 0 > answers

@@ -1,4 +1,4 @@
-"""`factrl prepare` klcf, prompts, entities, retrieve, thresholds, convert: what is made before training."""
+"""`factrl prepare` klcf, prompts, entities, retrieve, thresholds, mix, convert: what training reads."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import argparse
 import itertools
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 from factrl.errors import ConfigError, TooManyMasked
+from factrl.evals.catalogue import is_hopeless
 from factrl.papers.threshold import VALUES, penalty
 from factrl.prepare import FEW_SHOT, ZERO_SHOT, Sieve, few_shot, read_demonstrations
-from factrl.prepare.dataset import FILES, JOURNAL, Target, convert, write_dataset, write_rows
+from factrl.prepare.dataset import FILES, JOURNAL, Target, columns_of, convert, write_dataset, write_rows
 from factrl.runs.config import load_settings
 from factrl.runs.data import load_examples, load_training
 from factrl.runs.disk import nothing
 from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, AskSettings, RunSettings
+from factrl.text.abstention import abstains
 from factrl.text.escape import one_line
 from factrl.train.plan import open_judge, run_settings
 from factrl.types import Example
@@ -41,6 +44,7 @@ _LENGTH = 512  # tokens of an answer that is taken apart; a training run's 2,048
 _TEMPERATURE = {"klcf": 0.7, "prompts": 1.0}  # ours: KLCF's is lost, the other is not in its paper
 _ASKED = "folder, hub id, local, or http://host/v1#model"
 _QUESTIONS = "questions, in any form that factrl train reads"
+_DECLINES = ("I don't know", "I do not know")  # the accepted answers of a question that nobody can answer
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -50,6 +54,7 @@ def add_verbs(verbs: Verbs) -> None:
     _add_entities(verbs)
     _add_retrieve(verbs)
     _add_thresholds(verbs)
+    _add_mix(verbs)
     _add_convert(verbs)
 
 
@@ -192,6 +197,40 @@ def _add_thresholds(verbs: Verbs) -> None:
     add_options(parser, "limit", "seed")
     made = ("--output*", "FILE.jsonl", "the rows with their thresholds")
     _add_files(parser, made, settings="columns, e.g. data.columns.question=q")
+
+
+def _add_mix(verbs: Verbs) -> None:
+    parser = add_verb(
+        verbs,
+        "prepare mix",
+        _mix,
+        about='mix unanswerable questions into others, with "I don\'t know" as their accepted answer',
+        example=(
+            "examples:\n"
+            "  factrl prepare mix questions.jsonl --unanswerable selfaware.jsonl --output train.jsonl\n"
+            "  factrl prepare mix mathematics.jsonl --unanswerable lime-nlp/Synthetic_Unanswerable_Math \\\n"
+            "      --column unanswerable_question --share 0.1 --output train.jsonl\n"
+            "then: factrl train truthrl --data train.jsonl …, or factrl probe train.jsonl … first\n"
+            "All of QUESTIONS are kept, and the order is drawn. A tenth is the share in The Hallucination\n"
+            "Tax of Reinforcement Finetuning (arXiv:2505.13988)."
+        ),
+    )
+    parser.add_argument("file", metavar="QUESTIONS", help=f"{_QUESTIONS}, with accepted answers")
+    about = "share of the rows written that are unanswerable (0.1)"
+    parser.add_argument("--share", type=between(0.001, 0.9), default=0.1, help=about)
+    add_options(parser, "limit", "seed")
+    _add_files(
+        parser,
+        (
+            "--unanswerable*",
+            "FILE",
+            "questions that nobody can answer: rows with `answerable` false or, where they have no such "
+            "column, without an answer; others are left out",
+        ),
+        ("--column", "NAME", "the column of FILE with the question; its answers are not read then"),
+        ("--output*", "FILE.jsonl", "the rows, the unanswerable ones with `answerable` false"),
+        settings="columns of QUESTIONS, e.g. data.columns.question=q",
+    )
 
 
 def _add_convert(verbs: Verbs) -> None:
@@ -362,6 +401,47 @@ def _thresholds(args: argparse.Namespace) -> int:
             name = f"{example.id}@{t:g}" if args.each else example.id
             written.append({**row, "id": name, "threshold": t, "penalty": costs[t]})
     write_rows(Path(args.output), written)
+    say(args.output)
+    return 0
+
+
+def _mix(args: argparse.Namespace) -> int:
+    settings, file = _told(args), args.unanswerable
+    asked = load_training(settings.data, limit=args.limit)
+    rows = load_examples(
+        file,
+        columns={"question": args.column, "answers": ""} if args.column else None,
+        require_answers=False,
+    )
+    hopeless = {
+        f"unanswerable-{one.id}": one
+        for one in rows
+        if (is_hopeless(one) if "answerable" in one.meta else all(map(abstains, one.answers)))
+    }
+    if not hopeless:
+        raise ConfigError(f"{file}: each row has an accepted answer, or an `answerable` that is not false")
+    marked = [
+        replace(one, id=id_, answers=_DECLINES, ook=None, meta={**one.meta, "answerable": False})
+        for id_, one in hopeless.items()
+    ]
+    kept, _ = _sifted(args, [*asked, *marked])
+    pool = [one for one in kept if one.id in hopeless]
+    known = len(kept) - len(pool)
+    count = max(1, round(known * args.share / (1 - args.share)))
+    if count > len(pool):
+        raise ConfigError(
+            f"--share {args.share:g} beside {known} questions takes {count} unanswerable ones, and {file} "
+            f"has {len(pool)}: give more, fewer questions (--limit), or a lower share"
+        )
+    draw = random.Random(settings.run.seed)
+    mixed = [one for one in kept if one.id not in hopeless] + draw.sample(pool, count)
+    draw.shuffle(mixed)
+    empty = (None, "", [])
+    write_rows(
+        Path(args.output),
+        ({**one.meta, **{k: v for k, v in columns_of(one).items() if v not in empty}} for one in mixed),
+    )
+    tell(f"{len(mixed)} rows, {count} of them unanswerable")
     say(args.output)
     return 0
 

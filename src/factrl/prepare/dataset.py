@@ -332,14 +332,9 @@ def convert(
         raise DataError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _converted(example: Example, number: int, to: Target, data: DataSettings) -> dict[str, Any]:
-    # Messages for the trainer's chat template, or the whole text without one.
-    text = render_prompt(example, data.prompt)
-    prompt: Any = (f"{data.system}\n\n" if data.system else "") + text + data.prefill
-    if data.chat:
-        system = [{"role": "system", "content": data.system}] if data.system else []
-        prompt = [*system, {"role": "user", "content": text}]
-    ours = {
+def columns_of(example: Example) -> dict[str, Any]:
+    """Our columns of an example, all but those that are not ours."""
+    return {
         "id": example.id,
         "question": example.question,
         "answers": [*example.answers],
@@ -348,6 +343,18 @@ def _converted(example: Example, number: int, to: Target, data: DataSettings) ->
         "false_premise": example.false_premise,
         "evidence": [{"text": p.text, "title": p.title, "source": p.source} for p in example.evidence],
         "checklist": [*example.checklist],
+    }
+
+
+def _converted(example: Example, number: int, to: Target, data: DataSettings) -> dict[str, Any]:
+    # Messages for the trainer's chat template, or the whole text without one.
+    text = render_prompt(example, data.prompt)
+    prompt: Any = (f"{data.system}\n\n" if data.system else "") + text + data.prefill
+    if data.chat:
+        system = [{"role": "system", "content": data.system}] if data.system else []
+        prompt = [*system, {"role": "user", "content": text}]
+    ours = {
+        **columns_of(example),
         "meta": json.dumps(dict(example.meta), ensure_ascii=False, default=str),
     }
     if to == "trl":
