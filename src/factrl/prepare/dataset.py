@@ -59,7 +59,11 @@ _LABELS = ("supported", "refuted", "unknown", "unjudged")
 _CLASSES = ("supported", "refuted")
 
 ABILITY = "fact-reasoning"  # TruthRL's word
-VERL_COLUMNS: Mapping[ColumnName, str] = {name: f"extra_info.{name}" for name in get_args(ColumnName)}
+VERL_COLUMNS: Mapping[ColumnName, str] = {
+    name: f"extra_info.{name}"
+    for name in get_args(ColumnName)
+    if name != "rejected"  # it is in `meta`
+}
 """`data.columns` of a file that was converted for verl."""
 
 
