@@ -275,7 +275,10 @@ def test_a_share_of_the_mixed_rows_is_unanswerable(tmp_path: Path, monkeypatch: 
         ([{**row, "answers": ["I don't know"]} for row in NOBODY], []),
         ([{**row, "answers": ["Ada"], "answerable": False} for row in NOBODY], []),
         (
-            [{"why": row["question"], "question": "1 + 1?", "answer": "2"} for row in NOBODY],
+            [
+                {"why": row["question"], "question": "1 + 1?", "answer": "2", "aliases": ["II"]}
+                for row in NOBODY
+            ],
             ["--column", "why"],
         ),
     ],
@@ -288,6 +291,7 @@ def test_what_counts_as_unanswerable(
     drawn = [row for row in mixed("f.jsonl", [*rows, *also], *words) if row.get("answerable") is False]
     assert len(drawn) == 4
     assert all(row["question"].startswith("Who wins") for row in drawn)
+    assert {one.answers[2:] for one in load_examples("out.jsonl")} == {()}
 
 
 @pytest.mark.parametrize(

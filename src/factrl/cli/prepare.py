@@ -16,7 +16,7 @@ from factrl.papers.threshold import VALUES, penalty
 from factrl.prepare import FEW_SHOT, ZERO_SHOT, Sieve, few_shot, read_demonstrations
 from factrl.prepare.dataset import FILES, JOURNAL, Target, columns_of, convert, write_dataset, write_rows
 from factrl.runs.config import load_settings
-from factrl.runs.data import load_examples, load_training
+from factrl.runs.data import ColumnName, load_examples, load_training
 from factrl.runs.disk import nothing
 from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, AskSettings, RunSettings
@@ -227,7 +227,7 @@ def _add_mix(verbs: Verbs) -> None:
             "questions that nobody can answer: rows with `answerable` false or, where they have no such "
             "column, without an answer; others are left out",
         ),
-        ("--column", "NAME", "the column of FILE with the question; its answers are not read then"),
+        ("--column", "NAME", "the column of FILE with the question; then answers beside it do not count"),
         ("--output*", "FILE.jsonl", "the rows, the unanswerable ones with `answerable` false"),
         settings="columns of QUESTIONS, e.g. data.columns.question=q",
     )
@@ -408,15 +408,11 @@ def _thresholds(args: argparse.Namespace) -> int:
 def _mix(args: argparse.Namespace) -> int:
     settings, file = _told(args), args.unanswerable
     asked = load_training(settings.data, limit=args.limit)
-    rows = load_examples(
-        file,
-        columns={"question": args.column, "answers": ""} if args.column else None,
-        require_answers=False,
-    )
+    columns: dict[ColumnName, str] = {"question": args.column} if args.column else {}
     hopeless = {
         f"unanswerable-{one.id}": one
-        for one in rows
-        if (is_hopeless(one) if "answerable" in one.meta else all(map(abstains, one.answers)))
+        for one in load_examples(file, columns=columns, require_answers=False)
+        if (is_hopeless(one) if "answerable" in one.meta else args.column or all(map(abstains, one.answers)))
     }
     if not hopeless:
         raise ConfigError(f"{file}: each row has an accepted answer, or an `answerable` that is not false")
