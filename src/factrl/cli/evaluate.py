@@ -306,7 +306,7 @@ def _how(args: argparse.Namespace, *, asks: bool, long: bool) -> How:
     """What the benchmarks have in common."""
     first = ["data.train=-", *([] if asks else ["model.name=stored"]), *several(args.samples)]
     given = {word.partition("=")[0].rpartition(".")[2] for word in args.settings}
-    unused = partial(unread_in_asking, long=long)
+    unused = partial(unread_in_asking, long=long, reasoning=args.reasoning)
     settings = run_settings(args.config, [*first, *as_overrides(args)], AskSettings, unused)
     if asks and args.confidence == "agreement" and settings.sampling.num_samples < 2:
         raise ConfigError("--agreement compares a question's samples; add --samples K, e.g. 8")

@@ -376,7 +376,8 @@ def _stage(words: Sequence[str], recipe: Path) -> Stage | None:
         first += [f"sampling.num_samples={samples}"] * (samples is not None)
         probed = run_settings(source, [*first, *told], ProbeRunSettings, unread_in_asking)
         return Stage(probed, unread_in_asking(probed))
-    unused = functools.partial(unread_in_asking, long="--long" in words)
+    kinds = {kind: f"--{kind}" in words for kind in ("long", "reasoning")}
+    unused = functools.partial(unread_in_asking, **kinds)
     asked = run_settings(source, [*first, *several(samples), *told], AskSettings, unused)
     return Stage(asked, unused(asked))
 

@@ -150,16 +150,18 @@ def unread_in_training(settings: RunSettings) -> Unused:
     return unread(settings, [*reward.missing, *["grade"] * bool(settings.data.eval)])
 
 
-def unread_in_asking(settings: RunSettings, *, long: bool = False) -> Unused:
+def unread_in_asking(settings: RunSettings, *, long: bool = False, reasoning: bool = False) -> Unused:
     """The settings that a model which is asked, and its judge, do not read.
 
     Args:
         long: claims of long answers are checked.
+        reasoning: the sentences before a short answer are.
     """
+    needed = ["verify"] if long else ["grade", *["verify"] * reasoning]
     trained = [f"train.{name}" for name in TrainSettings.model_fields if name not in _ASKED]
     trained += [f"model.{name}" for name in _ADAPTER]
     told = dict.fromkeys(trained, "it is for training; how answers are sampled is [sampling]")
-    return {**unread(settings, ["verify" if long else "grade"]), **told}
+    return {**unread(settings, needed), **told}
 
 
 def make_plan(settings: RunSettings, *, only_show: bool = False) -> Plan:
