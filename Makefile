@@ -41,7 +41,7 @@ test-slow: $(VENV)-core/.test $(VENV)/.dev ## what takes a minute and more: two 
 test-hosts: $(VENV)-hosts/.test ## factrl's rewards in other people's programs: Inspect, verifiers, lm-eval, OpenEnv, MCP
 	$(VENV)-hosts/bin/python -m pytest -q tests/hosts
 
-test-rows: $(VENV)-core/.test ## each row of README's table in a new environment with the extra that it names (ten minutes, the models in the cache)
+test-rows: $(VENV)-core/.test ## each block of README's first screen in a new environment with the extra that it names (ten minutes, the models in the cache)
 	FACTRL_ROWS=$(VENV)-rows $(VENV)-core/bin/python -m pytest -q tests/rows
 
 test-verl: $(VENV)-verl/.test ## verl's trainer in the environment that factrl[verl] makes, on CPU cores

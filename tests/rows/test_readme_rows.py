@@ -1,4 +1,4 @@
-"""Each row of README's table does what it says in an environment that has its extra and nothing else.
+"""Each block of README's first screen does what it says, in an environment with its extra and nothing else.
 
 `make test-rows` runs it: environments are made anew under the folder that FACTRL_ROWS names, which takes
 minutes, and the models of `factrl models list` must be on this machine.
@@ -6,9 +6,9 @@ minutes, and the models of `factrl models list` must be on this machine.
 
 from __future__ import annotations
 
-import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,23 +18,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
-ROWS = {
-    extra: re.findall(r"`(factrl [^`]+)`", rest)
-    for extra, rest in re.findall(r"^\| \*\*[^|]*\| `\.\[([\w,]+)\]` \|([^|]*)\|", README, re.M)
-}
-# What a row begins with is given before its command; and what is seen of it.
-FILES = {
-    "answer.txt": "Marie Curie was born in Warsaw. She won two Nobel Prizes.\n",
-    "notes/curie.md": (ROOT / "examples" / "curie.txt").read_text("utf-8"),
-    "answers.jsonl": json.dumps({"question": "Q?", "answers": ["Warsaw"], "completion": "Warsaw."}) + "\n",
-}
-SEEN = {"verify": "supported", "train": "small-truthrl", "eval": "hallucination"}
+BLOCKS = dict(re.findall(r"^\$ pip install .*?'\.\[([\w,]+)\]'.*\n\$ factrl (.*)$", README, re.M))
+SEEN = {"verify": "1 refuted, 1 supported of 2", "train": "runs/truthrl", "eval": "hallucination"}
 FEWER = {"train": ["--steps", "1"]}  # of the eight of the recipe
 
 
-def test_the_table_is_read() -> None:
-    assert [*map(len, ROWS.values())] == [1, 1, 1]
-    assert {command.split()[1] for (command,) in ROWS.values()} == {*SEEN}
+def test_the_blocks_are_read() -> None:
+    assert [command.split()[0] for command in BLOCKS.values()] == [*SEEN]
 
 
 def run(*words: str | Path, folder: Path, code: int = 0) -> str:
@@ -60,26 +50,14 @@ def environment(extra: str) -> Path:
 
 
 @pytest.mark.skipif("FACTRL_ROWS" not in os.environ, reason="make test-rows")
-@pytest.mark.parametrize("extra", ROWS)
-def test_a_row_does_what_it_says(extra: str, tmp_path: Path) -> None:
-    for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text, "utf-8")
-    programs, (command,) = environment(extra), ROWS[extra]
-    verb = command.split()[1]
-    words = [
-        w
-        for word in command.split()[1:]
-        for w in (sorted(map(str, tmp_path.glob(word))) if "*" in word else [word])
-    ]
+@pytest.mark.parametrize("extra", BLOCKS)
+def test_a_block_does_what_it_says(extra: str, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    programs, words = environment(extra), shlex.split(BLOCKS[extra])
+    verb = words[0]
     if verb == "train":
         run(programs / "factrl", *words, "--dry-run", folder=tmp_path)
     assert SEEN[verb] in run(programs / "factrl", *words, *FEWER.get(verb, []), folder=tmp_path)
-    if verb == "verify":  # README's first command, from a clone
-        first = re.search(r'^\$ factrl verify ("[^"]*") (--docs \S+)$', README, re.M)
-        assert first
-        told = run(programs / "factrl", "verify", first[1].strip('"'), *first[2].split(), folder=ROOT)
-        assert "1 refuted, 1 supported of 2" in told
     if verb == "train":  # without a package, a dry run says what the run says
         run(programs / "python", "-m", "pip", "uninstall", "-qq", "-y", "xllamacpp", folder=tmp_path)
         told = [
