@@ -177,6 +177,9 @@ def test_a_key_that_a_server_repeats_is_hidden_also_where_its_message_is_cut(
 KEYS = (
     "FACTRL_JUDGE_API_KEY",
     "SERPER_API_KEY",
+    "TAVILY_API_KEY",
+    "BRAVE_API_KEY",
+    "EXA_API_KEY",
     "FACTRL_SERVER_TOKEN",
     "OPENAI_API_KEY",
     "HF_TOKEN",

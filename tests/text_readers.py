@@ -278,7 +278,7 @@ ELSEWHERE = {
     "answers of at most 2,000 characters, in a process with a deadline": "rewards.mathematics.Mathematician",
     "a model's own limit": "rewards.preference.LetterReference llm.local rewards.preference.SelfReference "
     "verifier.search.Dense",
-    "a server is asked": "rewards.remote rewards.preference.second_wins verifier.search.WebSearch",
+    "a server is asked": "rewards.remote rewards.preference.second_wins verifier.search.web.WebSearch",
     "a query of at most 4,000 characters, to tantivy": "verifier.search.index",
     "an own test of its time": "train.credit",
     "a text of factrl's own": "train.tuning.reliability_plot",

@@ -35,6 +35,9 @@ _VARIABLES = (
     "OPENAI_BASE_URL",
     "OPENAI_API_KEY",
     "SERPER_API_KEY",
+    "TAVILY_API_KEY",
+    "BRAVE_API_KEY",
+    "EXA_API_KEY",
 )
 _PATIENCE = 5.0  # seconds for the judge server
 # As pip writes them: name, bounds, and the markers that factrl's own requirements have.

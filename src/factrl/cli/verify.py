@@ -76,7 +76,11 @@ def add_verbs(verbs: Verbs) -> None:
         help="txt, md, html, pdf, jsonl, csv, parquet, or a folder of these; the text itself is left out",
     )
     evidence.add_argument("--index", metavar="FOLDER", help="made by factrl index")
-    evidence.add_argument("--web", metavar="URL", help="a Serper-compatible search server; needs a key")
+    evidence.add_argument(
+        "--web",
+        metavar="ENGINE",
+        help="searxng:URL, wikipedia, serper, tavily, brave, exa, or a server that speaks like Serper",
+    )
     parser.add_argument(
         "--preset", default="local", metavar="NAME", help="local, factscore, veriscore, knowrl, fspo"
     )

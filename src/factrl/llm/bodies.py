@@ -100,7 +100,8 @@ async def refusal_of(response: aiohttp.ClientResponse, key_variable: str) -> Fai
     said, field = await _complaint(response)
     text = f"answered {status}" + (f": {said}" if said else "")
     if status in (401, 403):
-        return Failure("auth", f"{text} (the key is read from {key_variable})", retry=False)
+        source = f" (the key is read from {key_variable})" if key_variable else ""
+        return Failure("auth", text + source, retry=False)
     if status in _RETRIED or status >= 500:
         cause = "http_5xx" if status >= 500 else f"http_{status}"
         return Failure(cause, text, refusal=status in REFUSALS, wait=_retry_after(response))

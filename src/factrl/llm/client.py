@@ -74,7 +74,7 @@ class JSONClient:
     Args:
         base_url: the address that every path is appended to.
         api_key: sent with every request; never shown in a repr, a log or an error.
-        key_variable: the environment variable to name when the server refuses the key.
+        key_variable: the environment variable to name when the server refuses the key; empty for none.
         key_header: the header that carries it: `Authorization` as a bearer token, any other one bare.
         stage: what the server is for, for `LLMError.facts`.
         usage: what counts its requests, and may end them; a count of its own by default.
@@ -163,7 +163,7 @@ class JSONClient:
                 time ran out; at once `auth`, `redirect`, `context_length`, `http_<status>` or `budget`;
                 `breaker_open` when the server stayed down for longer than `pause`.
         """
-        data = None if body is None else json.dumps(body).encode()
+        data = _encoded(body)
 
         async def exchange(line: _Line) -> T:
             return await self._exchange(line, method, path, data, read)
@@ -217,7 +217,7 @@ class JSONClient:
                         outcome = "served"
                         return reply
                     method, path, body, read = ping
-                    await self._exchange(line, method, path, json.dumps(body).encode(), read)
+                    await self._exchange(line, method, path, _encoded(body), read)
                     outcome = "served"
             except asyncio.TimeoutError:
                 detail = f"no complete reply within {limit:.3g} s"
@@ -253,7 +253,8 @@ class JSONClient:
                     proxy_headers=line.login,
                 ) as response,
             ):
-                _LOG.debug("%s %s%s answered %d", method, self.base_url, path, response.status)
+                asked = path.partition("?")[0]  # what follows may be a claim
+                _LOG.debug("%s %s%s answered %d", method, self.base_url, asked, response.status)
                 try:
                     if 200 <= response.status < 300:
                         return read(await document_of(response))
@@ -295,7 +296,12 @@ class JSONClient:
         return self.error(Failure("budget", f"is not asked any more: {spent}; raise it to go on"), call)
 
     def _headers(self) -> dict[str, str]:
-        headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
+        # Wikipedia wants to know who asks, and SearXNG's limiter turns the library's own name away.
+        headers = {
+            "Accept-Encoding": "identity",
+            "Content-Type": "application/json",
+            "User-Agent": "factrl",
+        }
         if key := self._key.get_secret_value():
             headers[self._key_header] = f"Bearer {key}" if self._key_header == "Authorization" else key
         return headers
@@ -331,6 +337,10 @@ class _Line:
         )
 
 
+def _encoded(body: Any) -> bytes | None:
+    return None if body is None else json.dumps(body).encode()
+
+
 def checked_url(base_url: str, key_variable: str, example: str = "http://localhost:8000/v1") -> str:
     """The address without a slash at its end.
 
@@ -339,7 +349,10 @@ def checked_url(base_url: str, key_variable: str, example: str = "http://localho
     """
     if "@" in base_url or "?" in base_url:
         # Addresses are logged, and this message must not show it either.
-        raise ConfigError(f"the server's address holds a password or a key; use {key_variable} instead")
+        raise ConfigError(
+            "the server's address holds a password or a key; "
+            + (f"use {key_variable} instead" if key_variable else "leave it out")
+        )
     try:
         url = URL(base_url)
         usable = url.scheme in ("http", "https") and url.host and " " not in url.host and not url.fragment

@@ -182,7 +182,8 @@ class VerifierSettings(Section):
     index: str | None = None
     """Folder of an index made by `factrl index`, for questions that come without evidence."""
     web: str | None = None
-    """Serper-compatible search server, for questions that come without evidence."""
+    """Search engine, for questions that come without evidence: `searxng:URL`, `wikipedia`, `serper`,
+    `tavily`, `brave`, `exa`, or the address of a server that speaks like Serper."""
     embedder: str = ""
     """Model of sentence-transformers, a folder or hub id, that puts the passages of `docs` or `index` in
     order; by default their words do."""

@@ -216,8 +216,8 @@ def open_verifier(
 
     Args:
         preset: `local`, `factscore`, `veriscore`, `knowrl` or `fspo`.
-        docs: files of evidence; `index` is a folder made by `factrl index`, `web` a Serper-compatible server.
-            One of the three, or none where evidence comes with every text.
+        docs: files of evidence; `index` is a folder made by `factrl index`, `web` a search
+            engine, as of `WebSearch`.  One of the three, or none where evidence comes with every text.
         embedder: a model of sentence-transformers that puts the passages of `docs` or `index` in order.
         llm: finds the claims and judges; the published presets need it where they ask one.
         judge: instead of the preset's own: a judge, `local`, `weak`, `table:FILE`, `nli:NAME`, a verifier of
