@@ -189,7 +189,7 @@ READERS: dict[str, Reader] = {
     "verifier.search.Given.search": _given,
     "verifier.search.sources.cut": sources.cut,
     "verifier.search.Given.covers": lambda raw: search.Given([raw, FACT]).covers(raw),
-    "verifier.search.without_secrets": search.without_secrets,
+    "verifier.search.web.without_secrets": search.without_secrets,
     "text.sentences.sentences": sentences,
     "text.strip_end_tokens": strip_end_tokens,
     "verifier.small_judge.names_no_answer": lambda raw: small_judge.names_no_answer(QUESTION, raw, ["Paris"]),
