@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import json
 import re
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -42,7 +43,7 @@ from factrl.types import Claim, Completion, Passage
 from factrl.verifier import claims, search, small_judge
 from factrl.verifier.claims import SentenceClaims, llm
 from factrl.verifier.claims.llm import LLMClaims
-from factrl.verifier.judges import LLMJudge, WeakJudge
+from factrl.verifier.judges import LLMJudge, WeakJudge, spans
 from factrl.verifier.judges import replies as verdicts
 from factrl.verifier.report import Check, Report, page
 from factrl.verifier.search import Given, sources
@@ -52,6 +53,7 @@ PACKAGE = Path(factrl.__file__).parent
 QUESTION = "Where was Marie Curie born?"
 FACT = "Marie Curie was born in Warsaw in 1867."
 EXTRACT = SentenceClaims()
+QUOTES = json.dumps({"hallucinated_spans": [{"text": part} for part in ("Ann Lee", "1867.", "a")]})
 CHOICES = Example(QUESTION, meta={"choices": ["Ulm", "Bern"], "right": [1, 0]})
 
 
@@ -166,6 +168,8 @@ READERS: dict[str, Reader] = {
     "rewards.guards.repeats": lambda raw: guards.repeats(_claims(raw), QUESTION),
     "verifier.judges.llm.LLMJudge.judge (reply)": _judged,
     "verifier.judges.llm.LLMJudge.judge": _judging,
+    "verifier.judges.spans.read_spans": lambda raw: spans.read_spans(raw, raw),
+    "verifier.judges.spans.read_spans (answer)": lambda raw: spans.read_spans(QUOTES, raw),
     "verifier.judges.weak.WeakJudge.judge": lambda raw: WeakJudge().judge(
         [(Claim(raw, 0, 1), [Passage(raw)])] * 2
     ),

@@ -86,7 +86,11 @@ def add_verbs(verbs: Verbs) -> None:
     )
     for option, metavar, about in (
         ("--llm", "SPEC", "model server that finds the claims and judges, e.g. http://host:8000/v1#model"),
-        ("--judge", "local|weak|nli:NAME", "what judges (default: local where its model is, else weak)"),
+        (
+            "--judge",
+            "local|weak|nli:NAME|spans:URL#MODEL",
+            "what judges (default: local where its model is, else weak)",
+        ),
         ("--html", "FILE", "write the report as one self-contained page"),
     ):
         parser.add_argument(option, metavar=metavar, help=about)

@@ -33,7 +33,16 @@ from factrl.text.abstention import abstains
 from factrl.types import Passage
 from factrl.verifier.claims import Extractor, SentenceClaims
 from factrl.verifier.claims.llm import LLMClaims, Style, read_facts
-from factrl.verifier.judges import Judge, LLMJudge, LocalJudge, NLIJudge, Table, TableJudge, WeakJudge
+from factrl.verifier.judges import (
+    Judge,
+    LLMJudge,
+    LocalJudge,
+    NLIJudge,
+    SpanJudge,
+    Table,
+    TableJudge,
+    WeakJudge,
+)
 from factrl.verifier.search import Dense, Given, Index, Search, WebSearch
 
 from .engine import Job, run
@@ -220,8 +229,9 @@ def open_verifier(
             engine, as of `WebSearch`.  One of the three, or none where evidence comes with every text.
         embedder: a model of sentence-transformers that puts the passages of `docs` or `index` in order.
         llm: finds the claims and judges; the published presets need it where they ask one.
-        judge: instead of the preset's own: a judge, `local`, `weak`, `table:FILE`, `nli:NAME`, a verifier of
-            `factrl models list` (`factcg`, or `factcg:FOLDER`), or `llm`, which is `llm`.
+        judge: instead of the preset's own: a judge, `local`, `weak`, `table:FILE`, `nli:NAME`,
+            `spans:URL#MODEL`, a verifier of `factrl models list` (`factcg`, or `factcg:FOLDER`), or `llm`,
+            which is `llm`.
         trust_remote_code: run Python code that comes with a cross-encoder, which is HHEM's case: the preset
             `fspo` needs `judge="nli:vectara/hallucination_evaluation_model@COMMIT"` or a folder, and this.
         controls: every call carries a true and a false claim of ours, as `LLMJudge` says; only where the
@@ -325,8 +335,9 @@ def verify(
 
 def open_judge(
     name: str, *, trust_remote_code: bool = False, **thresholds: Any
-) -> LocalJudge | NLIJudge | TableJudge | WeakJudge:
-    """A judge by name: `local`, `weak`, `table:FILE`, `nli:MODEL`, or one of `VERIFIERS`, also `NAME:FOLDER`.
+) -> LocalJudge | NLIJudge | SpanJudge | TableJudge | WeakJudge:
+    """A judge by name: `local`, `weak`, `table:FILE`, `nli:MODEL`, `spans:URL#MODEL`, or one of `VERIFIERS`,
+    also `NAME:FOLDER`.
 
     The thresholds are those of `NLIJudge`; verifiers by name do not tell refuted from unknown.
     """
@@ -337,6 +348,12 @@ def open_judge(
     kind, _, model = name.partition(":")
     if kind == "table":
         return TableJudge(Table.read(model))
+    if kind == "spans":
+        from factrl.llm import connect
+
+        if "#" not in model:
+            raise ConfigError(f"{name!r} names no model; write spans:http://localhost:8000/v1#MODEL")
+        return SpanJudge(connect(model, role="spans"))
     named = verifier_named(kind)
     if named is not None or (kind == "nli" and model):
         if not all(importlib.util.find_spec(package) for package in ("torch", "transformers")):
@@ -351,7 +368,10 @@ def open_judge(
     problem = (
         f"{name!r}: {NO_OWN_VERIFIER}" if kind == "own" else f"unknown judge {name!r}{nearest(kind, names)}"
     )
-    there_are = f"local, weak, llm, table:FILE, nli:NAME with any cross-encoder's name, {', '.join(names)}"
+    there_are = (
+        "local, weak, llm, table:FILE, spans:URL#MODEL, nli:NAME with any cross-encoder's name, "
+        f"{', '.join(names)}"
+    )
     raise ConfigError(f"{problem} (there are: {there_are})")
 
 

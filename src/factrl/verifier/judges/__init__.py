@@ -3,7 +3,8 @@
 `LocalJudge` runs a small language model in this process, `LLMJudge` asks one over HTTP, `NLIJudge` is a
 cross-encoder, and `WeakJudge` compares words, for machines with nothing else; its verdicts are marked weak
 wherever they are shown.  `TableJudge` compares plain sentences with a table of facts, exactly.  Any object
-with the shape of `Judge` is a judge.
+with the shape of `Judge` is a judge.  `SpanJudge` has a detector behind a server mark what of a whole text
+is not in the evidence.
 
 Importing this loads no model; a judge that needs one loads it when it is made.
 """
@@ -16,10 +17,11 @@ from typing import Protocol
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier.judges.llm import LLMJudge
 from factrl.verifier.judges.local import LocalJudge, NLIJudge
+from factrl.verifier.judges.spans import SpanJudge
 from factrl.verifier.judges.table import Table, TableJudge
 from factrl.verifier.judges.weak import WeakJudge
 
-__all__ = ["Judge", "LLMJudge", "LocalJudge", "NLIJudge", "Table", "TableJudge", "WeakJudge"]
+__all__ = ["Judge", "LLMJudge", "LocalJudge", "NLIJudge", "SpanJudge", "Table", "TableJudge", "WeakJudge"]
 
 
 class Judge(Protocol):
