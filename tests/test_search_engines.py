@@ -213,10 +213,9 @@ def test_a_search_that_failed_is_not_one_that_found_nothing(
     assert len(server.requests) == requests
     assert KEY not in f"{caught.value} {caught.value!r} {facts}" or engine not in KEYED
     variable = PROVIDERS[engine].key_variable
-    hint = f"(the key is read from {variable})" if variable else PROVIDERS[engine].forbidden
-    if hint:
-        told = reason == "auth" and (bool(variable) or facts["status"] == 403)
-        assert (hint in str(caught.value)) == told
+    assert ("(the key is read from " in str(caught.value)) == (reason == "auth" and bool(variable))
+    for status, hint in PROVIDERS[engine].hints.items():
+        assert (hint in str(caught.value)) == (facts["status"] == status)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

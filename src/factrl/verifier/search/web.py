@@ -2,7 +2,8 @@
 
 An engine is a row of `PROVIDERS` and no code of its own.  None is asked unless it is named, because every
 claim goes to a server of others; what looks like a key or an e-mail address stays here.  The rows are from
-the engines' public documentation (docs/search.md) and were tried on recorded replies, not on the services.
+the engines' public documentation (docs/search.md), and were tried on replies written after it, not on the
+services.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Provider:
         failed: the field that names engines behind this one that did not answer.
         order: the field of a result that says its place, where they come in another order.
         chars, words, most: the longest query and the largest number of results that it takes.
-        forbidden: what a 403 means where there is no key.
+        hints: what a status means there.
     """
 
     url: str
@@ -64,7 +65,7 @@ class Provider:
     chars: int = _MAX_SENT
     words: int = _MAX_SENT
     most: int = 100
-    forbidden: str = ""
+    hints: Mapping[int, str] = field(default_factory=dict)
 
 
 PROVIDERS: Mapping[str, Provider] = {
@@ -80,7 +81,7 @@ PROVIDERS: Mapping[str, Provider] = {
         *(("results",), "content", "title", "url"),
         fields={"format": "json"},
         failed="unresponsive_engines",
-        forbidden="SearXNG answers JSON only where its settings.yml has json among search.formats",
+        hints={403: "SearXNG answers JSON only where its settings.yml has json among search.formats"},
     ),
     "tavily": Provider(
         "https://api.tavily.com",
@@ -100,6 +101,7 @@ PROVIDERS: Mapping[str, Provider] = {
         chars=400,
         words=50,
         most=20,
+        hints={422: "Brave answers so to a key that it does not know, too; it is read from BRAVE_API_KEY"},
     ),
     "exa": Provider(
         "https://api.exa.ai",
@@ -179,7 +181,7 @@ class WebSearch:
         try:
             return (await self.client.ask(*_request(self.provider, query, k)))[:k]
         except LLMError as error:
-            hint = self.provider.forbidden if error.facts["status"] == 403 else ""
+            hint = self.provider.hints.get(error.facts["status"], "")
             facts = {**error.facts, "reason": error.cause}
             raise Unscored("search_failed", "; ".join(filter(None, (error.detail, hint))), **facts) from error
 
