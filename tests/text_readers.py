@@ -120,6 +120,7 @@ READERS: dict[str, Reader] = {
     "text.answers.final_answer": answers.final_answer,
     "text.answers.is_contentless": answers.is_contentless,
     "evals.shortqa.by_letter": lambda raw: shortqa.by_letter(CHOICES, raw),
+    "evals.shortqa.by_text": lambda raw: shortqa.by_text(CHOICES, raw),
     "evals.shortqa.chosen": lambda raw: shortqa.chosen(raw, ["Ulm", "Bern"]),
     "evals.shortqa.continued": shortqa.continued,
     "evals.shortqa.final_part": shortqa.final_part,
