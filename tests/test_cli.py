@@ -27,7 +27,7 @@ from factrl.train.plan import Plan, make_plan, run_settings
 from fault_server import FaultServer, answers, closed_port, says
 
 VERBS = {
-    *("demo", "verify", "index", "probe", "score", "train", "tune", "report", "eval"),
+    *("demo", "verify", "index", "probe", "score", "train", "tune", "report", "eval", "ask"),
     *("label", "stress", "study", "serve", "mcp", "show", "check", "describe", "models", "doctor"),
     *(f"prepare {what}" for what in ("fspo", "klcf", "prompts", "entities", "retrieve", "thresholds")),
     *(f"prepare {what}" for what in ("mix", "convert", "questions")),

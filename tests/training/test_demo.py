@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import shlex
 import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -57,7 +60,7 @@ def test_a_download_that_fails_says_what_to_do(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_quick_demo_on_a_tiny_model_shows_everything(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "my.py").write_text(
         "import factrl as fx\n\n\n@fx.reward\ndef sure(example, completion):\n    return {'x': 1.0}\n"
@@ -94,3 +97,9 @@ def test_a_quick_demo_on_a_tiny_model_shows_everything(
     assert (held["knobs"], len(held["greedy"])) == ({"answer": "text", "correct": 1.5}, 12)
     assert main(words) == 0  # everything is there
     assert shown == capsys.readouterr().out
+    talk = shown.rpartition("talk to it  ")[2]
+    assert "models/truthrl-my-sure" in talk
+    monkeypatch.setattr(sys, "stdin", io.StringIO("where is ada from ? | rome\n"))
+    assert main(shlex.split(talk)[1:]) == 0
+    answers = capsys.readouterr().out
+    assert answers.count("reward +1.00]") == 2, answers

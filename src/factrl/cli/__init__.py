@@ -17,6 +17,7 @@ from factrl import __version__
 from factrl.errors import ConfigError, NoScore, RewardBug, SetupError, TooManyMasked, nearest
 
 from . import (
+    ask,
     completion,
     demo,
     describe,
@@ -61,6 +62,7 @@ _VERBS = (
     study,
     report,
     evaluate,
+    ask,
     label,
     stress,
     serve,
@@ -122,7 +124,9 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "stress",
         "serve",
     ),
-    "evaluate, and look around": ("eval", "score", "label", "report", "show", "check", "models", "doctor"),
+    "evaluate, and look around": (
+        *("eval", "ask", "score", "label", "report", "show", "check", "models", "doctor"),
+    ),
 }
 """Under which word the help lists a verb, or those that begin with it."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,9 +64,11 @@ def _demo(args: argparse.Namespace) -> int:
     engine = needs_extra("studies.engine", "demo")
     picture = needs_extra("studies.picture", "demo")
     out = Path(args.output or ("runs/demo-quick" if args.quick else "runs/demo"))
-    seeds = [args.seed]
+    seeds, last = [args.seed], f"{_STUDY}/{[*study.rows][-1]}"
     with hold(out):
-        engine.run_studies({_STUDY: study}, out, seeds, model=args.model or engine.MODEL, tell=tell)
+        engine.run_studies(
+            {_STUDY: study}, out, seeds, model=args.model or engine.MODEL, keep=last, tell=tell
+        )
         results = engine.read_results(out, seeds)
         picture.write_picture({_STUDY: study}, results, out / "demo.svg")
     say(render({_STUDY: study}, results))
@@ -73,6 +76,11 @@ def _demo(args: argparse.Namespace) -> int:
     if args.quick:
         say("This was --quick: it shows that everything works, not what training does.")
     say(f"picture   {out / 'demo.svg'}\n{_NEXT}")
+    models = out / f"seed-{args.seed}" / "models"
+    after = models / last.replace("/", "-")
+    if after.is_dir():  # what was trained before models were kept has none
+        words = [models / "start", after, "--config", after / "config.toml"]
+        say(f"talk to it  factrl ask {shlex.join(map(str, words))}")
     return 0
 
 

@@ -117,11 +117,16 @@ class Seed:
             self.model.to("cuda")
         self.weights = self.folder / "start.safetensors"
 
-    def settings(self, task: Task, train: TrainSettings, paper: str = "study") -> RunSettings:
+    def settings(self, task: Task, train: TrainSettings, row: RowSettings | None = None) -> RunSettings:
         """What a task is asked and trained with."""
         run: Any = {"seed": self.number, "dir": str(self.folder / "runs")}
         return RunSettings(
-            paper=paper, model=self.model_settings, data=asked_with(task), train=train, run=run
+            paper="study" if row is None else row.reward,
+            model=self.model_settings,
+            data=asked_with(task),
+            reward={} if row is None else row.knobs,
+            train=train,
+            run=run,
         )
 
     def examples(self, task: Task, part: Part) -> list[Example]:
@@ -204,6 +209,13 @@ class Seed:
         unfinished = weights.with_suffix(".unfinished")
         save_model(self.model, str(unfinished))
         unfinished.replace(weights)
+
+    def keep_folder(self, name: str, settings: RunSettings) -> None:
+        """Write the model as a folder that `factrl ask` opens, with its settings as `config.toml`."""
+        folder = self.folder / "models" / name
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        write_whole(folder / "config.toml", dump_toml(settings).encode())
 
     def reset(self, weights: Path | None = None) -> None:
         """Set the weights back to the start's, or to those of a file."""
@@ -405,8 +417,13 @@ class Seed:
         }
         return supply(bare.with_(**{name: here[name] for name in bare.missing if name in here}))
 
-    def train(self, name: str, study: StudySettings, tell: Tell) -> Mapping[str, Any]:
-        """Train and evaluate one row; what is on disk is not done again."""
+    def train(self, name: str, study: StudySettings, tell: Tell, *, keep: bool = False) -> Mapping[str, Any]:
+        """Train and evaluate one row; what is on disk is not done again.
+
+        Args:
+            keep: write the start and the trained model as folders in `models`, with the settings they are
+                asked with.
+        """
         path = self.folder / "rows" / f"{name.replace('/', '-')}.json"
         of_study, _, of_row = name.partition("/")
         row, train = study.rows[of_row], row_settings(study, of_row)
@@ -435,8 +452,11 @@ class Seed:
                 "step; lower train.prompts_per_step, or raise known.questions, where samples choose them"
             )
         made.check_examples(asked)
-        self.reset(self.calibrate(of_study, study, tell))
-        settings = self.settings(study.task, train, row.reward)
+        settings, begins = self.settings(study.task, train, row), self.calibrate(of_study, study, tell)
+        if keep:
+            self.reset()
+            self.keep_folder("start", settings)
+        self.reset(begins)
         prompts = render_prompts(asked, self.tokenizer, settings.data)
         begun, cpu, judged = time.monotonic(), time.process_time(), self.judge.count
         torch.manual_seed(self.number)
@@ -444,6 +464,8 @@ class Seed:
             optimise(settings, self.model, self.tokenizer, made, asked, prompts, run, None)
             shutil.rmtree(run.checkpoints, ignore_errors=True)  # 1.6 GB
             steps = [line for line in read_metrics(run.path) if "reward" in line]
+        if keep:
+            self.keep_folder(path.stem, settings)
         took = {"seconds": time.monotonic() - begun, "cpu_seconds": time.process_time() - cpu}
         took["judged_claims"] = self.judge.count - judged
         written = sum(line["completions/mean_length"] for line in steps)
@@ -558,6 +580,7 @@ def run_studies(
     *,
     only: Sequence[str] = (),
     model: str = MODEL,
+    keep: str = "",
     tell: Tell = lambda text: None,
 ) -> None:
     """Run the studies from one start for every seed.
@@ -565,6 +588,7 @@ def run_studies(
     Args:
         studies: by name; they share the start, which is the first one's.
         only: steps alone: `start`, or rows as `study/row`.
+        keep: the row whose model is kept as a folder when it is trained, and the start's with it.
 
     Raises:
         ConfigError: `only` names no step.
@@ -575,4 +599,4 @@ def run_studies(
         prepare(seed, studies, tell)
         for name in names[1:]:
             if not only or name in only:
-                seed.train(name, studies[name.partition("/")[0]], tell)
+                seed.train(name, studies[name.partition("/")[0]], tell, keep=name == keep)

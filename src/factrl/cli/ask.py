@@ -1,0 +1,151 @@
+"""`factrl ask`: questions to one model, or to two side by side, with what the reward makes of each answer."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+
+from factrl.errors import ConfigError, DataError, Unscored
+from factrl.evals.shortqa import Extract, GradeAnswer, grade_completions
+from factrl.llm.writers import Written, open_writer
+from factrl.papers import load_reward
+from factrl.rewards import Reward
+from factrl.rewards.resources import supply
+from factrl.runs.config import Unused
+from factrl.runs.data import render_prompt
+from factrl.runs.settings import AskSettings
+from factrl.text.escape import one_line
+from factrl.train.plan import bare_reward, check_usable, extract_of, run_settings, unread, unread_in_asking
+from factrl.types import Example
+
+from .options import (
+    Verbs,
+    add_options,
+    add_settings,
+    add_verb,
+    as_overrides,
+    open_supplier,
+    quiet_policy,
+    take_settings,
+)
+from .terminal import say
+
+_PROMPT = "question | accepted answer | another: "
+
+
+def add_verbs(verbs: Verbs) -> None:
+    """Add this module's verb to the command line."""
+    parser = add_verb(
+        verbs,
+        "ask",
+        _ask,
+        about="talk to a model, or to two side by side, and see what the reward makes of each answer",
+        example=(
+            "examples:\n"
+            "  factrl ask runs/R/model --config runs/R/config.toml\n"
+            "  factrl ask Qwen/Qwen2.5-0.5B-Instruct runs/R/model --config runs/R/config.toml\n"
+            '  echo "Capital of Peru? | Lima" | factrl ask SmolLM2-135M-Instruct --paper truthrl\n'
+            "A line of stdin is a question; what rules or the judge accept may follow it, each behind a |.\n"
+            "Without accepted answers there is no label, and no reward that needs them."
+        ),
+    )
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="a folder, a hub id, a policy of `factrl models list`, `local` or http://host:8000/v1#model",
+    )
+    parser.add_argument(
+        "after", metavar="MODEL", nargs="?", help="another, shown beneath it, as before and after a training"
+    )
+    add_options(parser, "paper", "config", "judge")
+    add_settings(parser, "how both are asked, e.g. data.prompt=... train.max_completion_length=64")
+
+
+def _ask(args: argparse.Namespace) -> int:
+    take_settings(args, "after")
+    overrides = ["data.train=-", f"model.name={args.model}", *as_overrides(args)]
+    settings = run_settings(args.config, overrides, AskSettings, _unread)
+    bare, extract = bare_reward(settings), extract_of(settings.paper, settings.reward)
+    render_prompt(Example("?"), settings.data.prompt)  # a column that no line of stdin has
+    supplier = open_supplier(settings.judge, settings.verifier)
+    grade, reward = supplier.grade(), supply(bare, supplier=supplier)
+    names = {"before": args.model, "after": args.after} if args.after else {"answer": args.model}
+    writers = {}
+    for name, model in names.items():
+        asked = settings.model_copy(update={"model": settings.model.model_copy(update={"name": model})})
+        quiet_policy(asked.model)
+        writers[name] = open_writer(asked)
+    sampling = settings.sampling
+    how = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": settings.run.seed}
+    for example in _examples():
+        for name, writer in writers.items():
+            [[text]] = writer.write([example], **how)
+            if isinstance(text, Unscored):
+                said = f"no answer: {text}"
+            else:
+                verdict = _label(example, text, grade, extract)
+                verdict += f", {_reward(settings, bare, reward, example, text)}"
+                said = f"{text}  [{verdict}]"
+            say(f"  {name:<6}  {one_line(said)}")
+    return 0
+
+
+def _unread(settings: AskSettings) -> Unused:
+    """The settings that asking, grading and the reward do not read."""
+    if not settings.paper:
+        raise ConfigError(
+            "factrl ask needs a reward: --paper truthrl (or my.py:reward), or the --config of a run"
+        )
+    resources = load_reward(settings.paper).with_(**settings.reward).missing
+    trained = {key: why for key, why in unread_in_asking(settings).items() if key.startswith("train.")}
+    return {**trained, **unread(settings, [*resources, "grade"])}
+
+
+def _examples() -> Iterator[Example]:
+    """The questions of stdin: in a terminal asked for, else shown before their answers."""
+    for number, line in enumerate(_lines(), start=1):
+        question, *answers = (part.strip() for part in line.split("|"))
+        if question:
+            yield Example(question, tuple(filter(None, answers)), id=f"line {number}")
+        elif answers:
+            raise DataError(f"line {number} of stdin has no question before its |: {one_line(line)[:60]!r}")
+
+
+def _lines() -> Iterator[str]:
+    if sys.stdin.isatty():
+        with suppress(EOFError):
+            while True:
+                yield input(_PROMPT)
+        return
+    try:
+        for line in sys.stdin:
+            say(one_line(line.strip()))
+            yield line
+    except UnicodeDecodeError as error:
+        raise DataError(f"stdin is not UTF-8 text: {error.reason} at byte {error.start:,}") from None
+
+
+def _label(example: Example, text: Written, grade: GradeAnswer, extract: Extract) -> str:
+    """What became of the answer, or why that cannot be told."""
+    if not example.answers:
+        return "no label: no accepted answers"
+    [row] = grade_completions([(example, text)], grade, extract)
+    if row.label is None:
+        return f"no label: {row.cause}"
+    return f"{row.label} ({row.floored})" if row.floored else row.label
+
+
+def _reward(settings: AskSettings, bare: Reward, reward: Reward, example: Example, text: str) -> str:
+    """What the reward pays, or why it pays nothing."""
+    if reward.needs_answers and not example.answers:
+        return "no reward: it needs accepted answers"
+    try:
+        check_usable(settings, bare, [example])
+    except DataError as error:
+        return f"no reward: {error}"
+    [result] = reward.batch([example], [text])
+    if result.value is None:
+        return f"no reward: {result.cause}"
+    return f"reward {result.value:+.2f}" + (f" ({result.cause})" if result.cause else "")
