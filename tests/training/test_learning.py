@@ -16,6 +16,7 @@ from tiny import byte_tokenizer
 from factrl.cli import main
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
+BROKEN = Path(__file__).parents[2] / "examples" / "broken_reward.py"
 GUESSED = {
     "river": ("Amu", "Bug", "Don", "Elbe", "Indus", "Po", "Tay", "Ural"),
     "mayor": ("Ann", "Bo", "Cy", "Dee", "Eva", "Gus", "Ida", "Jo"),
@@ -79,12 +80,15 @@ def learnt(place: Path, study: str, rows: tuple[str, ...], *words: str) -> dict[
 
 
 def test_ternary_teaches_to_decline_what_can_only_be_guessed(place: Path) -> None:
-    rows = ("random", "binary", "ternary")
-    counts = learnt(place, "truthrl", rows, "start.profiles=0", "calibrate.steps=0", "practice=0")
-    start, by_chance, binary, ternary = (counts[row] for row in ("start", *rows))
+    rows = ("random", "binary", "ternary", "broken_reward-sure")
+    words = ("--add", f"{BROKEN}:sure", "start.profiles=0", "calibrate.steps=0", "practice=0")
+    counts = learnt(place, "truthrl", rows, *words)
+    start, by_chance, binary, ternary, broken = (counts[row] for row in ("start", *rows))
     assert ternary["wrong"] <= start["wrong"] - 20
     assert ternary["right"] >= start["right"]
     assert ternary["declined"] >= 35  # about half of the questions
     assert binary["declined"] <= 5
     assert binary["right"] >= start["right"]
     assert by_chance["wrong"] >= ternary["wrong"] + 20
+    assert broken["declined"] <= start["declined"] - 5  # it pays for any answer, so nothing is declined
+    assert broken["wrong"] >= start["wrong"] + 5
