@@ -200,6 +200,15 @@ class Result:
         """What there is; empty fields are left out."""
         return _shown(self, ("state", "value"), ("terms", "spans", "cause", "detail", "facts"))
 
+    def _repr_html_(self) -> str:
+        """In a notebook: the terms, and why there is no number."""
+        from factrl.text.html import table
+
+        rows = [(name, f"{value:+g}") for name, value in self.terms.items()]
+        rows += [(name, text) for name in ("cause", "detail") if (text := getattr(self, name))]
+        value = "no reward" if self.value is None else f"reward {self.value:+g}"
+        return table(("term", ""), rows, caption=f"{self.state}: {value}")
+
 
 @dataclass(frozen=True, slots=True)
 class Passage:

@@ -106,6 +106,14 @@ class ShortForm:
         counts = {name: getattr(self, name) for name in ("n", *LABELS, "masked")}
         return counts | {name: one and asdict(one) for name, one in self.metrics.items()}
 
+    def _repr_html_(self) -> str:
+        """In a notebook: the metrics in points."""
+        from factrl.text.html import table
+
+        rows = [(name.replace("_", " "), str(one or "–")) for name, one in self.metrics.items()]
+        caption = f"{self.n} graded, {self.masked} not"
+        return table(("metric", "points, 95 % interval"), rows, caption=caption)
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -120,6 +128,16 @@ class Comparison:
     n: int
     left_out: int
     differences: Mapping[str, Interval | None]
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the differences in points."""
+        from factrl.text.html import table
+
+        rows = [
+            (name.replace("_", " "), one.signed() if one else "–") for name, one in self.differences.items()
+        ]
+        caption = f"after minus before on {self.n} questions, {self.left_out} left out"
+        return table(("metric", "points, 95 % interval"), rows, caption=caption)
 
 
 def wilson(k: int, n: int) -> Interval:

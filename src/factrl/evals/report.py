@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
@@ -42,6 +42,7 @@ BADGES: Mapping[Label | None, Badge] = {
 GRADED = {label: badge for label, badge in BADGES.items() if label}
 _SHOWN: Mapping[Label | None, int] = {"incorrect": 4, "abstained": 2, "correct": 2, None: 2}
 BESIDE = (*OUTCOMES, "confidence_stated", "brier", "ece", "auroc", "aurc", "coverage@90")
+COLUMNS = ("benchmark", "metric", "value", "95 % interval", "questions")
 _CHANGED = 12  # changed answers of a benchmark
 _ACCEPTED = 6  # accepted answers of a question
 
@@ -52,27 +53,32 @@ def output_table(output: Output) -> Table:
     from rich.text import Text
 
     # Names, causes and values of columns are others' words: as Text they cannot carry console markup.
-    table = Table("benchmark", "metric", "value", "95 % interval", "questions")
+    table = Table(*COLUMNS)
+    for lines in output_lines(output):
+        for line in lines:
+            table.add_row(*(Text(one_line(cell)) for cell in line))
+        table.add_section()
+    return table
+
+
+def output_lines(output: Output) -> Iterator[list[tuple[str, ...]]]:
+    """The rows of each benchmark under `COLUMNS`."""
     for name, row in output.benchmarks.items():
-        lines: list[tuple[Any, ...]] = []
+        lines: list[tuple[str, ...]] = []
         for metric, number in output.numbers(name).items():
             lines.append(("", metric.replace("_", " "), *str(number).split(" ", 1), str(number.n)))
         for metric, why in row.get("absent", {}).items():
             lines.append(("", metric.replace("_", " "), "–", why, ""))
         for causes in ("masked", "floored"):
             if row[causes]:
-                told = ", ".join(f"{one_line(cause)} {count}" for cause, count in row[causes].items())
-                lines.append(("", causes, "", Text(told), str(sum(row[causes].values()))))
+                told = ", ".join(f"{cause} {count}" for cause, count in row[causes].items())
+                lines.append(("", causes, "", told, str(sum(row[causes].values()))))
         for value, numbers in row.get("by", {}).items():
             for metric in OUTCOMES:
                 if metric in numbers:
                     number = Number(**numbers[metric])
-                    first = Text(one_line(value))
-                    lines.append((first, metric, *str(number).split(" ", 1), str(number.n)))
-        for index, (first, *rest) in enumerate(lines):
-            table.add_row(first or (Text(one_line(name)) if index == 0 else ""), *rest)
-        table.add_section()
-    return table
+                    lines.append((value, metric, *str(number).split(" ", 1), str(number.n)))
+        yield [(name if not index else first, *rest) for index, (first, *rest) in enumerate(lines)]
 
 
 def curves_section(curves: Curves) -> Markup:

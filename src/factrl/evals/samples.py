@@ -180,6 +180,14 @@ class Output:
         """The numbers of one benchmark."""
         return {key: Number(**value) for key, value in self.benchmarks[name]["numbers"].items()}
 
+    def _repr_html_(self) -> str:
+        """In a notebook: what `factrl eval` prints."""
+        from factrl.evals.report import COLUMNS, output_lines
+        from factrl.text.html import table
+
+        rows = (row for lines in output_lines(self) for row in lines)
+        return table(COLUMNS, rows, caption=str(self.about.get("model") or ""))
+
     def document(self) -> str:
         """`results.json`."""
         whole = {**self.about, "benchmarks": self.benchmarks}

@@ -43,6 +43,12 @@ class FullTable:
             if row != BASE:
                 yield ["", *(self._changed(row, column) for column in self.columns)]
 
+    def _repr_html_(self) -> str:
+        """In a notebook: the table as `factrl study --full` prints it."""
+        from factrl.text.html import table
+
+        return table(["row", *self.columns], self.lines())
+
     def difficult(self) -> tuple[int, list[list[str]]]:
         """How many questions at most one row gets right, and each row's outcomes on them in percent.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -25,6 +26,7 @@ OWN_PAGE = '<meta name="generator" content="factrl'
 """How what a page says of itself begins, so that none is taken for evidence; then comes its template."""
 
 _HEAD = 1_000  # bytes of a page in which it says so
+_ROWS, _CELL = 40, 300  # rows, and characters of a text, that a notebook shows
 
 
 def page(template: str, *, title: str, main: str = "", script: str = "", **values: Any) -> str:
@@ -64,6 +66,17 @@ def chart_style() -> str:
 def fragment(template: str, **values: Any) -> Markup:
     """A part of a page."""
     return Markup(_engine().get_template(template).render(values))  # noqa: S704 - the engine escapes
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "") -> str:
+    """A table for a notebook: at most 40 rows, and of each text at most 300 characters."""
+    cells = [[_clipped(cell) for cell in row] for row in rows]
+    told = {"head": head, "rows": cells[:_ROWS], "more": len(cells[_ROWS:]), "caption": _clipped(caption)}
+    return str(fragment("text/table.html", **told))
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _CELL else f"{text[:_CELL]} …"
 
 
 def write_page(path: str | Path, html: str) -> Path:

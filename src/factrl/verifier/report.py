@@ -281,6 +281,13 @@ class Report:
             lines.append(f"– not read   {seen if len(seen) <= _SHOWN else f'{seen[:_SHOWN]}…'} ({part.kind})")
         return "\n".join([*lines, *self.summary()])
 
+    def _repr_html_(self) -> str:
+        """In a notebook: a row per claim with what decided; `to_html` writes a whole page."""
+        from factrl.text.html import table
+
+        rows = [(" ".join(KINDS[check.shown]), check.claim.text, _because(check)) for check in self.checks]
+        return table(("verdict", "claim", "because"), rows, caption="; ".join(self.summary()))
+
     def summary(self) -> list[str]:
         """The counts and the score, in words."""
         if self.failure is not None:
@@ -323,6 +330,15 @@ def _lines(check: Check) -> list[str]:
         nearest = "nearest: " if kind in ("unsure", "unknown") else ""
         lines.append(f"             {nearest}“{one_line(check.quote)}”" + (f" ({where})" if where else ""))
     return lines
+
+
+def _because(check: Check) -> str:
+    """What decided about a claim, in a cell."""
+    if check.verdict is None:
+        return str(check.claim.skip)
+    p = "" if check.verdict.p is None else f"p={check.verdict.p:.2f} "
+    where = f" ({check.quoted_from})" if check.quoted_from else ""
+    return p + (f"“{check.quote}”{where}" if check.quote else check.verdict.cause or "")
 
 
 # -- The report as a page: claims underlined by verdict, the evidence beside them, the score
