@@ -28,8 +28,15 @@ def topical(example, completion):
 PIPED = "where is ada from ? | rome | in rome\n\nwhere is \x1b[31mbo from ?\n"
 
 
-def ask(monkeypatch: pytest.MonkeyPatch, text: str, *words: str) -> int:
-    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def ask(
+    monkeypatch: pytest.MonkeyPatch, text: str, *words: str, stdin: type[io.StringIO] = io.StringIO
+) -> int:
+    monkeypatch.setattr(sys, "stdin", stdin(text))
     return main(["ask", *words, "train.max_completion_length=4"])
 
 
@@ -67,6 +74,17 @@ def test_each_answer_has_its_label_and_reward_or_why_there_is_none(
         assert line.endswith(end), out
     assert ask(monkeypatch, PIPED, model, "--paper", paper, "run.seed=1") == 0
     assert capsys.readouterr().out.count("  answer  ") == 2
+
+
+def test_in_a_terminal_questions_are_asked_for(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (str(tiny_model), "--paper", "truthrl")
+    assert ask(monkeypatch, "where is ada from ? | rome\n", *words, stdin=Terminal) == 0
+    out = capsys.readouterr().out
+    assert out.count("question | accepted answer | another: ") == 2
+    assert out.count("  answer  ") == 1
+    assert out.endswith("another: \n")
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,7 @@ def _lines() -> Iterator[str]:
         with suppress(EOFError):
             while True:
                 yield input(_PROMPT)
+        say("")
         return
     try:
         for line in sys.stdin:
