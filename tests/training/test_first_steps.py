@@ -1,6 +1,6 @@
 """`examples/first_steps.ipynb` runs as it stands; its committed outputs are short and as it makes them.
 
-    jupyter execute --inplace examples/first_steps.ipynb     # makes them again
+jupyter execute --inplace examples/first_steps.ipynb     # makes them again
 """
 
 from __future__ import annotations
