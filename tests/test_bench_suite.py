@@ -172,8 +172,12 @@ def test_the_reasoning_of_stored_answers_is_held_against_their_evidence(
     (found,) = json.loads(capfd.readouterr().out)["benchmarks"].values()
     assert found["numbers"]["true_steps"]["value"] == 0.5
     assert "; reasoning: " in found["judge"]
-    assert main(["eval", "bare.jsonl", *words]) == 2
-    assert "no short question of bare.jsonl has any; name its column" in capfd.readouterr().err
+    for files in (
+        ["bare.jsonl"],
+        ["known.jsonl", "bare.jsonl"],
+    ):  # beside others, it would be left out unsaid
+        assert main(["eval", *files, *words]) == 2
+        assert "no short question of bare.jsonl has any; name its column" in capfd.readouterr().err
 
 
 def test_a_killed_evaluation_goes_on_with_the_same_blocks(tmp_path: Path) -> None:

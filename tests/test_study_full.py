@@ -294,7 +294,7 @@ def test_a_step_that_fails_is_said_and_the_same_command_goes_on(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     whole = (folder / "held.jsonl").read_text("utf-8")
-    (folder / "held.jsonl").write_text("{", "utf-8")
+    (folder / "held.jsonl").write_text(whole.replace("completion", "said"), "utf-8")
     assert study() == 2
     assert "the step 'eval base' ended with exit code 2" in capfd.readouterr().err
     (folder / "held.jsonl").write_text(whole, "utf-8")
@@ -423,7 +423,13 @@ def test_a_value_that_is_lost_is_asked_before_anything_runs(
     words = ["--warm", "warm.jsonl", "--judge", "http://localhost:1/v1#m"]
     assert study(*words, name="factreason") == 2
     assert "and train.beta=…: it has a KL penalty" in capfd.readouterr().err
-    words += ["--dry-run", "train.beta=0.001", "verifier.web=http://localhost:1", SETTINGS[-1]]
+    words += [
+        "train.prompts_per_step=2",
+        "--dry-run",
+        "train.beta=0.001",
+        "verifier.web=http://localhost:1",
+        SETTINGS[-1],
+    ]
     assert study(*words, name="factreason") == 0
     out, err = capfd.readouterr()
     assert "To be given" not in err
@@ -442,6 +448,9 @@ def test_a_value_that_is_lost_is_asked_before_anything_runs(
     assert "train.beta" not in capfd.readouterr().err  # its step says it
     assert dry("fspo") == 0
     assert "and verifier.judge=…: what judges sentences" in capfd.readouterr().err
+    assert dry("fspo", "verifier.judge=weak") == 0  # which judges the true steps of an evaluation too
+    evaluated = [line for line in capfd.readouterr().out.splitlines() if line.startswith("factrl eval")]
+    assert all("verifier.judge=weak" in line for line in evaluated)
 
 
 def test_a_setting_that_no_step_reads_is_refused(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -458,6 +467,101 @@ def test_a_setting_that_no_step_reads_is_refused(folder: Path, capfd: pytest.Cap
     Path("own.toml").write_text(Path("own.toml").read_text("utf-8").replace("'m'", "2"))
     assert dry("own.toml", "judge.timeout_call=200") == 0
     assert "judge.timeout_call=200" in capfd.readouterr().out
+
+
+ANSWERED = {"question": "Which city is rome?", "answers": "Rome", "title": "Rome"}
+REASONED = {**ANSWERED, "reasoned": "<think>It is.</think><answer>Rome</answer>"}
+SHARED = {"conversations": [{"from": "human", "value": "Rome?"}, {"from": "gpt", "value": "Rome."}]}
+
+
+@pytest.mark.parametrize(
+    ("warm", "train", "message"),
+    [
+        (REASONED, ANSWERED, "the step 'sft': train.jsonl has no column 'reasoned'"),
+        (SHARED, REASONED, "the step 'cold-start': warm.jsonl has no column 'reasoned'"),
+        (REASONED, {**REASONED, "question": ""}, "the step 'sft': train.jsonl: no question in 1 of 1 rows"),
+        (REASONED, None, "the step 'sft': train.jsonl has no rows"),
+        (None, REASONED, "the step 'cold-start': warm.jsonl has no rows"),
+        (
+            REASONED,
+            REASONED,
+            "the step 'truthrl': train.jsonl: 1 of 1 questions can be used, fewer than the 8",
+        ),
+        (
+            {"q": "Rome?", "reasoned": "Rome."},
+            REASONED,
+            "the step 'cold-start': warm.jsonl has no column for the question; columns: q, reasoned; say "
+            "which one it is with data.columns.question=...; in a study, rename the column in the file",
+        ),
+    ],
+)
+@pytest.mark.parametrize("words", [(), ("--dry-run",)])
+def test_every_steps_rows_are_read_before_the_first_step(
+    folder: Path,
+    capfd: pytest.CaptureFixture[str],
+    warm: Any,
+    train: Any,
+    message: str,
+    words: tuple[str, ...],
+) -> None:
+    for name, row in (("warm", warm), ("train", train)):
+        (folder / f"{name}.jsonl").write_text("" if row is None else json.dumps(row) + "\n", "utf-8")
+    given = ["--warm", "warm.jsonl", "--train", "train.jsonl", "--judge", "http://localhost:1/v1#m"]
+    given += ["--output", "out", "verifier.index=wiki", *words]
+    assert main(["study", "knowrl", "--full", *given]) == 2
+    assert message in capfd.readouterr().err
+    assert not (folder / "out").exists()
+
+
+def test_a_file_that_is_not_there_is_refused_and_a_step_alone_reads_its_own(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    given = ["study", "knowrl", "--full", "--output", "out", "--judge", "http://localhost:1/v1#m"]
+    given += [
+        "verifier.index=wiki",
+        "train.prompts_per_step=1",
+        "train.micro_batch_size=10",
+        "--warm",
+        "warm.jsonl",
+        "--train",
+    ]
+    (folder / "warm.jsonl").write_text(json.dumps(REASONED), "utf-8")
+    assert main([*given, "there.jsonl"]) == 2
+    assert "the step 'sft': there.jsonl does not exist" in capfd.readouterr().err
+    assert main([*given, "train.jsonl", "--dry-run", "--only", "format"]) == 0  # which reads no reasoned
+    out = capfd.readouterr().out
+    assert [line.split()[1] for line in out.splitlines() if line[0] != "#"] == ["train"]
+
+
+@pytest.mark.parametrize(
+    "word", ["paper=fspo:outcome", "model.name=m", "data.train=x.jsonl", "run.dir=x", "dir = x", "seed=3"]
+)
+def test_what_makes_a_row_that_row_is_no_setting_of_the_users(
+    folder: Path, capfd: pytest.CaptureFixture[str], word: str
+) -> None:
+    assert dry("fspo", "verifier.judge=weak", word) == 2
+    key = word.partition("=")[0].strip()
+    assert re.search(
+        rf"^factrl: (run\.)?{key}=.*: the steps set it themselves$", capfd.readouterr().err, re.M
+    )
+    assert dry("fspo", "verifier.judge=weak", "train.loss_type=dapo") == 0
+    trained = [line for line in capfd.readouterr().out.splitlines() if line.startswith("factrl train")]
+    assert all(("=dapo" in line) != ("=reinforce++" in line) for line in trained)
+
+
+def test_a_setting_may_be_short_and_spaced(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    whole = ("train.beta=0.001", "verifier.web=http://localhost:1", "judge.preference_model=http://h/v1#b")
+    short = ("beta = 0.001", "web= http://localhost:1", "preference_model =http://h/v1#b")
+    written = list[str]()
+    for words in (whole, short):
+        assert dry("factreason", *words) == 0
+        out, err = capfd.readouterr()
+        assert "train.beta" not in err
+        assert "verifier.web" not in err
+        written.append(out)
+    assert written[0] == written[1]
+    assert dry("factreason", "beta") == 2
+    assert "'beta' is not key=value" in capfd.readouterr().err
 
 
 def test_a_user_gives_what_a_step_reads_and_what_is_lost_of_training_alone(

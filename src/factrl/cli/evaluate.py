@@ -162,12 +162,14 @@ def _eval(args: argparse.Namespace) -> int:
         raise MissingExtra("math-verify", "eval")
     # Wrong files are told before one pays.
     jobs = [(one, *_read(one, args, how, asks=asks)) for one in benchmarks]
-    if args.reasoning and not any(
-        one.evidence for benchmark, examples, *_ in jobs if benchmark.kind == "short" for one in examples
-    ):
+    with_evidence = [any(one.evidence for one in examples) for _, examples, *_ in jobs]
+    bare = [file for file, any_has in zip(files, with_evidence[len(named) :], strict=True) if not any_has]
+    short = any(held and one.kind == "short" for one, held in zip(benchmarks, with_evidence, strict=True))
+    if args.reasoning and (bare or not short):
         raise ConfigError(
             f"--reasoning holds steps against the evidence of their question, and no short question of "
-            f"{', '.join(targets)} has any; name its column with data.columns.evidence=…, or leave it out"
+            f"{', '.join(bare or targets)} has any; name its column with data.columns.evidence=…, or leave "
+            "it out"
         )
     if asks:
         quiet_policy(settings.model)

@@ -14,9 +14,11 @@ from typing import Any
 
 from factrl.errors import ConfigError, SetupError
 from factrl.evals.metrics import LABELS
-from factrl.papers import declared, split_spec
+from factrl.papers import declared, load_reward, split_spec
+from factrl.runs.config import written_out
 from factrl.runs.disk import FileLock, check_free, write_whole
 from factrl.runs.progress import clock
+from factrl.runs.settings import RunSettings
 from factrl.stress import known_failures
 from factrl.studies import (
     ALL,
@@ -214,7 +216,10 @@ def _full(args: argparse.Namespace) -> int:
     _check_held_out(full, files.get("held_out", ()))
     verl = (args.verl or []) if args.engine == "verl" else None
     models, (judge, *judges) = args.model or [""], args.judge or [""]
-    pipeline = Pipeline(full, files, models[0], judge, judges, args.settings, verl)
+    paper = full.recipe.get("paper")
+    knobs = {"reward": load_reward(paper).knobs} if paper else {}
+    settings = [written_out(RunSettings, word, knobs) for word in args.settings]
+    pipeline = Pipeline(full, files, models[0], judge, judges, settings, verl)
     out, seeds = Path(args.output), range(args.first_seed, args.first_seed + args.seeds)
     starts = {(out / Path(model).name if models[1:] else out): model for model in models}
     if len(starts) < len(models):
@@ -237,11 +242,13 @@ def _full(args: argparse.Namespace) -> int:
         tell("To be given: " + "\n".join(missing))
     _check_output(out, _FULL_MARK)
     judge = judge or ("http://localhost:8000/v1#JUDGE" if "judge" in full.asks else "")
+    needed = [] if args.dry_run else [name for names in files.values() for name in names]
     with tempfile.TemporaryDirectory() as made:  # the settings of every step are read before one runs
         recipe = replace(pipeline, judge=judge).write_recipe(Path(made))
         plans = {folder: pipeline.given(commands, recipe) for folder, commands in plans.items()}
         for commands in plans.values():
-            for text in dry_run(commands, recipe, read_files=args.dry_run):
+            asked = [command for command in commands if not args.only or command.name in args.only]
+            for text in dry_run(asked, recipe, None if missing else needed):
                 if args.dry_run:
                     say(text)
     if args.dry_run:

@@ -193,6 +193,23 @@ class _Draft:
         return next((origin for origin in known if origin is not None), "")
 
 
+def written_out(cls: type[BaseModel], override: str, knobs: Mapping[str, Knobs]) -> str:
+    """An override with its whole key, and no space about the equals sign.
+
+    Args:
+        cls: whose keys there are.
+        knobs: of free tables, as of `load_settings`.
+
+    Raises:
+        ConfigError: it is no `key=value`, or its key is none.
+    """
+    key, equals, value = override.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"{override!r} is not key=value, e.g. train.steps=100")
+    names = [*settable(cls), *(f"{table}.{name}" for table, known in knobs.items() for name in known)]
+    return f"{_resolve(key.strip(), names)}={value.strip()}"
+
+
 def _read(
     keys: Mapping[str, FieldInfo],
     source: Path | str | None,

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from factrl.evals.probe import ProbeRunSettings
 from factrl.evals.suite import several
 from factrl.papers import asked_of
 from factrl.runs.config import Unused, flat, settable, why_unused
-from factrl.runs.data import load_examples
+from factrl.runs.data import load_examples, render_prompt
 from factrl.runs.disk import Journal, check_begun, write_whole
 from factrl.runs.settings import AskSettings, RunSettings
 from factrl.studies import FILES, FullSettings
@@ -36,10 +36,12 @@ from factrl.train.plan import (
     bare_reward,
     estimate,
     extract_of,
+    make_plan,
     run_settings,
     unread_in_asking,
     unread_in_training,
 )
+from factrl.train.tuning.plan import plan_tuning
 from factrl.train.tuning.settings import TuneSettings, tune_settings
 from factrl.types import Example, Passage
 
@@ -99,7 +101,7 @@ class Pipeline:
         judge: URL of what grades.
         judges: further ones, by each of which the trained models are evaluated once more.
         settings: `key=value` words of the steps that train with a reward, and of `judge` and `verifier` for
-            every step that reads them.
+            every step that reads them.  A key that a step's own words have is not set again.
         verl: the overrides of verl where it trains with rewards; None for TRL.
     """
 
@@ -159,15 +161,19 @@ class Pipeline:
             recipe: what the steps read, as `write_recipe` wrote it.
 
         Raises:
-            ConfigError: a step's settings are wrong, or no step reads one of the user's or the recipe's.
+            ConfigError: a step's settings are wrong, or no step reads one of the user's or the recipe's, or
+                the steps set it themselves.
         """
         read = any("--config" in command.words for command in commands)
         shared = [key for key in flat(self.full.recipe) if read and key != "paper"]
         unread, told = {*shared, *self.settings}, list[Command]()
+        keys, fixed = {word: word.partition("=")[0] for word in self.settings}, set[str]()
         for command in commands:
             words, own = command.words, list[str]()
             if stage := stage_of(command, recipe):
-                own = [word for word in self.settings if stage.reads(word.partition("=")[0])]
+                said = {_FLAGS.get(word, word.partition("=")[0]) for word in words}
+                fixed |= said
+                own = [word for word, key in keys.items() if key not in said and stage.reads(key)]
                 if words[0] != "train":
                     own = [word for word in own if word.startswith(("judge.", "verifier."))]
                 unread.difference_update(own)
@@ -177,7 +183,10 @@ class Pipeline:
             told.append(replace(command, words=(*words[:cut], *own, *words[cut:])))
         if unread:
             of = {key: f"[full.recipe] {key}" for key in shared}
-            raise ConfigError(*(f"{of.get(one, one)}: no step reads it" for one in sorted(unread)))
+            why = {word: "the steps set it themselves" for word, key in keys.items() if key in fixed}
+            raise ConfigError(
+                *(f"{of.get(one, one)}: {why.get(one, 'no step reads it')}" for one in sorted(unread))
+            )
         return told
 
     def _command(self, name: str, words: str, names: Mapping[str, str], folder: Path, seed: int) -> Command:
@@ -391,7 +400,7 @@ def _sets(words: Sequence[str]) -> list[str]:
 # -- What the judge will be asked
 
 
-def dry_run(commands: Sequence[Command], recipe: Path, *, read_files: bool = True) -> Iterator[str]:
+def dry_run(commands: Sequence[Command], recipe: Path, files: Collection[str] | None = None) -> Iterator[str]:
     """Every command, and in front of it what it asks the judge; nothing is made.
 
     A step's own `--dry-run` needs the files that earlier steps make.  Here `STAND_INS` questions stand for a
@@ -400,22 +409,49 @@ def dry_run(commands: Sequence[Command], recipe: Path, *, read_files: bool = Tru
 
     Args:
         recipe: what the steps read, as `Pipeline.write_recipe` wrote it.
-        read_files: count the questions of files that are there.
+        files: those that must be there.  With them, steps whose files are there read them, and refuse what
+            they would refuse once they run; None where not all that the pipeline needs is given yet.
 
     Raises:
         ConfigError: a step's settings are wrong, or it names a reward that there is not.
+        SetupError: a file is not there, or a step cannot use its rows.
     """
+
+    def there(name: str) -> bool:
+        return Path(name).exists() or name in (files or ())
 
     @functools.cache  # many steps read the same questions
     def read(name: str) -> Sequence[Example]:
-        there = read_files and Path(name).is_file()
-        return load_examples(name, require_answers=False) if there else _ABSENT
+        return load_examples(name, require_answers=False) if Path(name).is_file() else _ABSENT
 
     for command in commands:
         stage = stage_of(command, recipe)
+        if stage and files is not None:
+            try:
+                _check_rows(command.words, stage.settings, there)
+            except SetupError as error:
+                raise SetupError(f"the step {command.name!r}: {error}{_renamed(str(error))}") from error
         asks = _asks(command.words, stage, read) if stage else ""
         about = f"# {command.name}{asks and ': '}{asks}"
         yield "\n".join([about, *([f"## {_described(stage)}"] if stage else []), str(command)])
+
+
+def _check_rows(words: Sequence[str], settings: RunSettings, there: Callable[[str], bool]) -> None:
+    """Read a step's rows as its command does, where all of its files are there."""
+    if isinstance(settings, TuneSettings):
+        if there(settings.data.train) and there(settings.tune.probe or settings.data.train):
+            plan_tuning(settings, only_show=True)
+    elif not isinstance(settings, AskSettings):
+        if there(settings.data.train):
+            make_plan(settings, only_show=True)
+    else:
+        for name in filter(there, _sets(words)):
+            render_prompt(load_examples(name, require_answers="--long" not in words)[0], settings.data.prompt)
+
+
+def _renamed(problem: str) -> str:
+    """What a study says where a command would be told a column."""
+    return "; in a study, rename the column in the file" if "data.columns." in problem else ""
 
 
 def _described(stage: Stage) -> str:
