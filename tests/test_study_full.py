@@ -313,6 +313,8 @@ def test_a_step_that_fails_is_said_and_the_same_command_goes_on(
         (["--model", "a/m", "--model", "b/m"], "two of --model a/m, b/m have one name"),
         (["--verl", "a=b"], "--verl and --verl-python need --engine verl"),
         (["--engine", "verl", "--verl-python", "no/python"], "there is no such program"),
+        (["sampling.top_p=0.9"], "sampling.top_p=0.9: how a step samples and tunes stands in [full.steps]"),
+        (["tune.beta=0.2"], "tune.beta=0.2: how a step samples and tunes stands in [full.steps]"),
     ],
 )
 def test_what_does_not_fit_is_one_error(

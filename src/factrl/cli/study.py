@@ -219,6 +219,13 @@ def _full(args: argparse.Namespace) -> int:
     paper = full.recipe.get("paper")
     knobs = {"reward": load_reward(paper).knobs} if paper else {}
     settings = [written_out(RunSettings, word, knobs) for word in args.settings]
+    if own := [word for word in settings if word.startswith(("sampling.", "tune."))]:
+        raise ConfigError(
+            *(
+                f"{word}: how a step samples and tunes stands in [full.steps]; give a file of yours"
+                for word in own
+            )
+        )
     pipeline = Pipeline(full, files, models[0], judge, judges, settings, verl)
     out, seeds = Path(args.output), range(args.first_seed, args.first_seed + args.seeds)
     starts = {(out / Path(model).name if models[1:] else out): model for model in models}
