@@ -101,7 +101,7 @@ class Pipeline:
         judge: URL of what grades.
         judges: further ones, by each of which the trained models are evaluated once more.
         settings: `key=value` words of the steps that train with a reward, and of `judge` and `verifier` for
-            every step that reads them.  A key that a step's own words have is not set again.
+            every step that reads them.
         verl: the overrides of verl where it trains with rewards; None for TRL.
     """
 
@@ -155,7 +155,7 @@ class Pipeline:
         return commands
 
     def given(self, commands: Sequence[Command], recipe: Path) -> list[Command]:
-        """The commands, each with those of the user's settings that it reads.
+        """The commands, each with those of the user's settings that it reads and does not set itself.
 
         Args:
             recipe: what the steps read, as `write_recipe` wrote it.
