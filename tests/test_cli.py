@@ -17,10 +17,12 @@ from unittest import mock
 import pytest
 
 from commands import process, write
-from factrl.cli import main
+from factrl.bridges import trl as bridge
+from factrl.cli import main, options
 from factrl.cli.describe import knob_help
-from factrl.errors import TooManyMasked
+from factrl.errors import SetupError, TooManyMasked
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of, settings_of
+from factrl.rewards.grading import Grader
 from factrl.runs.config import dump_toml, settable
 from factrl.runs.settings import RunSettings
 from factrl.train.plan import Plan, make_plan, run_settings
@@ -152,6 +154,18 @@ def test_an_extra_that_is_not_installed(
         == f"factrl: torch is not installed; run: pip install '.[{extra}]' in a clone of factrl\n"
     )
     assert not (folder / "runs").exists()
+
+
+def test_another_trl_is_refused_by_the_trainers_and_by_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    pins = Path(__file__).parents[1].joinpath("pyproject.toml").read_text("utf-8")
+    assert re.search(r'"trl>=([\d.]+),', pins)[1] == options.TRL  # pyright: ignore[reportOptionalSubscript]
+    monkeypatch.setattr(options, "version_of", lambda name: "1.18.0")
+    for module in ("train.online", "train.offline", "studies.engine"):
+        with pytest.raises(SetupError, match=r"private methods of trl 1\.16, and trl 1\.18\.0 .* fx\.to_trl"):
+            options.needs_extra(module, "train")
+    monkeypatch.setattr(bridge, "version_of", lambda name: "1.18.0")
+    score = bridge.to_trl(load_reward("truthrl").with_(grade=Grader()))
+    assert score(["Capital of Peru?"], [r"\boxed{Lima}"], answers=[["Lima"]]) == [1.0]
 
 
 # Endings

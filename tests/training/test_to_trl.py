@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import pickle
@@ -237,9 +238,11 @@ def plain_trainer(
     return made(str(model), reward_funcs=[*functions], args=config, train_dataset=Dataset.from_list([*rows]))
 
 
-@pytest.mark.parametrize(("kind", "chat"), [("grpo", False), ("rloo", True)])
+@pytest.mark.parametrize(
+    ("kind", "chat", "asynchronous"), [("grpo", False, False), ("rloo", True, False), ("grpo", True, True)]
+)
 def test_two_steps_of_a_plain_trainer(
-    tiny_model: Path, questions: Path, tmp_path: Path, kind: str, chat: bool
+    tiny_model: Path, questions: Path, tmp_path: Path, kind: str, chat: bool, asynchronous: bool
 ) -> None:
     rows = [json.loads(line) for line in questions.read_text("utf-8").splitlines()]
     for row in rows:
@@ -255,7 +258,9 @@ def test_two_steps_of_a_plain_trainer(
             raise Unscored("odd")
         return {"e": float(completion.count("e")), "o": float(completion.count("o"))}
 
-    trainer = plain_trainer(tiny_model, tmp_path, [to_trl(vowels)], rows, kind)
+    score = to_trl(vowels, asynchronous=True) if asynchronous else to_trl(vowels)
+    assert inspect.iscoroutinefunction(score) is asynchronous  # how TRL before 1.16 asks
+    trainer = plain_trainer(tiny_model, tmp_path, [score], rows, kind)
     kept: list[Any] = []
     inner = trainer._generate_and_score_completions
     trainer._generate_and_score_completions = lambda inputs: kept.append(inner(inputs)) or kept[-1]

@@ -6,10 +6,10 @@
 A session is one connection of OpenEnv's client: `reset` asks a question, a step searches or answers, and the
 answer ends the episode with what a reward of factrl pays for it.  The accepted answers stay on the server.
 
-Written for openenv-core 0.3.0.  Its rubrics return a float and nothing else, and what it makes of none is
-0, so there is no rubric here.  An answer that could not be graded has the reward None, and its `cause` is a
-field of the observation, because OpenEnv sends no metadata to the client.  Step-wise credit is dropped: a
-reward there is one number.
+Written for openenv 0.10.0, which `openenv-core` became.  Its rubrics return a float and nothing else, and
+what it makes of none is 0, so there is no rubric here.  An answer that could not be graded has the reward
+None, and its `cause` is a field of the observation, as OpenEnv before 0.10 sends no metadata to the client.
+Step-wise credit is dropped: a reward there is one number.
 """
 
 from __future__ import annotations

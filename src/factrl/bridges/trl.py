@@ -20,14 +20,15 @@ keeping masked completions out of the KL penalty and of the token count: `factrl
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Literal, get_args, overload
 
 from factrl.errors import ConfigError, DataError, Unscored, nearest
 from factrl.papers import load_paper, paper_names, rewards_of
@@ -65,6 +66,7 @@ class TRLReward:
     def __init__(self, reward: Reward, prefill: str, columns: Mapping[ColumnName, str] | None) -> None:
         self.reward, self.prefill, self.columns = reward, prefill, columns
         self.__name__ = reward.name
+        self.gathers = True  # metrics are of the completions of all processes
         self._first, self._told = True, False  # batch; whether it has been said that a row is of no use
 
     def __call__(
@@ -104,7 +106,8 @@ class TRLReward:
             _LOG.warning("%s", problem)
         self._first = False
         if log_metric is not None:
-            for metric, value in reward_metrics(_of_all_processes(results)).items():
+            everyone = _of_all_processes(results) if self.gathers else results
+            for metric, value in reward_metrics(everyone).items():
                 log_metric(metric, value)
         if log_extra is not None:
             for column, values in _beside(results).items():
@@ -142,9 +145,29 @@ class TRLReward:
         return examples, problems
 
 
+@overload
 def to_trl(
-    reward: Reward, *, prefill: str = "", columns: Mapping[ColumnName, str] | None = None
-) -> TRLReward:
+    reward: Reward,
+    *,
+    prefill: str = "",
+    columns: Mapping[ColumnName, str] | None = None,
+    asynchronous: Literal[False] = False,
+) -> TRLReward: ...
+@overload
+def to_trl(
+    reward: Reward,
+    *,
+    prefill: str = "",
+    columns: Mapping[ColumnName, str] | None = None,
+    asynchronous: Literal[True],
+) -> Callable[..., Coroutine[Any, Any, list[float | None]]]: ...
+def to_trl(
+    reward: Reward,
+    *,
+    prefill: str = "",
+    columns: Mapping[ColumnName, str] | None = None,
+    asynchronous: bool = False,
+) -> TRLReward | Callable[..., Coroutine[Any, Any, list[float | None]]]:
     """A reward function for `trl.GRPOTrainer(reward_funcs=...)`; its `__name__` is the reward's.
 
     The columns of the dataset become the example, under the names that `factrl.runs.data` recognises:
@@ -159,6 +182,9 @@ def to_trl(
         prefill: what the chat template puts at the start of the answer, e.g. `<think>`.  A conversation that
             ends with the assistant's words brings its own.
         columns: our name -> the dataset's column; `""` means that the dataset has none.
+        asynchronous: make a coroutine function, which TRL awaits beside its others: two judges are then asked
+            at once.  Each process logs the metrics of its own completions, as the collectives of several
+            threads could mix.  It is not pickled; `AsyncGRPOTrainer` runs the other form in a thread itself.
 
     Raises:
         ConfigError: it is no reward, a resource of it is missing, or the installed TRL would make a number of
@@ -175,7 +201,16 @@ def to_trl(
         )
     if problem := _old_trl():
         raise ConfigError(problem)
-    return TRLReward(reward, prefill, columns)
+    score = TRLReward(reward, prefill, columns)
+    if not asynchronous:
+        return score
+    score.gathers = False
+
+    async def awaited(*columns: Any, **others: Any) -> list[float | None]:
+        return await asyncio.to_thread(score, *columns, **others)
+
+    awaited.__name__ = score.__name__  # a plain function, as TRL before 1.16 awaits no `__call__`
+    return awaited
 
 
 def _old_trl() -> str:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from factrl.errors import ConfigError, MissingExtra
+from factrl.errors import INSTALL, ConfigError, MissingExtra, SetupError
 from factrl.llm import preflight
 from factrl.rewards.resources import Supplier
 from factrl.runs.disk import Mine, anything, check_free
+from factrl.runs.folder import version_of
 from factrl.runs.settings import JudgeSettings, ModelSettings, VerifierSettings
 from factrl.train.plan import open_judge
 
@@ -22,6 +23,8 @@ from .terminal import tell
 Verbs = Any  # argparse names the type of add_subparsers() only privately
 _PACKAGE = Path(__file__).parents[1]
 RECIPES = (_PACKAGE / "recipes", _PACKAGE.parents[1] / "recipes")  # in a wheel; in a checkout
+TRL = "1.16"  # as pyproject.toml pins it; factrl.train.grpo says why
+_ON_TRL = ("train.online", "train.offline", "studies.engine")
 _DIGITS = 18  # what fits into 64 bits, as all that counts rows needs
 _SETTING = re.compile(r"[A-Za-z_][\w.]*\s*=")
 # Options that stand for a setting: the setting, what follows the option, and its help.
@@ -207,7 +210,14 @@ def needs_extra(module: str, extra: str) -> Any:
 
     Raises:
         MissingExtra: a package that it imports is not installed.
+        SetupError: it trains, and TRL is not the version whose private methods it overrides.
     """
+    trl = version_of("trl") if module in _ON_TRL else None
+    if trl is not None and not trl.startswith(f"{TRL}."):
+        raise SetupError(
+            f"factrl's own trainers override private methods of trl {TRL}, and trl {trl} is installed; run: "
+            f"{INSTALL.format(f'[{extra}]')}, or give fx.to_trl(reward) to a trainer of trl's own"
+        )
     try:
         return importlib.import_module(f"factrl.{module}")
     except ModuleNotFoundError as error:

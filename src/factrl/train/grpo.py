@@ -6,9 +6,14 @@ REINFORCE++; term, state and cause metrics and one row per completion in the run
 turns (`search`); and exact shortcuts (`shortcuts`).  Losses, clipping, KL, optimizer, PEFT, distributed
 training, vLLM, checkpoints and trackers stay TRL's.
 
-Three private methods of TRL carry this, `_generate`, `_calculate_rewards` and
-`_generate_and_score_completions`, and four more the shortcuts; the dependency is pinned to the minor version
-they were tested with.
+The dependency is pinned to the minor version of TRL that these private methods, which are overridden, were
+read in, 1.16:
+
+* here `_calculate_rewards`, `_compute_loss`, `_generate`, `_generate_and_score_completions`,
+  `_get_tool_suffix_ids` and `_get_train_sampler`;
+* in `shortcuts` `_compute_loss`, `_generate_single_turn`, `_get_per_token_logps_and_entropies` and
+  `_prepare_inputs`;
+* in `offline` `_prepare_dataset` of the DPO trainer.
 """
 
 from __future__ import annotations
