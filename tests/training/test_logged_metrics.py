@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
+import pyarrow.parquet
 import pytest
+from transformers import TrainerCallback
+from transformers.integrations import integration_utils
+from trl.trainer import grpo_trainer
 
 from factrl.runs.folder import read_metrics
 from factrl.train.online import train
@@ -31,7 +37,30 @@ SECTIONS = ("Rewards", "States", "Answers", "Detectors", "Evaluation", "The trai
 NOT_HERE = {"abstain/false_rate", "claims/unextracted_char_frac", "think/len", "text/compress_ratio"}
 
 
-def test_every_logged_name_is_defined(tiny_model: Path, questions: Path, tmp_path: Path) -> None:
+class Recorder(TrainerCallback):
+    """Stands in for trackio, by what transformers gives its callback and TRL its module."""
+
+    logged: ClassVar[list[tuple[int, dict[str, Any]]]] = []
+    tables: ClassVar[list[Any]] = []
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        self.logged.append((state.global_step, dict(logs)))
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> type[Recorder]:
+    monkeypatch.setattr(integration_utils, "is_trackio_available", lambda: True)
+    monkeypatch.setitem(integration_utils.INTEGRATION_TO_CALLBACK, "trackio", Recorder)
+    backend = SimpleNamespace(Table=lambda dataframe: dataframe, log=Recorder.tables.append)
+    monkeypatch.setattr(grpo_trainer, "trackio", backend, raising=False)
+    Recorder.logged.clear()
+    Recorder.tables.clear()
+    return Recorder
+
+
+def test_every_logged_name_is_defined(
+    tiny_model: Path, questions: Path, tmp_path: Path, recorder: type[Recorder]
+) -> None:
     own = tmp_path / "own.py"
     own.write_text(REWARD, encoding="utf-8")
     overrides = {
@@ -45,12 +74,13 @@ def test_every_logged_name_is_defined(tiny_model: Path, questions: Path, tmp_pat
         "train.num_generations": 2,
         "train.max_completion_length": 3,
         "train.beta": 0.01,
-        "train.report_to": '["tensorboard"]',
+        "train.report_to": '["tensorboard", "trackio"]',
         "run.dir": tmp_path,
     }
     plan = make_plan(run_settings(None, [f"{key}={value}" for key, value in overrides.items()]))
     run = train(plan)
     check_tracker(run, from_tensorboard(run))
+    check_table(run, recorder)
     logged = {name for line in read_metrics(run) for name in line} - {"step"}
     defined = {
         name.replace("<term>", "own").replace("<cause>", cause)
@@ -77,8 +107,26 @@ def check_tracker(run: Path, got: Mapping[int, Mapping[str, float]]) -> None:
         } <= {*sent}
         found = {name: got[line["step"]][f"train/{name}"] for name in sent}
         assert found == pytest.approx(sent, rel=1e-5, nan_ok=True)
-    names = {name for row in got.values() for name in row}
-    assert not any("eval/" in name for name in names)  # as docs/metrics.md says
+    held_out = [line for line in read_metrics(run) if "eval/accuracy" in line]
+    assert [line["step"] for line in held_out] == [1, 2]
+    for line in held_out:
+        sent = {n if n.startswith("eval/") else f"train/{n}": v for n, v in line.items() if v is not None}
+        assert "train/hack/proxy_true_gap" in sent
+        found = {name: got[line["step"]].get(name) for name in sent if name != "train/step"}
+        assert found == pytest.approx({n: v for n, v in sent.items() if n != "train/step"}, rel=1e-5)
+
+
+def check_table(run: Path, recorder: type[Recorder]) -> None:
+    """A tracker that has tables gets one of each step's completions, as the run folder has them."""
+    assert {step for step, logs in recorder.logged if "eval_accuracy" in logs} == {1, 2}
+    tables = {table["step"][0]: table for table in (sent["completions"] for sent in recorder.tables)}
+    assert {*tables} == {1, 2}
+    for step, table in tables.items():
+        rows = pyarrow.parquet.read_table(run / "rollouts" / f"step_{step:06d}.parquet").to_pylist()
+        assert list(table["state"]) == [row["state"] for row in rows]
+        assert [cause or None for cause in table["cause"]] == [row["cause"] for row in rows]
+        for value, row in zip(table["advantage"], rows, strict=True):
+            assert value == pytest.approx(row["advantage"] or 0.0, abs=1e-6)
 
 
 def from_tensorboard(run: Path) -> Mapping[int, Mapping[str, float]]:

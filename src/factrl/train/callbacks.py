@@ -103,11 +103,13 @@ class Beside(TrainerCallback):
         self._label, self._bar = "", ExitStack()
         self._progress: Progress | None = None  # a trainer that is run without `train` has none
         self._note = ""
+        self._callbacks: Sequence[TrainerCallback] = ()
 
     def train(self, trainer: Trainer, checkpoint: tuple[Path, int] | None, label: str) -> bool:
         """Train, from a checkpoint on if there is one, with a bar; whether it was stopped before its end."""
         trainer.remove_callback(PrinterCallback)
         trainer.add_callback(self)
+        self._callbacks = trainer.callback_handler.callbacks
         with _signals(self._interrupted), ExitStack() as self._bar:
             self._label = label
             try:
@@ -143,6 +145,7 @@ class Beside(TrainerCallback):
             metrics = self.evaluate(step)
             named = {n if n.startswith("hack/") else f"eval/{n}": value for n, value in metrics.items()}
             self.run.log(step, named)
+            self._track(args, state, control, named)
             state.log_history.append({**named, "step": step})  # is in the checkpoint, for rewards that ask
         if self.spending is not None:
             self.spending.note(gather_object([self.spending.here()]))
@@ -150,6 +153,13 @@ class Beside(TrainerCallback):
                 self.spending.save(self.run.path)
         if (self._interrupted.is_set() or self.must_stop()) and not last:
             control.should_save = control.should_training_stop = self.stopped = True
+
+    def _track(self, args: Any, state: Any, control: Any, named: Mapping[str, float | None]) -> None:
+        """Held-out numbers for the trackers, which show what they are given as `eval_NAME` as `eval/NAME`."""
+        logs = {name.replace("eval/", "eval_", 1): n for name, n in named.items() if n is not None}
+        for callback in self._callbacks:
+            if callback is not self:
+                callback.on_log(args, state, control, logs=dict(logs))
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Once all of a checkpoint is on disk, so that a kill while saving leaves no trap."""

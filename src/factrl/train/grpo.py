@@ -134,6 +134,7 @@ class FactualGRPOTrainer(ShortcutTrainer):
         completion_ids: list[list[int]],
         example: list[int],
         log_metric: Callable[[str, float], None],
+        log_extra: Callable[[str, list[Any]], None],
         environments: Sequence[SearchEnvironment] | None = None,
         **_: Any,
     ) -> list[float | None]:
@@ -151,6 +152,8 @@ class FactualGRPOTrainer(ShortcutTrainer):
         # TRL averages a metric over the processes that log it, and not all see every cause or term.
         for name, value in reward_metrics(gather_object(self._results)).items():
             log_metric(name, value)
+        log_extra("state", [result.state for result in self._results])
+        log_extra("cause", [result.cause or "" for result in self._results])
         return [result.value for result in self._results]
 
     def _completion(self, text: str, ids: list[int], certainty: float | None = None) -> Completion:
@@ -222,6 +225,7 @@ class FactualGRPOTrainer(ShortcutTrainer):
         else:
             scale, epsilon = self.scale_rewards, self.args.advantage_epsilon
             everyone = group_advantages(self._rewards, self.num_generations, scale=scale, epsilon=epsilon)
+        self._logs["advantages"].extend(everyone.tolist())  # TRL's are then too old for its table
         start = self.accelerator.process_index * len(inputs)
         mine = everyone[start : start + len(inputs)]
         self._leave_out_masked(batch, lengths)

@@ -202,6 +202,8 @@ def grpo_config(settings: RunSettings, output_dir: Path) -> FactualGRPOConfig:
         top_k=0,
         # One round more than searches, in which the policy hears that there are no more.
         max_tool_calling_iterations=settings.search.turns + 1,
+        log_completions=not {"wandb", "trackio", "all"}.isdisjoint(told.report_to),
+        num_completions_to_print=0,
         chat=settings.data.chat,
         prefill=settings.data.prefill,
     )
