@@ -20,6 +20,8 @@ from factrl.llm.background import Flights, wait_for
 from factrl.llm.bodies import Failure
 from factrl.llm.limits import Gate, Limits
 from factrl.llm.spending import Meter
+from factrl.runs.settings import JudgeSettings
+from factrl.train.plan import open_judge
 
 pytestmark = pytest.mark.alone
 
@@ -129,6 +131,32 @@ def test_no_minute_sees_more_than_the_allowance(clock: Clock, per_minute: int) -
         assert len(sent) >= 100 * per_minute / 60 - 1  # and it is used
 
     by_the(clock, main())
+
+
+@pytest.mark.parametrize(("may", "did"), [(100, 100), (600, 60), (50, 500), (20_000, 12_000)])
+def test_no_minute_sees_more_tokens_than_the_allowance(clock: Clock, may: int, did: int) -> None:
+    """What a request may use is held back until it is known what it did use; a large one goes alone."""
+
+    async def main() -> None:
+        door, sent, began = gate(tpm=6000), [], clock.now
+        while clock.now < began + 600:
+            assert len(sent) <= 60_000 / did + 10  # without a limit the clock would stand still
+            turn = await door.enter(may)
+            door.used(did - may)
+            door.leave(turn, "served")
+            sent.append(clock.now)
+        in_a_minute = [bisect(sent, start + 60 - 1e-6) - n for n, start in enumerate(sent)]
+        assert did * max(in_a_minute) <= 6000 + 100 + did
+        assert did * len(sent) >= 60_000 - did  # and it is used
+
+    by_the(clock, main())
+
+
+def test_the_processes_of_a_run_share_the_tokens_of_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    for processes, told, each in (("1", 8000.0, 8000), ("4", 8000.0, 2000), ("4", None, None)):
+        monkeypatch.setenv("WORLD_SIZE", processes)
+        judge: Any = open_judge(JudgeSettings(url="http://localhost:1/v1#m", tpm=told))
+        assert judge._http.limits.tpm == each
 
 
 # ---------------------------------------------------------------- a server that is down
@@ -265,6 +293,7 @@ def test_a_server_that_asks_for_too_long_is_down(clock: Clock, wait: float) -> N
     [
         ({"backoff": -1}, "backoff"),
         ({"rpm": 0}, "rpm"),
+        ({"tpm": -1}, "tpm"),
         ({"timeout_call": math.nan}, "timeout_call"),
         ({"max_attempts": 0}, "max_attempts"),
     ],

@@ -271,6 +271,7 @@ def recipe_of_workers(settings: RunSettings) -> RunSettings:
     judge, verifier = settings.judge, settings.verifier
     told = {
         "max_concurrency": max(1, judge.max_concurrency // reward_workers(settings)),
+        "tpm": judge.tpm and judge.tpm / reward_workers(settings),
         **{
             name: _absolute(getattr(judge, name))
             for name in (

@@ -60,6 +60,7 @@ class Call:
     limits: Limits
     attempts: int = 0  # requests that count against `max_attempts`; probes of a server that is down do not
     requests: int = 0
+    tokens: int = 0  # that its next request may use
     used: float = 0.0  # seconds that count against `timeout_call`: of its attempts and the waits between
     started: float | None = None  # when its first request was sent
 
@@ -148,7 +149,14 @@ class JSONClient:
         return call
 
     async def ask(
-        self, method: str, path: str, body: Any, read: Callable[[Any], T], *, call: Call | None = None
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        read: Callable[[Any], T],
+        *,
+        call: Call | None = None,
+        tokens: int = 0,
     ) -> T:
         """One request, repeated while that can help and the limits allow it.
 
@@ -157,6 +165,7 @@ class JSONClient:
             body: sent as JSON; None for no body.
             read: makes the result of the parsed JSON; raises `Unreadable` when it is not what was asked for.
             call: the call that the request belongs to; None for one of its own.
+            tokens: that it may use, for `Limits.tpm`; `read` adds what it did use to `usage`.
 
         Raises:
             LLMError: `connection`, `timeout`, `http_429`, `http_5xx` or `bad_body` when the attempts or the
@@ -165,10 +174,20 @@ class JSONClient:
         """
         data = _encoded(body)
 
-        async def exchange(line: _Line) -> T:
-            return await self._exchange(line, method, path, data, read)
+        call = call or self.call()
+        call.tokens = tokens
 
-        return await on_background(self._ask(exchange, call or self.call()))
+        async def exchange(line: _Line) -> T:
+            def counted(document: Any) -> T:
+                before = self.usage.tokens
+                try:
+                    return read(document)
+                finally:
+                    line.gate.used(self.usage.tokens - before - tokens)
+
+            return await self._exchange(line, method, path, data, counted)
+
+        return await on_background(self._ask(exchange, call))
 
     async def _ask(self, exchange: Callable[[_Line], Awaitable[T]], call: Call) -> T:
         if (line := self._lines.get(os.getpid())) is None:
@@ -196,7 +215,7 @@ class JSONClient:
             Failure: no usable reply.
             LLMError: `budget`.
         """
-        turn = await line.gate.enter()
+        turn = await line.gate.enter(call.tokens)
         ping = self.ping() if self.ping is not None and turn.probe and line.gate.pinging else None
         outcome: Outcome = "dropped"
         wait, why, busy, limit = None, "", False, call.limits.timeout_attempt

@@ -1,8 +1,8 @@
 """How fast requests go out: how many at a time, how many per minute, and when none at all.
 
-Every reason to wait (no free slot, requests per minute, the server's `Retry-After`, a server that is down)
-has one queue, so a caller waits once and for the longest of them.  None of this waiting counts against the
-deadline of a call.  The slots adapt as TCP's window does: a refusal halves them, once per round trip, and
+Every reason to wait (no free slot, requests or tokens per minute, the server's `Retry-After`, a server that
+is down) has one queue, so a caller waits once and for the longest of them.  None of this waiting counts
+against the deadline of a call.  The slots adapt as TCP's window does: a refusal halves them, once per round trip, and
 each round of answers wins one back (additive increase, multiplicative decrease).  A server that is down is
 asked by one request at a time, now and then, until it answers: by one that nobody can refuse for its words,
 where the client has such a `ping`, as many texts that a server refuses look like a server that is down.
@@ -49,6 +49,8 @@ class Limits:
         max_concurrency: requests in flight at most; adapts downwards when the server refuses.
         backoff: seconds before the first retry; doubles with each further one, up to 8.
         rpm: requests per minute; None for no limit.  They flow in evenly, a second's worth may go at once.
+        tpm: tokens per minute, of prompts and replies, likewise.  A request counts as its prompt by an
+            estimate and `max_tokens`, as providers do, and once it is answered as what was used.
         pause: seconds that callers wait for a server that is down before they give up.
         down_after: a server is down when so many requests in a row failed, or half of at least so many in ten
             seconds.  The row counts too because after good times the share falls so slowly that every waiting
@@ -65,6 +67,7 @@ class Limits:
     max_concurrency: int = 64
     backoff: float = 0.5
     rpm: float | None = None
+    tpm: float | None = None
     pause: float = 900.0
     down_after: int = 20
     probe_every: float = 5.0
@@ -73,7 +76,7 @@ class Limits:
         for name, value in asdict(self).items():
             least = _LEAST.get(name)
             enough = value is None or (value > 0 if least is None else value >= least)
-            if not enough or value == math.inf or (value is None and name != "rpm"):
+            if not enough or value == math.inf or (value is None and name not in ("rpm", "tpm")):
                 wanted = "above 0" if least is None else f"of at least {least}"
                 raise ConfigError(f"{name} must be a finite number {wanted}, not {value!r}")
 
@@ -106,7 +109,8 @@ class Gate:
         self.pinging = False
         self.slots, self.active = float(limits.max_concurrency), 0
         self._spacing = 60 / limits.rpm if limits.rpm else 0.0
-        self._next_at = self._held_until = self._halved_at = self._up_since = -math.inf
+        self._per_token = 60 / limits.tpm if limits.tpm else 0.0
+        self._next_at = self._tokens_at = self._held_until = self._halved_at = self._up_since = -math.inf
         self.down_since: float | None = None
         self.probe_at = 0.0
         self._probing = False
@@ -116,8 +120,11 @@ class Gate:
         self._queue = asyncio.Lock()  # whoever holds it is the next
         self._changed = asyncio.Event()
 
-    async def enter(self) -> Turn:
+    async def enter(self, tokens: int = 0) -> Turn:
         """Wait for a turn; whoever gets one hands it back with `leave`.
+
+        Args:
+            tokens: that the request may use, for `tpm`; what it did use is said with `used`.
 
         Raises:
             Failure: `breaker_open`: the server is down, and has been for longer than callers wait.
@@ -138,8 +145,14 @@ class Gate:
                     pass
             self.active += 1
             self._next_at = max(self._next_at, now - 1.0) + self._spacing
+            self._tokens_at = max(self._tokens_at, now - 1.0) + tokens * self._per_token
             self._probing = self.down_since is not None
             return Turn(now, self._probing)
+
+    def used(self, more: int) -> None:
+        """A request has used so many tokens more than it entered with; less, where that is negative."""
+        self._tokens_at += more * self._per_token
+        self._changed.set()
 
     def leave(
         self,
@@ -172,7 +185,7 @@ class Gate:
             return math.inf if self._probing else self.probe_at - now
         if self.active >= int(self.slots):
             return math.inf
-        return max(self._held_until - now, self._next_at - now)
+        return max(self._held_until - now, self._next_at - now, self._tokens_at - now)
 
     def _learn(self, turn: Turn, outcome: Outcome, wait: float | None, why: str, now: float) -> None:
         if turn.probe:

@@ -176,7 +176,8 @@ class OpenAICompatible:
 
     async def _send(self, sent: Mapping[str, Any], request: Mapping[str, Any], call: Call) -> Reply:
         read = partial(self._read, request)
-        return await self._http.ask("POST", "/chat/completions", sent, read, call=call)
+        tokens = len(json.dumps(request["messages"])) // BYTES_PER_TOKEN + request["max_tokens"]
+        return await self._http.ask("POST", "/chat/completions", sent, read, call=call, tokens=tokens)
 
     def _ping(self) -> tuple[str, str, Any, Callable[[Any], Any]] | None:
         """The tiny question of `preflight`; None where the model's name is still to be found out."""
@@ -234,8 +235,8 @@ def connect(
         api_key: comes before every environment variable.  `OPENAI_API_KEY` is only ever sent to
             `OPENAI_BASE_URL` or to OpenAI.
         role: what the model is for, as in the names of the variables: `FACTRL_POLICY_API_KEY` for `policy`.
-        limits: `timeout_attempt`, `max_concurrency`, `rpm`, … of `factrl.llm.limits.Limits`, and `price`,
-            `max_cost_usd` of `OpenAICompatible`.
+        limits: `timeout_attempt`, `max_concurrency`, `rpm`, `tpm`, … of `factrl.llm.limits.Limits`, and
+            `price`, `max_cost_usd` of `OpenAICompatible`.
 
     Raises:
         ConfigError: the spec is not one of these forms.

@@ -74,6 +74,11 @@ class Meter:
         return Spent(self.calls, self.tokens_in, self.tokens_out)
 
     @property
+    def tokens(self) -> int:
+        """Of all prompts and replies."""
+        return self.tokens_in + self.tokens_out
+
+    @property
     def cost_usd(self) -> float | None:
         """US dollars so far; None when the price is not known."""
         return None if self.price is None else self.spent.cost(self.price)

@@ -115,6 +115,8 @@ class JudgeSettings(Section):
     small model in this process."""
     max_concurrency: int = Field(default=64, ge=1, le=4096)
     """Calls in flight at once."""
+    tpm: float | None = Field(default=None, gt=0)
+    """Tokens per minute of its prompts and replies, over all processes of a run; calls wait for them."""
     timeout_attempt: Seconds = 30.0
     """Seconds for one attempt."""
     timeout_call: Seconds = 100.0

@@ -277,6 +277,7 @@ def open_judge(
 
         return shared_model()
     limits = settings.model_dump(include=_LIMITS)
+    limits["tpm"] = settings.tpm and settings.tpm / int(os.environ.get("WORLD_SIZE", "1"))
     return connect(settings.url, price=settings.price, max_cost_usd=max_cost, **limits)
 
 
