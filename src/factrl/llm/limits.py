@@ -2,10 +2,11 @@
 
 Every reason to wait (no free slot, requests or tokens per minute, the server's `Retry-After`, a server that
 is down) has one queue, so a caller waits once and for the longest of them.  None of this waiting counts
-against the deadline of a call.  The slots adapt as TCP's window does: a refusal halves them, once per round trip, and
-each round of answers wins one back (additive increase, multiplicative decrease).  A server that is down is
-asked by one request at a time, now and then, until it answers: by one that nobody can refuse for its words,
-where the client has such a `ping`, as many texts that a server refuses look like a server that is down.
+against the deadline of a call.  The slots adapt as TCP's window does: a refusal halves them, once per round
+trip, and each round of answers wins one back (additive increase, multiplicative decrease).  A server that is
+down is asked by one request at a time, now and then, until it answers: by one that nobody can refuse for its
+words, where the client has such a `ping`, as many texts that a server refuses look like a server that is
+down.
 """
 
 from __future__ import annotations
