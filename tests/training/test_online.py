@@ -11,13 +11,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import huggingface_hub
 import pytest
+from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub.utils import filter_repo_objects
 from transformers.training_args import OptimizerNames
 
 from factrl.errors import ConfigError, DataError, ModelError, TooManyMasked
 from factrl.runs import progress
 from factrl.runs.folder import Run, read_metrics
 from factrl.train.callbacks import Beside, Interrupted, last_checkpoint, nothing_learnt
+from factrl.train.hub import push
 from factrl.train.online import grpo_config, train
 from factrl.train.plan import Plan, make_plan, run_settings
 
@@ -223,6 +227,11 @@ def test_lora_trains_only_its_adapter(recipe: Path) -> None:
         ('report_to=["wandbb"]', ConfigError, "names 'wandbb', which is no tracker; did you mean 'wandb'"),
         ('report_to=["clearml"]', ConfigError, "which is not installed; run: pip install clearml"),
         ("optim=adamw_8bit", ConfigError, "needs bitsandbytes, .*; run: pip install bitsandbytes, or give"),
+        (
+            "run.hub_model_id=me/mine",
+            ConfigError,
+            "cannot be made on the hub: .*; log in with `hf auth",
+        ),
         ("model.freeze_layers=2", ConfigError, "leaves none to train: .* has 2 layers"),
         ("train.max_prompt_length=1", DataError, "0 of 8 questions can be used"),
     ],
@@ -233,6 +242,29 @@ def test_what_is_wrong_is_said_before_a_run_folder_exists(
     with pytest.raises(error, match=message):
         train(_plan(recipe, override))
     assert not (tmp_path / "runs").exists()
+
+
+def test_model_and_card_go_to_the_hub_and_a_hub_that_fails_ends_no_run(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sent: list[tuple[str, Any]] = []
+
+    def upload(repo_id: str, folder_path: Path, ignore_patterns: list[str]) -> None:
+        names = [path.name for path in folder_path.iterdir()]
+        sent.append((repo_id, {*filter_repo_objects(names, ignore_patterns=ignore_patterns)}))
+        if len(sent) > 2:
+            raise HfHubHTTPError.__bases__[0]("no route")
+
+    monkeypatch.setattr(huggingface_hub, "create_repo", lambda name, **told: sent.append((name, told)))
+    monkeypatch.setattr(huggingface_hub, "upload_folder", upload)
+    plan = _plan(recipe, "run.hub_model_id=me/mine", "train.steps=1", "eval_steps=1", "save_steps=1")
+    train(plan)
+    (name, told), (repo, files) = sent
+    assert (name, repo, told) == ("me/mine", "me/mine", {"private": True, "exist_ok": True})
+    assert {"README.md", "model.safetensors", "tokenizer.json"} <= files
+    assert "training_args.bin" not in files
+    push(tmp_path, "me/mine")
+    assert f"no route; once that is mended: hf upload me/mine {tmp_path}\n" in capsys.readouterr().err
 
 
 def test_the_optimizer_is_trls_by_its_name(recipe: Path, tmp_path: Path) -> None:

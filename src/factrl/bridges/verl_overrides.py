@@ -59,6 +59,7 @@ def refusals(settings: RunSettings) -> list[str]:
         "model.freeze_embeddings": (model.freeze_embeddings, "verl trains them"),
         "model.freeze_layers": (model.freeze_layers > 0, "verl trains all layers"),
         "model.lora_dropout": (model.lora and model.lora_dropout > 0, "verl's adapters have none"),
+        "run.hub_model_id": (settings.run.hub_model_id is not None, "send what verl's model merger makes"),
         "train.loss_type": (told.loss_type == "bnpo", "verl averages over the batch: `dapo`"),
         "train.lr_scheduler_type": (
             told.lr_scheduler_type == "linear",

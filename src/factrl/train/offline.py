@@ -65,6 +65,7 @@ from .callbacks import (
     last_checkpoint,
     shared_arguments,
 )
+from .hub import check_repository, push
 from .model import check_start, encode, load_policy, lora_config, render_prompts
 from .shortcuts import restore_forward, use_packed_logprobs
 from .writing import PolicyWriter, undressed
@@ -88,12 +89,14 @@ def tune(plan: TunePlan, tell: Tell = lambda text: None) -> tuple[Path, Outcome 
     check_optimizer(settings.train.optim)
     if plan.judge is not None:
         preflight(plan.judge)
+    check_repository(settings.run.hub_model_id)
     with _run_folder(settings) as run:
         steps = 0
         for number in range(1, settings.tune.rounds + 1):
             steps = _round(plan, run, number, steps, tell)
         outcome = _outcome(plan, run) if plan.held_out else None
         write_tuning_card(plan, run.path, outcome)
+        push(run.path / MODEL, settings.run.hub_model_id)
     return run.path, outcome
 
 

@@ -39,6 +39,7 @@ from .callbacks import (
     shared_arguments,
 )
 from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer
+from .hub import check_repository, push
 from .model import beginning, check_start, conversation, encode, load_policy, lora_config, render_prompts
 from .search import SearchEnvironment, check_calls
 from .shortcuts import restore_forward
@@ -69,6 +70,7 @@ def train(plan: Plan) -> Path:
     if plan.search is not None:
         check_calls(settings.model.name, tokenizer)
     examples, prompts = fitting_prompts(plan.examples, tokenizer, settings)
+    check_repository(settings.run.hub_model_id)
     with _run_folder(settings) as run:
         trainer = optimise(
             settings,
@@ -87,6 +89,7 @@ def train(plan: Plan) -> Path:
             tokenizer.save_pretrained(str(run.path / "model"))
             write_run_page(run.path)
             write_training_card(plan, run.path)  # over what a library wrote there
+            push(run.path / "model", settings.run.hub_model_id)
     return run.path
 
 
