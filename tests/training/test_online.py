@@ -20,6 +20,7 @@ from transformers.training_args import OptimizerNames
 from factrl.errors import ConfigError, DataError, ModelError, TooManyMasked
 from factrl.runs import progress
 from factrl.runs.folder import Run, read_metrics
+from factrl.train import model
 from factrl.train.callbacks import Beside, Interrupted, last_checkpoint, nothing_learnt
 from factrl.train.hub import push
 from factrl.train.online import grpo_config, train
@@ -242,6 +243,37 @@ def test_what_is_wrong_is_said_before_a_run_folder_exists(
     with pytest.raises(error, match=message):
         train(_plan(recipe, override))
     assert not (tmp_path / "runs").exists()
+
+
+def test_weights_in_4_bits_need_bitsandbytes_and_a_gpu_and_are_qloras(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = _plan(recipe, "model.lora=true", "model.load_in_4bit=true")
+    with pytest.raises(ConfigError, match=r"model\.load_in_4bit = true needs model\.lora = true"):
+        _plan(recipe, "model.load_in_4bit=true")
+    monkeypatch.setattr(model, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="needs bitsandbytes, which is not installed; run: pip install"):
+        train(plan)
+    monkeypatch.setattr(model, "find_spec", lambda name: name)
+    monkeypatch.setattr(model.torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match="needs a GPU, and torch sees none"):
+        train(plan)
+    assert not (tmp_path / "runs").exists()
+    monkeypatch.setattr(model.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(model, "BitsAndBytesConfig", dict)
+    asked: dict[str, Any] = {}
+
+    def loaded(name: str, **options: Any) -> None:
+        asked.update(options)
+        raise OSError("enough")
+
+    monkeypatch.setattr(model.AutoModelForCausalLM, "from_pretrained", loaded)
+    with pytest.raises(ModelError, match="enough"):
+        model.load_policy(plan.settings.model)
+    assert asked["device_map"] == {"": 1}
+    config = asked["quantization_config"]
+    assert (config["load_in_4bit"], config["bnb_4bit_quant_type"]) == (True, "nf4")
 
 
 def test_model_and_card_go_to_the_hub_and_a_hub_that_fails_ends_no_run(

@@ -58,6 +58,7 @@ def refusals(settings: RunSettings) -> list[str]:
         "model.revision": (model.revision is not None, "download that revision and name its folder"),
         "model.freeze_embeddings": (model.freeze_embeddings, "verl trains them"),
         "model.freeze_layers": (model.freeze_layers > 0, "verl trains all layers"),
+        "model.load_in_4bit": (model.load_in_4bit, "verl's workers load the weights as they are"),
         "model.lora_dropout": (model.lora and model.lora_dropout > 0, "verl's adapters have none"),
         "run.hub_model_id": (settings.run.hub_model_id is not None, "send what verl's model merger makes"),
         "train.loss_type": (told.loss_type == "bnpo", "verl averages over the batch: `dapo`"),

@@ -55,6 +55,8 @@ class ModelSettings(Section):
     """Dropout inside the adapter."""
     lora_target_modules: str | Annotated[tuple[str, ...], Field(strict=False)] = "all-linear"
     """Modules that get an adapter: `all-linear` or a list of names."""
+    load_in_4bit: bool = False
+    """QLoRA: keep the weights beneath the adapter in 4 bits (NF4), with bitsandbytes on a GPU."""
     freeze_embeddings: bool = False
     """Leave the token embeddings, and an output head tied to them, as they are."""
     freeze_layers: int = Field(default=0, ge=0)
@@ -70,6 +72,8 @@ class ModelSettings(Section):
     def _problems(self) -> Iterator[str]:
         if self.trust_remote_code and not self.revision:
             yield "model.trust_remote_code = true needs model.revision, the commit that you read"
+        if self.load_in_4bit and not self.lora:
+            yield "model.load_in_4bit = true needs model.lora = true: weights in 4 bits cannot be trained"
         if self.lora and self.freeze_layers:
             yield "model.freeze_layers is for model.lora = false: an adapter leaves all weights as they are"
 

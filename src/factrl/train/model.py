@@ -12,14 +12,16 @@ import atexit
 import contextlib
 import ctypes
 import io
+import os
 import tempfile
 import warnings
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, DynamicCache
 from transformers.cache_utils import DynamicLayer
 from transformers.utils import logging
 
@@ -43,7 +45,7 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
     update is smaller than bfloat16 can hold.  A LoRA base stays as the checkpoint has it.
 
     Raises:
-        ConfigError: `freeze_layers` is no fewer than the model has.
+        ConfigError: `freeze_layers` is no fewer than the model has, or bitsandbytes or a GPU is missing.
         ModelError: it cannot be loaded.
     """
     check_model(settings.name)
@@ -52,10 +54,17 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
         "revision": settings.revision or "main",
         "trust_remote_code": settings.trust_remote_code,
     }
+    check_4bit(settings)
+    quantised: dict[str, Any] = {}
+    if settings.load_in_4bit:  # as QLoRA does (arXiv:2305.14314, section 3)
+        told = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
+        config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype="bfloat16", **told)
+        device = int(os.environ.get("LOCAL_RANK", "0"))
+        quantised = {"quantization_config": config, "device_map": {"": device}}
     dtype = settings.dtype if settings.lora or settings.dtype != "auto" else "float32"
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, **options)
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, **options, **quantised)
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(
             f"model.name = {settings.name!r} cannot be loaded: {first_line(error)}; check the name and the "
@@ -81,6 +90,19 @@ def check_model(name: str) -> None:
         raise ModelError(
             f"model.name = {name!r}: there is no such folder{nearest(path.name, around)}; give a folder that "
             "holds a model, or a hub id such as Qwen/Qwen2.5-0.5B-Instruct"
+        )
+
+
+def check_4bit(settings: ModelSettings) -> None:
+    """Refuse weights in 4 bits where there is nothing that computes with them."""
+    if settings.load_in_4bit and find_spec("bitsandbytes") is None:
+        raise ConfigError(
+            "model.load_in_4bit = true needs bitsandbytes, which is not installed; run: pip install "
+            "bitsandbytes, or give model.load_in_4bit=false"
+        )
+    if settings.load_in_4bit and not torch.cuda.is_available():
+        raise ConfigError(
+            "model.load_in_4bit = true needs a GPU, and torch sees none; give model.load_in_4bit=false"
         )
 
 

@@ -40,7 +40,16 @@ from .callbacks import (
 )
 from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer
 from .hub import check_repository, push
-from .model import beginning, check_start, conversation, encode, load_policy, lora_config, render_prompts
+from .model import (
+    beginning,
+    check_4bit,
+    check_start,
+    conversation,
+    encode,
+    load_policy,
+    lora_config,
+    render_prompts,
+)
 from .search import SearchEnvironment, check_calls
 from .shortcuts import restore_forward
 
@@ -63,6 +72,7 @@ def train(plan: Plan) -> Path:
     check_start(settings.model.name)
     check_trackers(settings.train.report_to)
     check_optimizer(settings.train.optim)
+    check_4bit(settings.model)
     grpo_config(settings, Path(settings.run.dir))  # raises where the numbers do not fit the processes
     if plan.judge is not None:
         preflight(plan.judge)

@@ -118,6 +118,8 @@ class TuneSettings(AskSettings):
                 f"model.name = {self.model.name!r} cannot be trained; give a folder or a hub id, and samples "
                 "that a server wrote with --probe"
             )
+        if self.model.load_in_4bit:
+            yield "model.load_in_4bit is for factrl train: tune saves whole weights, which 4 bits do not hold"
         rows, part = train.prompts_per_step, train.micro_batch_size
         if rows % part and rows > part:
             yield (
