@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import huggingface_hub
 from huggingface_hub.errors import HfHubHTTPError
@@ -14,7 +15,7 @@ from huggingface_hub.errors import HfHubHTTPError
 from factrl.errors import ConfigError, first_line
 
 # A bad name; no token, offline or refused; and no connection, as the HTTP library beneath calls it.
-_ERRORS = (ValueError, OSError, *HfHubHTTPError.__bases__)
+_ERRORS: Any = (ValueError, OSError, *HfHubHTTPError.__bases__)
 
 
 def check_repository(name: str | None) -> None:
