@@ -178,6 +178,7 @@ def test_a_second_interrupt_says_what_goes_on(tmp_path: Path) -> None:
         args=SimpleNamespace(output_dir=tmp_path),
         remove_callback=lambda _: None,
         add_callback=lambda _: None,
+        callback_handler=SimpleNamespace(callbacks=[]),
         train=cut,
     )
     beside = Beside(cast(Run, SimpleNamespace(path=tmp_path)), before=3, verb="tune")
