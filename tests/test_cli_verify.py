@@ -76,6 +76,18 @@ def made(*labels: str, **fields: Any) -> Report:
     return Report(TEXT, checks=checks, judge="fake", **fields)
 
 
+DOWN = Report(
+    TEXT,
+    checks=(
+        Check(
+            Claim("Claim 1.", 0, len(TEXT)),
+            (PASSAGE,),
+            Verdict("unjudged", "fake", why="http://host could not be reached", cause="connection"),
+        ),
+    ),
+)
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with evidence, and a cache of its own."""
@@ -237,6 +249,7 @@ def test_text_of_others_cannot_steer_the_terminal(fake: Say, capsys: pytest.Capt
         (made("supported", "unjudged"), 0, "1 of 2 claims have no verdict; run again to judge only those."),
         (Report("I do not know.", abstained=True), 0, ""),
         (made("unjudged", "unjudged"), 3, "none of the claims could be judged (2 timeout)"),
+        (DOWN, 3, "none of the claims could be judged (1 connection: http://host could not be reached)"),
         (
             made(failure=Unscored("connection", "refused")),
             3,

@@ -219,7 +219,7 @@ def test_files_of_one_name_and_addresses_outside(capsys: pytest.CaptureFixture[s
         (("a.md", "--json", "--format", "sarif"), "--json and --format sarif exclude each other"),
         (("Ann", "was", "born"), "'Ann' is no file, and several texts are read from files"),
         (("a.md", "gone.md"), "gone.md does not exist"),
-        (("a.md", "empty.md"), "empty.md is empty"),
+        (("a.md", "empty.md"), "empty.md is empty; leave it out"),
         (("a.md", "--format", "json"), "invalid choice: 'json'"),
     ],
 )

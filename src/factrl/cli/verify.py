@@ -234,9 +234,8 @@ def _texts(words: list[str]) -> list[tuple[str, str]]:
         texts = [*{Path(path).resolve(): (path, text) for path, text in texts}.values()]
     for path, text in texts:
         if not text.strip():
-            raise ConfigError(
-                f"{path or 'the text'} is empty; give it as an argument, name a file, or pipe it in"
-            )
+            mend = "leave it out, or name another" if path else "give it, name a file, or pipe it in"
+            raise ConfigError(f"{path or 'the text'} is empty; {mend}")
     return texts
 
 

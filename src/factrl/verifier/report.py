@@ -244,7 +244,8 @@ class Report:
         if self.claims and self.claims == self.likelier["unjudged"]:
             verdicts = [check.verdict for check in self.checks if check.verdict is not None]
             causes = Counter(verdict.cause for verdict in verdicts).most_common()
-            detail = next((f": {each.facts['detail']}" for each in verdicts if each.facts.get("detail")), "")
+            details = (each.facts.get("detail") or each.why for each in verdicts)  # of a search, of a judge
+            detail = next((f": {one_line(str(each))}" for each in details if each), "")
             why = ", ".join(f"{count} {cause}" for cause, count in causes) + detail
             raise TooManyMasked(f"none of the claims could be judged ({why})")
 
