@@ -188,13 +188,16 @@ class WebSearch:
 
 def _named(engine: str) -> tuple[Provider, str]:
     """The provider of a name, `NAME:URL` or address, and where it is asked."""
+    from factrl.llm.client import checked_url
+
     name, _, url = engine.partition(":")
     if (provider := PROVIDERS.get(name)) is not None:
         if not (url or provider.url):
             raise ConfigError(
                 f"{name} runs where you say; name its address, as in {name}:http://localhost:8888"
             )
-        return provider, url or provider.url
+        example = f"{name}:{provider.url or 'http://localhost:8888'}"
+        return provider, checked_url(url or provider.url, provider.key_variable, example)
     if "://" not in engine:
         raise ConfigError(
             f"unknown search engine {engine!r}{nearest(name, PROVIDERS)} (there are: {', '.join(PROVIDERS)}, "
