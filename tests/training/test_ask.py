@@ -76,6 +76,17 @@ def test_each_answer_has_its_label_and_reward_or_why_there_is_none(
     assert capsys.readouterr().out.count("  answer  ") == 2
 
 
+def test_a_mark_of_the_byte_order_is_no_part_of_a_question(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (str(tiny_model), "--paper", "truthrl")
+    outs = []
+    for text in ("where is ada from ? | rome\n", "\ufeffwhere is ada from ? | rome\r\n"):
+        assert ask(monkeypatch, text, *words) == 0
+        outs.append(capsys.readouterr().out)
+    assert outs[0] == outs[1]
+
+
 def test_in_a_terminal_questions_are_asked_for(
     tiny_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

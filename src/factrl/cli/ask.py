@@ -122,6 +122,7 @@ def _lines() -> Iterator[str]:
         return
     try:
         for line in sys.stdin:
+            line = line.removeprefix("\ufeff")  # a file of Windows begins with it
             say(one_line(line.strip()))
             yield line
     except UnicodeDecodeError as error:
