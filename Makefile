@@ -117,6 +117,7 @@ $(VENV)-hosts/.test: pyproject.toml $(HOSTS)
 	@echo "installing factrl and $(HOSTS) into $(VENV)-hosts"
 	@$(PYTHON) -m venv $(VENV)-hosts
 	@$(VENV)-hosts/bin/python -m pip install -qq -e . -r $(HOSTS)
+	@$(VENV)-hosts/bin/python -m pip install -qq --no-deps openenv==0.10.0
 	@touch $@
 
 # What a cluster gets, without what needs a GPU.
