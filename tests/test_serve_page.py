@@ -247,22 +247,6 @@ def test_the_page_runs_its_own_script_alone_and_asks_its_own_server_alone(make: 
     assert not re.search(r"url\(|@import|https?://|\beval\b|localStorage|sessionStorage|\?token", html)
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ("--page --workers 2", "--page keeps its reports in one process; leave --workers out"),
-        ("--page judge.urk=x", "did you mean 'judge.url'?"),
-        ("--page --host 0.0.0.0", "set FACTRL_SERVER_TOKEN"),
-    ],
-)
-def test_a_mistake_ends_it_before_it_listens(
-    words: str, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("FACTRL_SERVER_TOKEN", raising=False)
-    assert main(["serve", *words.split()]) == 2
-    assert told in capsys.readouterr().err
-
-
 @pytest.mark.security("S31")
 @pytest.mark.parametrize("terminal", [True, False])
 def test_the_token_is_printed_for_a_terminal_alone_and_behind_the_hash(

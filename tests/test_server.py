@@ -339,6 +339,9 @@ def test_the_description_that_is_checked_in_is_the_servers() -> None:
         ("truthrl reward.wrang=1", "did you mean 'wrong'?"),
         ("bapo", "'bapo' cannot be served: how a run goes is known to factrl train with TRL alone"),
         ("truthrl intuitor", "'intuitor' cannot be served: how certain a policy was"),
+        ("--page --workers 2", "--page keeps its reports in one process; leave --workers out"),
+        ("--page judge.urk=x", "did you mean 'judge.url'?"),
+        ("--page --host 0.0.0.0", "set FACTRL_SERVER_TOKEN"),
     ],
 )
 def test_a_mistake_ends_it_before_it_listens(

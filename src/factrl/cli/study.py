@@ -177,7 +177,7 @@ def _small(args: argparse.Namespace) -> int:
     needs_extra("train.model", "demo").for_command_line()
     engine = needs_extra("studies.engine", "demo")
     with hold(out):
-        model = [*args.model, engine.MODEL][0]
+        model = args.model[0] if args.model else engine.MODEL
         engine.run_studies(studies, out, seeds, only=args.only, model=model, tell=tell)
         if not args.only:
             results = engine.read_results(out, seeds)

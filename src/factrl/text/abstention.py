@@ -226,7 +226,7 @@ def stance(
     few = [one for one in each if size <= BARE and _is_brief(one[0])]
     brief = any(_answers(*one, strict, alone=len(each) == 1) for one in few)
     if strict and (tail := _CLOSES.search(said)):  # "The answer remains unclear and is water"
-        brief = brief or _read(tail[1], asked).odds[0] < 1
+        brief = brief or _read(tail[1], asked).odds[0] < _ALONE
     kept = [part for part, declines in each if declines <= 0.5]
     asserted = (_kept(kept) if 0 < len(kept) < len(each) else "") or clean(text)
     if sum(bool(part.named) for part in read.parts) > max(2, len(each) / 2):
