@@ -151,8 +151,7 @@ def _count(element: ET.Element, counts: Mapping[str, int], seconds: float) -> No
 
 def _failed(report: Report) -> bool:
     """Whether the command ends with "it could not be checked"."""
-    unread = report.failure is not None or report.floored is not None
-    return unread or 0 < report.claims == report.counts["unjudged"]
+    return report.failure is not None or report.floored is not None or report.is_unjudged
 
 
 def _counted(report: Report) -> list[Check]:

@@ -219,6 +219,11 @@ class Report:
             "seconds": round(self.seconds, 3),
         }
 
+    @property
+    def is_unjudged(self) -> bool:
+        """Whether there are claims, and none of them has a verdict."""
+        return 0 < self.claims == self.likelier["unjudged"]
+
     def check_verdicts(self, max_chars: int) -> None:
         """Refuse a report without any verdict, where there should be one.
 
@@ -241,7 +246,7 @@ class Report:
                 f"the text has {len(self.text):,} characters, more than the {max_chars:,} that are "
                 "read; shorten it or raise --max-chars"
             )
-        if self.claims and self.claims == self.likelier["unjudged"]:
+        if self.is_unjudged:
             verdicts = [check.verdict for check in self.checks if check.verdict is not None]
             causes = Counter(verdict.cause for verdict in verdicts).most_common()
             details = (each.facts.get("detail") or each.why for each in verdicts)  # of a search, of a judge
