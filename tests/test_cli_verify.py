@@ -147,7 +147,7 @@ def test_what_is_read(
 @pytest.mark.parametrize(
     ("words", "piped", "message"),
     [
-        ([""], b"", "the text is empty"),
+        ([""], b"", "the text: empty; give a text"),
         (["answr.txt"], b"", "answr.txt does not exist; did you mean 'answer.txt'?"),
         (["latin.txt"], b"", "latin.txt is not UTF-8 text: invalid start byte at byte 1"),
         (["-"], b"x" * (2**24 + 1), "stdin has more than 16 MiB"),

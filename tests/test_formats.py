@@ -219,19 +219,32 @@ def test_files_of_one_name_and_addresses_outside(capsys: pytest.CaptureFixture[s
         (("a.md", "--json", "--format", "sarif"), "--json and --format sarif exclude each other"),
         (("Ann", "was", "born"), "'Ann' is no file, and several texts are read from files"),
         (("a.md", "gone.md"), "gone.md does not exist"),
-        (("a.md", "empty.md"), "empty.md is empty; leave it out"),
+        (("empty.md",), "empty.md: empty; give a text"),
+        (("empty.md", "none.md"), "empty.md, none.md: empty; give a text"),
         (("a.md", "--format", "json"), "invalid choice: 'json'"),
     ],
 )
 def test_what_cannot_be_reported_is_refused_first(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], problem: str
 ) -> None:
-    for name, text in (("a.md", TEXT), ("b.md", TEXT), ("empty.md", " \n")):
+    for name, text in (("a.md", TEXT), ("b.md", TEXT), ("empty.md", " \n"), ("none.md", "")):
         Path(name).write_text(text)
     monkeypatch.setattr(presets, "open_verifier", lambda *_, **__: pytest.fail("it was opened"))
     code, out, err = verify(capsys, *words)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert problem in err
+
+
+def test_an_empty_file_among_others_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A hook names whatever was committed, an empty `CHANGES.md` too."""
+    monkeypatch.setattr(presets, "open_verifier", lambda *_, **__: FakeVerifier())
+    for name, text in (("a.md", "supported"), ("empty.md", " \n"), ("b.md", "supported")):
+        Path(name).write_text(text)
+    code, out, err = verify(capsys, "a.md", "empty.md", "b.md", "--strict")
+    assert (code, err) == (0, "empty.md is empty and left out\n")
+    assert re.findall(r"^\w+\.md:$", out, re.M) == ["a.md:", "b.md:"]
 
 
 def test_of_several_files_the_one_that_failed_is_named(

@@ -91,9 +91,11 @@ def test_in_a_terminal_questions_are_asked_for(
     tiny_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = (str(tiny_model), "--paper", "truthrl")
-    assert ask(monkeypatch, "where is ada from ? | rome\n", *words, stdin=Terminal) == 0
+    talk = " | rome\nwhere is ada from ? | rome\n"  # the first line is a slip of the hand
+    assert ask(monkeypatch, talk, *words, stdin=Terminal) == 0
     out = capsys.readouterr().out
-    assert out.count("question | accepted answer | another: ") == 2
+    assert out.count("question | accepted answer | another: ") == 3
+    assert out.count("line 1 of stdin has no question before its |") == 1
     assert out.count("  answer  ") == 1
     assert out.endswith("another: \n")
 

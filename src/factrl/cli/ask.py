@@ -110,7 +110,10 @@ def _examples() -> Iterator[Example]:
         if question:
             yield Example(question, tuple(filter(None, answers)), id=f"line {number}")
         elif answers:
-            raise DataError(f"line {number} of stdin has no question before its |: {one_line(line)[:60]!r}")
+            error = f"line {number} of stdin has no question before its |: {one_line(line)[:60]!r}"
+            if not sys.stdin.isatty():
+                raise DataError(error)
+            say(error)  # a slip of the hand ends no talk
 
 
 def _lines() -> Iterator[str]:

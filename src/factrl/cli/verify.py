@@ -232,11 +232,13 @@ def _texts(words: list[str]) -> list[tuple[str, str]]:
                     f"{word[:60]!r} is no file, and several texts are read from files; put one text in quotes"
                 )
         texts = [*{Path(path).resolve(): (path, text) for path, text in texts}.values()]
-    for path, text in texts:
-        if not text.strip():
-            mend = "leave it out, or name another" if path else "give it, name a file, or pipe it in"
-            raise ConfigError(f"{path or 'the text'} is empty; {mend}")
-    return texts
+    filled = [(path, text) for path, text in texts if text.strip()]
+    empty = [path or "the text" for path, text in texts if not text.strip()]
+    if not filled:
+        raise ConfigError(f"{', '.join(empty)}: empty; give a text, name a file that has one, or pipe it in")
+    for path in empty:  # of many files, as a commit hook names them
+        tell(f"{path} is empty and left out")
+    return filled
 
 
 def _text(word: str) -> tuple[str, str]:
