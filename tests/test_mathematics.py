@@ -9,14 +9,14 @@ from collections.abc import Iterator
 import pytest
 
 from factrl.errors import MissingExtra, Unscored
-from factrl.rewards.mathematics import Mathematician, final_result
+from factrl.rewards.mathematics import MathGrader, final_result
 
 needs_math = pytest.mark.skipif(not importlib.util.find_spec("math_verify"), reason="needs the extra eval")
 
 
 @pytest.fixture(scope="module")
-def mathematician() -> Iterator[Mathematician]:
-    one = Mathematician(seconds=3.0)
+def math_grader() -> Iterator[MathGrader]:
+    one = MathGrader(seconds=3.0)
     yield one
     one.close()
 
@@ -55,8 +55,8 @@ def test_where_the_answer_stands(text: str, number: bool, answer: str | None) ->
         ("\\boxed{19}", "18", "incorrect"),
     ],
 )
-def test_the_same_value(mathematician: Mathematician, text: str, gold: str, label: str) -> None:
-    assert mathematician.grade(text, gold).label == label
+def test_the_same_value(math_grader: MathGrader, text: str, gold: str, label: str) -> None:
+    assert math_grader.grade(text, gold).label == label
 
 
 VERY_SMALL = [  # and not equal, each alone and inside of every form that holds values
@@ -95,23 +95,23 @@ SAME_VALUE = [
 
 
 @needs_math
-def test_closeness_is_not_equality(mathematician: Mathematician) -> None:
-    assert [pair for pair in VERY_SMALL if mathematician.equal(*pair)] == []
-    assert [pair for pair in SAME_VALUE if not mathematician.equal(*pair)] == []
+def test_closeness_is_not_equality(math_grader: MathGrader) -> None:
+    assert [pair for pair in VERY_SMALL if math_grader.equal(*pair)] == []
+    assert [pair for pair in SAME_VALUE if not math_grader.equal(*pair)] == []
 
 
 @needs_math
-def test_a_formula_without_end_is_wrong_and_stops(mathematician: Mathematician) -> None:
-    assert mathematician.equal("1", "\\frac{2}{2}")  # loads sympy
+def test_a_formula_without_end_is_wrong_and_stops(math_grader: MathGrader) -> None:
+    assert math_grader.equal("1", "\\frac{2}{2}")  # loads sympy
     began = time.monotonic()
-    grade = mathematician.grade("\\boxed{9^{9^{9^{9}}}}", "\\frac{2}{3}")
+    grade = math_grader.grade("\\boxed{9^{9^{9^{9}}}}", "\\frac{2}{3}")
     assert (grade.label, grade.floored) == ("incorrect", "endless_formula")
     assert time.monotonic() - began < 30
-    assert mathematician.grade("\\boxed{\\frac{4}{6}}", "\\frac{2}{3}").label == "correct"
+    assert math_grader.grade("\\boxed{\\frac{4}{6}}", "\\frac{2}{3}").label == "correct"
 
 
 def test_a_long_formula_and_none_at_all() -> None:
-    one = Mathematician()
+    one = MathGrader()
     assert one.grade("\\boxed{" + "1+" * 2000 + "1}", "2").floored == "oversize_answer"
     assert one.grade("no", "\\pi").floored == "no_answer"
 
@@ -122,7 +122,7 @@ def test_what_breaks_the_comparison_is_told_apart(monkeypatch: pytest.MonkeyPatc
             raise Unscored("math_failed")
         return True
 
-    one = Mathematician()
+    one = MathGrader()
     monkeypatch.setattr(one, "equal", equal)
     assert one.grade("\\boxed{bad}", "\\pi").floored == "broken_formula"
     with pytest.raises(Unscored, match="math_failed"):
@@ -131,7 +131,7 @@ def test_what_breaks_the_comparison_is_told_apart(monkeypatch: pytest.MonkeyPatc
 
 def test_without_math_verify(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    one = Mathematician()
+    one = MathGrader()
     assert one.grade("\\boxed{18}", "18").label == "correct"
     with pytest.raises(MissingExtra, match=r"'\.\[eval\]'"):
         one.grade("\\boxed{\\pi}", "3")

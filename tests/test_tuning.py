@@ -24,7 +24,7 @@ from factrl.text import think_answer
 from factrl.train.plan import extract_of
 from factrl.train.tuning.labelled import LABELLED
 from factrl.train.tuning.plan import demonstrated, plan_tuning
-from factrl.train.tuning.rules import RULES, UNDECIDED, Manner, Sample
+from factrl.train.tuning.rules import RULES, UNDECIDED, Sample, TargetFormat
 from factrl.train.tuning.samples import Outcome, grading, measure_samples, measurement
 from factrl.train.tuning.settings import TuneSettings, tune_settings
 from factrl.types import Completion, Example, Label
@@ -38,9 +38,9 @@ Samples = tuple[Sample, ...]
 NLI = "nli:MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli"
 
 
-def learnt(rule: str, example: Example, samples: Sequence[Sample], manner: Manner | None = None) -> Any:
+def learnt(rule: str, example: Example, samples: Sequence[Sample], target: TargetFormat | None = None) -> Any:
     """The completion, the pairs better than worse, or the reason why there is neither."""
-    found = RULES[rule].rows(example, samples, manner or Manner())
+    found = RULES[rule].rows(example, samples, target or TargetFormat())
     if isinstance(found, str):
         return f"none: {found}"
     if "completion" in found[0]:
@@ -72,11 +72,11 @@ def test_what_is_learnt(rule: str, example: Example, samples: Samples, expected:
 
 
 def test_an_answer_is_written_in_the_form_that_is_read() -> None:
-    manner = Manner(write=lambda answer: rf"\boxed{{{answer}}}", abstention="unsure")
-    assert learnt("sft", KNOWN, (), manner) == r"\boxed{Jane Austen}"
-    assert learnt("r-tuning", UNKNOWN, (), manner) == r"\boxed{unsure}"
-    assert learnt("correctness", UNKNOWN, [WRONG], manner) == [(r"\boxed{unsure}", "Dickens")]
-    assert learnt("rft", KNOWN, [RIGHT], manner) == "Austen"  # its own text stays as it is
+    target = TargetFormat(write=lambda answer: rf"\boxed{{{answer}}}", abstention="unsure")
+    assert learnt("sft", KNOWN, (), target) == r"\boxed{Jane Austen}"
+    assert learnt("r-tuning", UNKNOWN, (), target) == r"\boxed{unsure}"
+    assert learnt("correctness", UNKNOWN, [WRONG], target) == [(r"\boxed{unsure}", "Dickens")]
+    assert learnt("rft", KNOWN, [RIGHT], target) == "Austen"  # its own text stays as it is
 
 
 def valued(*values: float | None, lengths: Sequence[int] = ()) -> list[Sample]:
@@ -118,7 +118,7 @@ def test_pairs_by_value(rules: tuple[str, ...], values: tuple[float | None, ...]
 def test_a_given_text_is_preferred_to_the_worst_sample(
     rule: str, text: str, values: tuple[float | None, ...], expected: object
 ) -> None:
-    assert learnt(rule, KNOWN, valued(*values), Manner(chosen=text)) == expected
+    assert learnt(rule, KNOWN, valued(*values), TargetFormat(chosen=text)) == expected
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,9 @@ def test_margin_and_length(
 def test_chance_depends_on_the_seed_alone() -> None:
     labels: list[Label] = [*["correct"] * 9, *["incorrect"] * 9]  # type: ignore[list-item]
     samples = [Sample(str(n), label=label) for n, label in enumerate(labels)]
-    pairs = [learnt("correctness", KNOWN, samples, Manner(draw=random.Random(seed))) for seed in (1, 1, 2, 3)]
+    pairs = [
+        learnt("correctness", KNOWN, samples, TargetFormat(draw=random.Random(seed))) for seed in (1, 1, 2, 3)
+    ]
     assert pairs[0] == pairs[1]
     assert len({str(pair) for pair in pairs}) > 1
 
@@ -515,8 +517,8 @@ def test_given_pairs_are_learnt_as_they_stand(tmp_path: Path) -> None:
     words = ("tune.method=dpo", "rule=given", f"data.train={file}", "paper=factreason")
     plan = plan_tuning(settings(*words, *columns))
     assert plan.samples == 0
-    manner = Manner(plan.settings.written)
-    first, second = (learnt("given", example, (), manner) for example in plan.examples)
+    target = TargetFormat(plan.settings.written)
+    first, second = (learnt("given", example, (), target) for example in plan.examples)
     assert (first, second) == ([("<think>a</think>x", "y")], "none: no given pair")
     with pytest.raises(DataError, match=r"data\.columns\.rejected=…, and .* data\.columns\.answers=…"):
         plan_tuning(settings(*words, *columns[:2]))

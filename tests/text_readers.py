@@ -280,7 +280,7 @@ ELSEWHERE = {
     "bridges.verifiers_search "
     "papers.intuitor rewards.result_of rewards.grading.unless_forged "
     "papers.truthrl.truthrl_reasoning",
-    "answers of at most 2,000 characters, in a process with a deadline": "rewards.mathematics.Mathematician",
+    "answers of at most 2,000 characters, in a process with a deadline": "rewards.mathematics.MathGrader",
     "a model's own limit": "rewards.preference.LetterReference llm.local rewards.preference.SelfReference "
     "verifier.search.Dense",
     "a server is asked": "rewards.remote rewards.preference.second_wins verifier.search.web.WebSearch",

@@ -21,7 +21,7 @@ Skip = Literal["question", "self", "repeat", "unverifiable"]
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class TrainingState:
     """How a training run goes, as far as a reward may know it.
 
     Attributes:
@@ -83,7 +83,7 @@ class Completion(str):
     tokens: int | None
     certainty: float | None
     group: tuple[str, ...] | None
-    course: Course | None
+    course: TrainingState | None
     shown: tuple[Passage, ...] | None
     failed: Exception | None
 

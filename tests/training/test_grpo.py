@@ -17,7 +17,7 @@ from factrl.rewards.resources import supply
 from factrl.runs.config import load_settings
 from factrl.runs.folder import Run, read_metrics
 from factrl.runs.settings import RunSettings
-from factrl.train.callbacks import Beside
+from factrl.train.callbacks import RunCallback
 from factrl.train.grpo import FactualGRPOTrainer
 from factrl.train.model import load_policy, render_prompts
 from factrl.train.online import grpo_config
@@ -199,8 +199,8 @@ def test_a_reward_sees_the_group_the_step_and_how_the_run_goes(trainer: Make, tm
 
     told = trainer(supply(watching), "prompts_per_step=2", "micro_batch_size=8", "steps=3")
     scores = iter([0.2, 0.1, 0.3])
-    beside = Beside(Run(tmp_path), evaluate=lambda step: {"accuracy": next(scores)}, eval_steps=1)
-    told.add_callback(beside)
+    callback = RunCallback(Run(tmp_path), evaluate=lambda step: {"accuracy": next(scores)}, eval_steps=1)
+    told.add_callback(callback)
     told.train()
     assert [completion.course.stalled for completion in seen[::8]] == [0, 0, 1]
     for step in (seen[:8], seen[8:16], seen[16:]):
@@ -284,7 +284,7 @@ def test_a_judge_that_dies_in_the_middle_of_training(
     monkeypatch.setattr(dying, "_generate_single_turn", count)
     with Run.create(tmp_path, "dying", "") as run:
         dying.run = run
-        dying.add_callback(Beside(run))
+        dying.add_callback(RunCallback(run))
         dying.train()
         metrics = read_metrics(run.path)
     alive = written(trainer, GROUP, "dapo", judged())
@@ -336,7 +336,7 @@ def test_rollouts_and_metrics_hold_every_sample(trainer: Make, tmp_path: Path) -
 
     with Run.create(tmp_path, "test", "") as run:
         trained = trainer(style, run=run)
-        trained.add_callback(Beside(run))
+        trained.add_callback(RunCallback(run))
         trained.train()
         rows = parquet.read_table(run.rollouts / "step_000001.parquet").to_pylist()
         [metrics] = read_metrics(run.path)

@@ -21,7 +21,7 @@ from factrl.errors import ConfigError, DataError, ModelError, TooManyMasked
 from factrl.runs import progress
 from factrl.runs.folder import Run, read_metrics
 from factrl.train import model
-from factrl.train.callbacks import Beside, Interrupted, last_checkpoint, nothing_learnt
+from factrl.train.callbacks import Interrupted, RunCallback, last_checkpoint, nothing_learnt
 from factrl.train.hub import push
 from factrl.train.online import grpo_config, train
 from factrl.train.plan import Plan, make_plan, run_settings
@@ -181,9 +181,9 @@ def test_a_second_interrupt_says_what_goes_on(tmp_path: Path) -> None:
         callback_handler=SimpleNamespace(callbacks=[]),
         train=cut,
     )
-    beside = Beside(cast(Run, SimpleNamespace(path=tmp_path)), before=3, verb="tune")
+    callback = RunCallback(cast(Run, SimpleNamespace(path=tmp_path)), before=3, verb="tune")
     with pytest.raises(Interrupted, match="stopped after step 7; go on with: factrl tune --resume"):
-        beside.train(cast(Any, trainer), None, "train sft")
+        callback.train(cast(Any, trainer), None, "train sft")
 
 
 @pytest.mark.fault("F20")

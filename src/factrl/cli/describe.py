@@ -23,7 +23,7 @@ from factrl.text.abstention import abstains
 from factrl.text.answers import is_contentless
 from factrl.text.escape import one_line
 from factrl.train.plan import REWARD_ALONE, run_settings
-from factrl.types import Claim, Completion, Course, Example, Grade, Passage, Result, Verdict
+from factrl.types import Claim, Completion, Example, Grade, Passage, Result, TrainingState, Verdict
 from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.search import Given
@@ -277,7 +277,7 @@ def _resources(*, good: bool) -> dict[str, Callable[..., Any]]:
         "contradicts": lambda question, text, evidence: _WRONG in text,
         "together": lambda *names: 1_000 * (_is_right(" ".join(names), good) is not False),
         "group": lambda completion: (completion, *(() if good else (f.format(_RIGHT) for f in _FORMS))),
-        "course": lambda completion: Course((), stalled=1_000),
+        "course": lambda completion: TrainingState((), stalled=1_000),
     }
 
 

@@ -29,7 +29,7 @@ from factrl.errors import ConfigError, FactrlError, RewardBug, Unscored, nearest
 from factrl.evals.catalogue import Benchmark, is_hopeless
 from factrl.evals.samples import Row
 from factrl.llm.writers import Written
-from factrl.rewards.mathematics import mathematician
+from factrl.rewards.mathematics import math_grader
 from factrl.text import boxed, strip_end_tokens, tag
 from factrl.text.abstention import abstains, says_invalid_question
 from factrl.text.answers import normalize_answer
@@ -276,8 +276,8 @@ def score_text(benchmark: Benchmark, example: Example, text: str, tools: Tools) 
         tagged = tag(said, "answer") if tools.extract == "answer" else None
         if tagged is not None:  # what stands there is the answer, also where it is no number and in no box
             stated = (boxed(tagged.text) or tagged).text.strip()
-            return mathematician().compare(stated, example.answers[0]), {}
-        return mathematician().grade(said, example.answers[0]), {}
+            return math_grader().compare(stated, example.answers[0]), {}
+        return math_grader().grade(said, example.answers[0]), {}
     return short_answer(example, said, _decline if is_hopeless(example) else tools.grader, tools.extract), {}
 
 

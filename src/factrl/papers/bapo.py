@@ -45,7 +45,7 @@ from factrl.rewards import reward
 from factrl.text import boxed, tag, unwrap_latex
 from factrl.text.abstention import abstains
 from factrl.text.answers import equals, is_contentless, normalize_answer
-from factrl.types import Completion, Course, Example, Score
+from factrl.types import Completion, Example, Score, TrainingState
 
 from . import Gold
 
@@ -76,7 +76,7 @@ def bapo(
     completion: Completion,
     *,
     group: Callable[[Completion], tuple[str, ...]],
-    course: Callable[[Completion], Course],
+    course: Callable[[Completion], TrainingState],
     idk: float = 0.5,
     malformed: float = -1.0,
     stage: str = "auto",
@@ -234,7 +234,7 @@ def _case(
     """A case whose group is the text and those beside it, at an evaluation with so many since the best."""
     given = {
         "group": lambda completion: (str(completion), *beside),
-        "course": lambda completion: Course((str(completion), *beside, *step), stalled),
+        "course": lambda completion: TrainingState((str(completion), *beside, *step), stalled),
     }
     return Gold(why, example, text, {"correct": correct, "boundary": boundary}, to, state=state, given=given)
 

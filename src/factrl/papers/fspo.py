@@ -37,7 +37,7 @@ from typing import Any, Literal
 from factrl.errors import INSTALL, DataError, Unscored
 from factrl.rewards import reward
 from factrl.rewards.grading import Grader
-from factrl.rewards.mathematics import mathematician
+from factrl.rewards.mathematics import math_grader
 from factrl.text import Slice, think_answer
 from factrl.text.answers import matches, normalize_released
 from factrl.text.sentences import sentences
@@ -169,7 +169,7 @@ def _graded(example: Example, completion: Completion, grade: Grader) -> tuple[Sl
     said, answers, premise = blocks.answer.text, example.answers, example.false_premise
     found = grade(example.question, said, answers, false_premise=premise)
     if found.label == "incorrect" and not found.floored and not example.evidence:
-        compared = (mathematician().compare(said.strip(), accepted) for accepted in answers)
+        compared = (math_grader().compare(said.strip(), accepted) for accepted in answers)
         found = next((math for math in compared if math.label == "correct"), found)
     return blocks.think, found
 

@@ -71,14 +71,14 @@ def is_number(text: str) -> bool:
 
 
 @cache
-def mathematician() -> Mathematician:
+def math_grader() -> MathGrader:
     """The one of this process; its own process is started with the first comparison that needs it."""
-    found = Mathematician()
+    found = MathGrader()
     atexit.register(found.close)
     return found
 
 
-class Mathematician:
+class MathGrader:
     """Says whether two answers are equal, from any thread.
 
     Args:

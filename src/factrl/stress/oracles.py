@@ -25,7 +25,7 @@ from factrl.rewards.grading import Grader, reasoning_judge
 from factrl.rewards.preference import SelfReference, rating_judge
 from factrl.text.answers import final_answer, normalize_answer
 from factrl.text.sentences import sentences
-from factrl.types import Claim, Course, Finding, Passage, Verdict
+from factrl.types import Claim, Finding, Passage, TrainingState, Verdict
 from factrl.verifier import open_verifier
 from factrl.verifier.claims import SentenceClaims, content_words, normalised, unwrapped
 from factrl.verifier.search.sources import words
@@ -310,5 +310,5 @@ def oracle_resources() -> dict[str, Any]:
         "contradicts": contradiction_judge(llm),
         "together": together,
         "group": lambda completion: completion.group or (completion,),  # a group that all cheats alike
-        "course": lambda completion: Course((), stalled=1_000),
+        "course": lambda completion: TrainingState((), stalled=1_000),
     }

@@ -74,7 +74,7 @@ def shared_arguments(settings: RunSettings, output_dir: Path) -> dict[str, Any]:
     }
 
 
-class Beside(TrainerCallback):
+class RunCallback(TrainerCallback):
     """Logs to the run folder and the bar, evaluates, counts money, stops, marks checkpoints.
 
     Args:

@@ -36,7 +36,7 @@ from factrl.llm import Message
 from factrl.rewards import SUM, Reward
 from factrl.runs.folder import Rollout, Run
 from factrl.text import encodable
-from factrl.types import Completion, Course, Example, Result
+from factrl.types import Completion, Example, Result, TrainingState
 
 from .advantages import Scale, flip_advantages, group_advantages, reinforce_pp_advantages
 from .credit import TokenOffsets
@@ -166,7 +166,9 @@ class FactualGRPOTrainer(ShortcutTrainer):
         right = [logs[RIGHT] for logs in self.state.log_history if logs.get(RIGHT) is not None]
         since = len(right) - 1 - right.index(max(right)) if right else 0
         everyone = gather_object(list(zip(example, written, strict=True)))
-        course = Course(tuple(text for _, text in everyone), gather_object([since])[0])  # the first evaluates
+        course = TrainingState(
+            tuple(text for _, text in everyone), gather_object([since])[0]
+        )  # the first evaluates
         groups: dict[int, list[str]] = {}
         for number, text in everyone:
             groups.setdefault(number, []).append(text)

@@ -45,7 +45,7 @@ from factrl.runs.settings import ModelSettings
 from factrl.text import opened
 from factrl.train.page import write_tuning_card
 from factrl.train.tuning.plan import TunePlan, demonstrated
-from factrl.train.tuning.rules import Manner, Sample, given_text
+from factrl.train.tuning.rules import Sample, TargetFormat, given_text
 from factrl.train.tuning.samples import (
     Outcome,
     check_masked,
@@ -58,8 +58,8 @@ from factrl.train.tuning.settings import TUNE, TuneSettings
 from factrl.types import Example
 
 from .callbacks import (
-    Beside,
     Interrupted,
+    RunCallback,
     check_optimizer,
     check_trackers,
     last_checkpoint,
@@ -68,7 +68,7 @@ from .callbacks import (
 from .hub import check_repository, push
 from .model import check_start, encode, load_policy, lora_config, render_prompts
 from .shortcuts import restore_forward, use_packed_logprobs
-from .writing import PolicyWriter, undressed
+from .writing import PolicyWriter, unwrap_adapter
 
 MODEL, EVALUATION, ROWS, LEFT_OUT = "model", "evaluation.json", "train.jsonl", "left_out.json"
 TrainingRow = Mapping[str, Any]
@@ -192,7 +192,7 @@ def make_rows(
     left_out: Counter[str] = Counter()
     for example, group, prompt in zip(plan.examples, samples, prompts, strict=True):
         draw = random.Random(f"{seed}:{example.id}")
-        found = plan.settings.rule.rows(example, group, _manner(plan.settings, example, prompt, draw))
+        found = plan.settings.rule.rows(example, group, _target_format(plan.settings, example, prompt, draw))
         if isinstance(found, str):
             left_out[found] += 1
         else:
@@ -200,7 +200,9 @@ def make_rows(
     return rows, dict(left_out.most_common())
 
 
-def _manner(settings: TuneSettings, example: Example, prompt: str, draw: random.Random) -> Manner:
+def _target_format(
+    settings: TuneSettings, example: Example, prompt: str, draw: random.Random
+) -> TargetFormat:
     """How completions that are given are written: without the `<think>` that the prompt has opened."""
     told, begun = settings.tune, opened(prompt)
 
@@ -209,7 +211,7 @@ def _manner(settings: TuneSettings, example: Example, prompt: str, draw: random.
         return rest.removeprefix("<think>").lstrip() if begun and rest.startswith("<think>") else text
 
     chosen = None if told.chosen is None else inside(given_text(example, told.chosen))
-    return Manner(lambda answer: inside(settings.written(answer)), told.abstention, chosen, draw)
+    return TargetFormat(lambda answer: inside(settings.written(answer)), told.abstention, chosen, draw)
 
 
 def _samples(plan: TunePlan, run: Run, writer: PolicyWriter, data: Path, number: int) -> list[list[Sample]]:
@@ -308,13 +310,15 @@ def _learn(
     """
     model, tokenizer = load_policy(start)
     trainer = trainer_of(settings, start, model, tokenizer, rows, checkpoints)
-    inner = undressed(model)
+    inner = unwrap_adapter(model)
     if not torch.cuda.is_available():
         for policy in filter(None, (inner, getattr(trainer, "ref_model", None))):
             use_packed_logprobs(policy)
     checkpoint = last_checkpoint(checkpoints)
     run.truncate_after(before + (checkpoint[1] if checkpoint else 0))
-    if Beside(run, before=before, verb="tune").train(trainer, checkpoint, f"train {settings.tune.method}"):
+    if RunCallback(run, before=before, verb="tune").train(
+        trainer, checkpoint, f"train {settings.tune.method}"
+    ):
         raise Interrupted("tune", run.path, before + trainer.state.global_step)
     trained: Any = trainer.accelerator.unwrap_model(trainer.model)
     restore_forward(inner)

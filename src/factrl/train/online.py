@@ -31,8 +31,8 @@ from factrl.types import Example
 from factrl.verifier.search import Given, Search
 
 from .callbacks import (
-    Beside,
     Interrupted,
+    RunCallback,
     check_optimizer,
     check_trackers,
     last_checkpoint,
@@ -152,7 +152,7 @@ def optimise(
     if trainer.accelerator.is_main_process:
         run.truncate_after(checkpoint[1] if checkpoint else 0)
     policy = trainer.accelerator.unwrap_model(trainer.model)
-    beside = Beside(
+    callback = RunCallback(
         run,
         evaluate=None if evaluate is None else lambda step: evaluate(policy, step),
         eval_steps=settings.train.eval_steps,
@@ -162,7 +162,7 @@ def optimise(
             or (spending is not None and bool(spending.why_over()))
         ),
     )
-    stopped = beside.train(trainer, checkpoint, f"train {reward.name}")
+    stopped = callback.train(trainer, checkpoint, f"train {reward.name}")
     restore_forward(policy)
     if stopped:
         raise _why_it_stopped(trainer, run, spending)

@@ -29,7 +29,7 @@ from transformers import PreTrainedModel
 from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import FusedCausalLMOutput
 
-from .writing import evaluating, sample, undressed
+from .writing import evaluating, sample, unwrap_adapter
 
 SUPPORTED_MODELS = frozenset({"llama", "mistral", "qwen2", "qwen3"})  # full causal attention, plain head
 TOKENS_PER_PACK = 8192  # a pack's mask takes their square in bytes
@@ -93,7 +93,7 @@ class ShortcutTrainer(GRPOTrainer):
         """Patch the model for the exact fast path; on a GPU TRL's own kernels are used."""
         model: Any = self.accelerator.unwrap_model(self.model)
         cpu = self.accelerator.device.type == "cpu"
-        return cpu and use_packed_logprobs(undressed(model), self.temperature)
+        return cpu and use_packed_logprobs(unwrap_adapter(model), self.temperature)
 
     def _any_order(self) -> bool:
         """Whether the optimizer step is the same for every way to cut it into micro-batches."""

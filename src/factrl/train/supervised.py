@@ -18,7 +18,7 @@ from trl.trainer.sft_trainer import SFTTrainer
 
 from .model import encode
 from .shortcuts import restore_forward, use_packed_logprobs
-from .writing import undressed
+from .writing import unwrap_adapter
 
 
 def supervise(
@@ -83,9 +83,9 @@ def supervise(
         )
         trainer.remove_callback(PrinterCallback)
         if on_cpu:
-            use_packed_logprobs(undressed(model))
+            use_packed_logprobs(unwrap_adapter(model))
         trainer.train()
-        restore_forward(undressed(model))
+        restore_forward(unwrap_adapter(model))
     del trainer
     gc.collect()  # a trainer is part of a circle, and holds the optimizer's two copies of the weights
 

@@ -37,7 +37,7 @@ _POSITIONS = 256  # whose logits over the whole vocabulary are in memory togethe
 _SCALES_LOGITS = ("final_logit_softcapping", "logit_scale", "logits_scaling")  # Gemma, Cohere, Granite
 
 
-def undressed(model: Any) -> Any:
+def unwrap_adapter(model: Any) -> Any:
     """The model inside an adapter, which stays active."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
@@ -94,7 +94,7 @@ def sample(
             return _chosen(logits, temperature, top_p, drawn)
 
         wanted = [prompts[index] for index in chunk]
-        rows = _sample_chunk(undressed(model), wanted, num_samples, max_new_tokens, choose, set(eos_ids))
+        rows = _sample_chunk(unwrap_adapter(model), wanted, num_samples, max_new_tokens, choose, set(eos_ids))
         for position, index in enumerate(chunk):
             results[index] = rows[position * num_samples : (position + 1) * num_samples]
     return results
@@ -351,7 +351,7 @@ def self_certainty(
     Returns:
         Nats; NaN for a completion without tokens, which has no mean.
     """
-    decoder = undressed(model)
+    decoder = unwrap_adapter(model)
     device = next(decoder.parameters()).device
     found = [math.nan] * len(completions)
     order = [row for row in range(len(completions)) if completions[row]]
@@ -382,7 +382,7 @@ def _head_logits(decoder: Any, states: torch.Tensor) -> torch.Tensor:
 def _sums(model: Any, prompt: Sequence[int], rows: Sequence[Sequence[int]]) -> list[float]:
     """Log-probability of each row of tokens after the prompt, which goes through the model once for all."""
     device = model.device
-    decoder = undressed(model)
+    decoder = unwrap_adapter(model)
     cache = DynamicCache(config=decoder.config)
     first = decoder.base_model(
         input_ids=torch.tensor([list(prompt)], device=device), past_key_values=cache, use_cache=True

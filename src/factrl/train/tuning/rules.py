@@ -76,7 +76,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class TargetFormat:
     """How an answer is written, and what decides where several samples would do."""
 
     write: Callable[[str], str] = str  # an answer -> the completion that gives it
@@ -93,7 +93,7 @@ Rows = list[Mapping[str, Any]] | str
 class Rule:
     """A way to make rows."""
 
-    rows: Callable[[Example, Sequence[Sample], Manner], Rows]
+    rows: Callable[[Example, Sequence[Sample], TargetFormat], Rows]
     measure: Measure | None = None  # of the samples; None when there are none
     needs_ook: bool = False  # whether a question is out of knowledge
     needs_answers: bool | None = True  # None where the reward that measures decides
@@ -113,20 +113,20 @@ def _prefer(chosen: Sample, rejected: Sample, why: str) -> Mapping[str, Any]:
     }
 
 
-def _accepted(example: Example, samples: Sequence[Sample], manner: Manner) -> Rows:
+def _accepted(example: Example, samples: Sequence[Sample], target: TargetFormat) -> Rows:
     answer = example.answers[0] if example.answers else INVALID if example.false_premise else ""
-    return _imitate(Sample(manner.write(answer)), "accepted answer") if answer else "no accepted answer"
+    return _imitate(Sample(target.write(answer)), "accepted answer") if answer else "no accepted answer"
 
 
-def _accepted_or_abstention(example: Example, samples: Sequence[Sample], manner: Manner) -> Rows:
+def _accepted_or_abstention(example: Example, samples: Sequence[Sample], target: TargetFormat) -> Rows:
     if example.ook is None:
         return UNDECIDED
     if example.ook:
-        return _imitate(Sample(manner.write(manner.abstention)), "out of knowledge: abstention")
-    return _accepted(example, samples, manner)
+        return _imitate(Sample(target.write(target.abstention)), "out of knowledge: abstention")
+    return _accepted(example, samples, target)
 
 
-def _own(example: Example, samples: Sequence[Sample], manner: Manner) -> Rows:
+def _own(example: Example, samples: Sequence[Sample], target: TargetFormat) -> Rows:
     if example.ook is None:
         return UNDECIDED
     wanted, word = ("abstained", "abstaining") if example.ook else ("correct", "right")
@@ -136,10 +136,10 @@ def _own(example: Example, samples: Sequence[Sample], manner: Manner) -> Rows:
     if not fitting:
         return f"no {word} sample" + (" (out of knowledge)" if example.ook else "")
     why = f"own {word} sample, 1 of {len(fitting)} among {len(samples)}"
-    return _imitate(manner.draw.choice(fitting), why)
+    return _imitate(target.draw.choice(fitting), why)
 
 
-def _most_precise(example: Example, samples: Sequence[Sample], manner: Manner) -> Rows:
+def _most_precise(example: Example, samples: Sequence[Sample], target: TargetFormat) -> Rows:
     measured = _measured(samples)
     if not measured:
         return "nothing measured"
@@ -147,7 +147,7 @@ def _most_precise(example: Example, samples: Sequence[Sample], manner: Manner) -
     return _imitate(best, f"precision {value:.3g}, the highest of {len(measured)}")
 
 
-def _correctness(example: Example, samples: Sequence[Sample], manner: Manner) -> Rows:
+def _correctness(example: Example, samples: Sequence[Sample], target: TargetFormat) -> Rows:
     if example.ook is None:
         return UNDECIDED
     if not any(sample.label for sample in samples):
@@ -156,18 +156,18 @@ def _correctness(example: Example, samples: Sequence[Sample], manner: Manner) ->
     if not wrong:
         return "no wrong sample"
     if example.ook:
-        abstained = Sample(manner.write(manner.abstention))
-        return [_prefer(abstained, manner.draw.choice(wrong), "out of knowledge: abstained over wrong")]
+        abstained = Sample(target.write(target.abstention))
+        return [_prefer(abstained, target.draw.choice(wrong), "out of knowledge: abstained over wrong")]
     right = [sample for sample in samples if sample.label == "correct"]
     if not right:
         return "no right sample"
-    return [_prefer(manner.draw.choice(right), manner.draw.choice(wrong), "right over wrong")]
+    return [_prefer(target.draw.choice(right), target.draw.choice(wrong), "right over wrong")]
 
 
-def _max_min(example: Example, samples: Sequence[Sample], manner: Manner) -> Rows:
+def _max_min(example: Example, samples: Sequence[Sample], target: TargetFormat) -> Rows:
     measured = _measured(samples)
-    if manner.chosen is not None:
-        return _given_over_worst(measured, manner.chosen)
+    if target.chosen is not None:
+        return _given_over_worst(measured, target.chosen)
     if len(measured) < 2:
         return _FEW
     best, chosen = max(measured, key=lambda pair: pair[0])
@@ -190,7 +190,7 @@ def given_text(example: Example, column: str) -> str:
     return text if isinstance(text, str) and text.strip() else ""
 
 
-def _margin_length(example: Example, samples: Sequence[Sample], manner: Manner) -> Rows:
+def _margin_length(example: Example, samples: Sequence[Sample], target: TargetFormat) -> Rows:
     if len(_measured(samples)) < 2:
         return _FEW
     near = [
@@ -206,14 +206,14 @@ def _margin_length(example: Example, samples: Sequence[Sample], manner: Manner) 
     return [_prefer(chosen, rejected, f"{why}, lengths {chosen.length} and {rejected.length}")]
 
 
-def _every_two(example: Example, samples: Sequence[Sample], manner: Manner) -> Rows:
+def _every_two(example: Example, samples: Sequence[Sample], target: TargetFormat) -> Rows:
     if len(_measured(samples)) < 2:
         return _FEW
     rows = [_prefer(a, b, f"{x:.3g} over {y:.3g}") for x, a, y, b in _ranked(samples) if x - y > _ROUNDING]
     return rows or _EQUAL
 
 
-def _given(example: Example, samples: Sequence[Sample], manner: Manner) -> Rows:
+def _given(example: Example, samples: Sequence[Sample], target: TargetFormat) -> Rows:
     worse = example.meta.get("rejected")
     if not example.answers or not isinstance(worse, str) or not worse.strip():
         return "no given pair"
