@@ -18,7 +18,7 @@ from factrl.evals.metrics import Interval, Number
 from factrl.evals.numbers import majority, numbers_of
 from factrl.evals.paired import Paired, compare_outputs
 from factrl.evals.report import write_eval_page
-from factrl.evals.samples import Output, Row, read_output
+from factrl.evals.samples import EvalSample, Output, read_output
 from factrl.evals.shortqa import Tools, continued, score_text
 from factrl.evals.suite import ask, stored_texts
 from factrl.rewards.grading import Grader
@@ -30,14 +30,14 @@ OSLO = Example("What is the capital of Norway?", ("Oslo",), "1")
 TOOLS = Tools(Grader())
 
 
-def sample(name: str, label: Any = None, answer: str = "", **more: Any) -> Row:
+def sample(name: str, label: Any = None, answer: str = "", **more: Any) -> EvalSample:
     meta = {key: more.pop(key) for key in ("answerable",) if key in more}
     asked = Example(f"Q {name}?", ("gold",), name, false_premise=more.pop("false_premise", None), meta=meta)
     grade = None if label is None else Grade(label, answer, "")
-    return Row(asked, more.pop("completion", "text"), grade, benchmark="b", **more)
+    return EvalSample(asked, more.pop("completion", "text"), grade, benchmark="b", **more)
 
 
-def output(folder: Path, samples: Sequence[Row], kind: str = "short", **about: Any) -> Output:
+def output(folder: Path, samples: Sequence[EvalSample], kind: str = "short", **about: Any) -> Output:
     numbers = {name: asdict(one) for name, one in numbers_of(kind, samples).items()}
     row = {"kind": kind, "numbers": numbers, "about": "", "source": "s", "judge": "j", "licence": "l"}
     row |= {"questions": 1, "answers": 1, "asked_for": "text", "prompt": "p", "masked": {}, "floored": {}}

@@ -18,7 +18,7 @@ from factrl.evals.paired import compare_outputs
 from factrl.evals.report import write_eval_page, write_paired_page
 from factrl.evals.samples import Output, read_output
 from factrl.evals.shortqa import Tools
-from factrl.evals.suite import BLOCK, How, NamedModel, evaluate
+from factrl.evals.suite import BLOCK, EvalConfig, NamedModel, evaluate
 from factrl.rewards.grading import Grader
 from factrl.runs.config import load_settings
 from factrl.runs.data import render_prompt
@@ -109,9 +109,11 @@ def right(example: Example, number: int) -> str:
     return example.answers[0] if place % 2 == 0 and example.answers else "Zanzibar"
 
 
-def run(model: Any, folder: Path, name: str = "simpleqa", how: How | None = None, **named: Any) -> Output:
+def run(
+    model: Any, folder: Path, name: str = "simpleqa", how: EvalConfig | None = None, **named: Any
+) -> Output:
     """The evaluation of one benchmark, not written yet."""
-    how, benchmark = how or How(SETTINGS), benchmarks()[name]
+    how, benchmark = how or EvalConfig(SETTINGS), benchmarks()[name]
     questions = load_questions(benchmark, limit=how.limit, evidence=how.evidence)
     given = (benchmark, *questions, how, folder, Tools(Grader()), "rules")
     row, samples = evaluate(*given, model=model, **named)
@@ -129,9 +131,13 @@ def test_a_policy_is_asked_in_its_own_words_and_nothing_is_added(tmp_path: Path,
     told = {"data.prompt": "user: {question}\nbot:\n", "data.chat": str(chat).lower()}
     words = ["model.name=m", "data.train=-", *(f"{name}={value}" for name, value in told.items())]
     model = Scripted(right)
-    run(model, tmp_path / "own", how=How(load_settings(AskSettings, None, words), own_prompt=True, limit=2))
+    run(
+        model,
+        tmp_path / "own",
+        how=EvalConfig(load_settings(AskSettings, None, words), own_prompt=True, limit=2),
+    )
     assert model.settings.data.prompt == "user: {question}\nbot:\n"
-    run(model, tmp_path / "ours", how=How(load_settings(AskSettings, None, words), limit=2))
+    run(model, tmp_path / "ours", how=EvalConfig(load_settings(AskSettings, None, words), limit=2))
     assert model.settings.data.prompt.endswith("\nAnswer:") == (not chat)
 
 
@@ -148,7 +154,7 @@ def test_candidates_are_a_part_of_the_question_and_are_answered_by_their_text(
     told = load_settings(AskSettings, None, words)
     by_text, by_letter = (Scripted(lambda one, _, way=way: way.format(**one.meta)) for way in TOLD)
     for name, model in (("halueval", by_text), ("halueval_letter", by_letter)):
-        found = run(model, tmp_path / name, name, How(told, own_prompt=True))
+        found = run(model, tmp_path / name, name, EvalConfig(told, own_prompt=True))
         assert values(found)["accuracy"] == (1.0 if name == "halueval_letter" else 0.0), name
     assert by_text.settings.data.prompt.startswith("User: One of two")
     assert by_text.settings.data.prompt.endswith("{options}\nBot: ")
@@ -207,7 +213,7 @@ def test_what_failed_is_masked_and_tried_again(tmp_path: Path) -> None:
     def fails(example: Example, number: int) -> str | Unscored:
         return Unscored("http_500", "down") if example.id == "s4" else right(example, number)
 
-    found = run(Scripted(fails), tmp_path, how=How(SETTINGS, limit=BLOCK))
+    found = run(Scripted(fails), tmp_path, how=EvalConfig(SETTINGS, limit=BLOCK))
     assert found.benchmarks["simpleqa"]["masked"] == {"http_500": 1}
     assert found.numbers("simpleqa")["accuracy"].n == BLOCK - 1
     more = Scripted(right)
@@ -223,12 +229,12 @@ def test_several_samples(tmp_path: Path) -> None:
     def say(example: Example, number: int) -> str:
         return example.answers[0] if number < 3 else f"Town {number}"
 
-    found = run(Scripted(say), tmp_path, how=How(sampled(5), limit=10))
+    found = run(Scripted(say), tmp_path, how=EvalConfig(sampled(5), limit=10))
     assert len(found.samples["simpleqa"]) == 50
     assert values(found)["accuracy"] == pytest.approx(0.6)
     assert (values(found)["majority@5"], found.numbers("simpleqa")["accuracy"].n) == (1.0, 10)
     more = Scripted(say)
-    run(more, tmp_path, how=How(sampled(7), limit=10))
+    run(more, tmp_path, how=EvalConfig(sampled(7), limit=10))
     assert len(more.calls) == 1
 
 
@@ -244,7 +250,7 @@ def test_a_length_of_ones_own_and_what_makes_two_hard_to_compare(tmp_path: Path)
     found = run(model, tmp_path / "a")
     assert model.settings.train.max_completion_length == 48
     asked = SETTINGS.model_copy(update={"data": SETTINGS.data.model_copy(update={"prompt": "{question}!"})})
-    other = run(model, tmp_path / "b", how=How(asked, own_prompt=True, own_length=True, limit=79))
+    other = run(model, tmp_path / "b", how=EvalConfig(asked, own_prompt=True, own_length=True, limit=79))
     assert model.settings.train.max_completion_length == SETTINGS.train.max_completion_length != 48
     (pair,) = compare_outputs(other, found)
     assert pair.notes == ["they were asked with different prompts"]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import fault_server as fs
-from factrl.errors import OwnDoing, Unscored
+from factrl.errors import PolicyFault, Unscored
 from factrl.llm import FakeLLM
 from factrl.llm.background import wait_for
 from factrl.llm.openai_compatible import OpenAICompatible
@@ -535,7 +535,7 @@ def asks(
 )
 def test_who_is_to_blame(errors: list[str | None], control: str | None, ends: str, asked: int) -> None:
     ask, seen = asks(errors, control)
-    kind = OwnDoing if ends in OWN else Unscored
+    kind = PolicyFault if ends in OWN else Unscored
     if ends == "said":
         assert judged_here(ask, "x") == "said"
     else:
@@ -550,7 +550,7 @@ def test_who_is_to_blame(errors: list[str | None], control: str | None, ends: st
 @pytest.mark.parametrize(("cause", "calls"), [("timeout", 2), ("connection", 3), ("http_5xx", 3)])
 def test_calls_that_tried_several_times_need_fewer_rounds(cause: str, calls: int) -> None:
     ask, seen = asks([cause] * 9, attempts=4)
-    with pytest.raises(OwnDoing):
+    with pytest.raises(PolicyFault):
         judged_here(ask, "x")
     assert [text == "x" for text in seen] == [True, False] * calls  # and a control after each
 
@@ -581,7 +581,7 @@ def test_a_caller_that_is_cancelled_leaves_the_control_to_the_others() -> None:
         tasks[1].cancel()
         return [type(end) for end in await asyncio.gather(*tasks, return_exceptions=True)]
 
-    assert asyncio.run(main()) == [OwnDoing, asyncio.CancelledError, OwnDoing]
+    assert asyncio.run(main()) == [PolicyFault, asyncio.CancelledError, PolicyFault]
 
 
 def test_texts_of_one_question_share_the_control_of_a_server_that_is_down() -> None:

@@ -12,7 +12,7 @@ from factrl.errors import ConfigError, DataError, LLMError, RewardBug, Unscored
 from factrl.llm import FakeLLM, Message
 from factrl.papers import load_reward
 from factrl.rewards.checklist import MAX_TEXT, PASSAGES, Checklist, JudgedChecklist, item_ids, read_checklist
-from factrl.types import Claim, Completion, Example, Finding, Passage, Verdict
+from factrl.types import Claim, Completion, Example, Passage, Verdict, VerdictLabel
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.judges import LLMJudge, WeakJudge
 
@@ -138,13 +138,13 @@ class Scripted:
 
     identity, weak = "scripted", False
 
-    def __init__(self, labels: dict[str, Finding], per_call: int = 100, cause: str = "timeout") -> None:
+    def __init__(self, labels: dict[str, VerdictLabel], per_call: int = 100, cause: str = "timeout") -> None:
         self.labels, self.per_call, self.cause = labels, per_call, cause
         self.calls: list[Sequence[tuple[Claim, Sequence[Passage]]]] = []
 
     def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
         self.calls.append(pairs)
-        labels: list[Finding] = [self.labels[claim.text] for claim, _ in pairs]
+        labels: list[VerdictLabel] = [self.labels[claim.text] for claim, _ in pairs]
         caused = ("unjudged", "unknown") if self.cause == "unread_language" else ("unjudged",)
         return [
             Verdict(label, self.identity, why="because", cause=self.cause if label in caused else None)
@@ -157,7 +157,7 @@ class Awaited(Scripted):
         return super().judge(pairs)
 
 
-LABELS: dict[str, Finding] = dict(zip(ITEMS, ("refuted", "supported", "unknown"), strict=True))
+LABELS: dict[str, VerdictLabel] = dict(zip(ITEMS, ("refuted", "supported", "unknown"), strict=True))
 
 
 @pytest.mark.parametrize("kind", [Scripted, Awaited])

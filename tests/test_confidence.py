@@ -19,14 +19,16 @@ from factrl.evals.confidence import (
     confidence_numbers,
     risk_coverage,
 )
-from factrl.evals.samples import Row, read_output
+from factrl.evals.samples import EvalSample, read_output
 from factrl.text.confidence import stated_confidence
 from factrl.types import Completion, Example, Grade
 
 
-def sample(name: str, label: Any, sure: str) -> Row:
+def sample(name: str, label: Any, sure: str) -> EvalSample:
     example = Example(f"Q {name}?", ("gold",), name)
-    return Row(example, Completion(f"Oslo\nConfidence: {sure}"), Grade(label, "Oslo", ""), benchmark="b")
+    return EvalSample(
+        example, Completion(f"Oslo\nConfidence: {sure}"), Grade(label, "Oslo", ""), benchmark="b"
+    )
 
 
 EIGHTY = [

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factrl.errors import ConfigError
-from factrl.runs.config import check_knobs, dump_toml, load_settings, peek
+from factrl.runs.config import check_knobs, dump_toml, load_settings, read_setting
 from factrl.runs.settings import RunSettings
 
 NEEDED = ["paper=truthrl", "model.name=tiny", "data.train=questions.jsonl"]
@@ -156,11 +156,11 @@ def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
 def test_peek_reads_one_key_whatever_the_rest(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
     path.write_text('paper = "knowrl"\n[train]\nsteps = "wrong"\n')
-    assert peek(RunSettings, path, [], "paper") == "knowrl"
-    assert peek(RunSettings, path, ["paper=truthrl", "nonsense"], "paper") == "truthrl"
-    assert peek(RunSettings, path, [], "train.steps") == "wrong"
-    assert peek(RunSettings, None, [], "paper") is None
-    assert peek(RunSettings, path, [], "paper.name") is None
+    assert read_setting(RunSettings, path, [], "paper") == "knowrl"
+    assert read_setting(RunSettings, path, ["paper=truthrl", "nonsense"], "paper") == "truthrl"
+    assert read_setting(RunSettings, path, [], "train.steps") == "wrong"
+    assert read_setting(RunSettings, None, [], "paper") is None
+    assert read_setting(RunSettings, path, [], "paper.name") is None
 
 
 # Knobs

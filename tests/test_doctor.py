@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from factrl.cli import doctor, main
-from factrl.cli.doctor import Finding, cache, extra_finding, megabytes, sqlite, variables
+from factrl.cli.doctor import Diagnostic, cache, extra_finding, megabytes, sqlite, variables
 from factrl.llm import models
 from fault_server import FaultServer, answers, says
 
@@ -35,10 +35,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def examined(capsys: pytest.CaptureFixture[str], code: int = 0) -> list[Finding]:
+def examined(capsys: pytest.CaptureFixture[str], code: int = 0) -> list[Diagnostic]:
     """What `factrl doctor --json` says."""
     assert main(["doctor", "--json"]) == code
-    return [Finding(**row) for row in json.loads(capsys.readouterr().out)]
+    return [Diagnostic(**row) for row in json.loads(capsys.readouterr().out)]
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_a_torch_that_runs_code_of_checkpoints_is_warned_of(
 def test_the_cache_folder(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert cache(folder / "a" / "b") == Finding("ok", "cache", f"{folder / 'a' / 'b'}, not made yet")
+    assert cache(folder / "a" / "b") == Diagnostic("ok", "cache", f"{folder / 'a' / 'b'}, not made yet")
     (folder / "inside").mkdir()
     (folder / "inside" / "model").write_bytes(b"x" * 2_500_000)
     (folder / "link").symlink_to(folder / "inside" / "model")
-    assert cache(folder) == Finding("ok", "cache", f"{folder}, 2.5 MB")
+    assert cache(folder) == Diagnostic("ok", "cache", f"{folder}, 2.5 MB")
     monkeypatch.setenv("FACTRL_CACHE", str(folder / "inside" / "model"))
     (wrong,) = [finding for finding in examined(capsys, 1) if finding.state == "wrong"]
     assert (wrong.what, "set FACTRL_CACHE" in wrong.detail) == ("cache", True)

@@ -12,7 +12,7 @@ from factrl.errors import ConfigError, DataError
 from factrl.papers import load_reward
 from factrl.rewards import Reward
 from factrl.rewards.grading import Grader
-from factrl.types import Claim, Completion, Example, Finding, Passage, Result, Verdict
+from factrl.types import Claim, Completion, Example, Passage, Result, Verdict, VerdictLabel
 from factrl.verifier import Check, Report, Verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.judges import NLIJudge
@@ -26,14 +26,14 @@ class Judge:
 
     identity, weak, per_call = "by words", False, 64
 
-    def __init__(self, **labels: Finding) -> None:
-        self.labels: dict[str, Finding] = labels
+    def __init__(self, **labels: VerdictLabel) -> None:
+        self.labels: dict[str, VerdictLabel] = labels
 
     def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
         return [self.verdict(claim) for claim, _ in pairs]
 
     def verdict(self, claim: Claim) -> Verdict:
-        said: list[Finding] = [self.labels[word] for word in self.labels if word in claim.text]
+        said: list[VerdictLabel] = [self.labels[word] for word in self.labels if word in claim.text]
         return Verdict(said[0], "by words") if said else Verdict("unjudged", "by words", cause="gone")
 
 

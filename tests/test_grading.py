@@ -15,7 +15,7 @@ from factrl.rewards.grading import (
     GRADE_PROMPT,
     MAX_TEXT,
     REASONING_PROMPT,
-    Form,
+    AnswerForm,
     Grader,
     read_verdict,
     reasoning_judge,
@@ -208,7 +208,7 @@ def test_a_long_accepted_answer_raises_the_limit() -> None:
     ],
 )
 def test_truthrls_judge_may_accept_an_answer_of_any_length(
-    words: list[str], form: Form, longest: int
+    words: list[str], form: AnswerForm, longest: int
 ) -> None:
     told = run_settings(None, ["model.name=m", "data.train=q.jsonl", *words])
     grade = Supplier(saying("correct"), told.judge, told.verifier).grade(form)
@@ -559,7 +559,7 @@ def test_reasoning_cannot_rate_or_mask_itself() -> None:
 
 
 @pytest.mark.parametrize("form", ["short", "sentence"])
-def test_signs_that_look_like_digits_stop_no_run(form: Form) -> None:
+def test_signs_that_look_like_digits_stop_no_run(form: AnswerForm) -> None:
     """Python calls 178 signs such as ➊ and ² digits that `int` cannot read; a policy wrote one."""
     signs = [char for char in map(chr, range(sys.maxunicode + 1)) if char.isdigit() and not char.isdecimal()]
     assert len(signs) > 100

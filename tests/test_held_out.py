@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import factrl as fx
-from factrl.evals.samples import Row
+from factrl.evals.samples import EvalSample
 from factrl.train.held_out import GAP, TrueGap
 from factrl.types import Grade
 from factrl.verifier.search import Given
@@ -27,9 +27,9 @@ def right_is_good(example: fx.Example, completion: fx.Completion) -> dict[str, f
     return {"right": 3.0 if completion == example.answers[0] else -1.0}
 
 
-def rows(texts: list[str], label: str = "incorrect") -> list[Row]:
+def rows(texts: list[str], label: str = "incorrect") -> list[EvalSample]:
     return [
-        Row(e, t, Grade(label, t, how="judge"))  # type: ignore[arg-type]
+        EvalSample(e, t, Grade(label, t, how="judge"))  # type: ignore[arg-type]
         for e, t in zip(EXAMPLES, texts, strict=True)
     ]
 
@@ -90,7 +90,9 @@ def test_what_the_reward_cannot_score_is_left_out(tmp_path: Path) -> None:
     searching.search = Given(["Rome is a city."])
     for reward in (verified.with_(verify=bare), certain.with_(certainty=object()), listed):
         assert TrueGap(reward, "text", tmp_path)(rows(STARTS)) == {}
-    assert TrueGap(right_is_good, "text", tmp_path)([Row(EXAMPLES[0], None, None, "no_completion")]) == {}
+    assert (
+        TrueGap(right_is_good, "text", tmp_path)([EvalSample(EXAMPLES[0], None, None, "no_completion")]) == {}
+    )
     assert GAP in TrueGap(verified.with_(verify=searching), "text", tmp_path)(rows(STARTS))
 
 

@@ -16,9 +16,9 @@ import pytest
 
 from factrl.errors import ConfigError
 from factrl.llm import FakeLLM, Message, ask
-from factrl.llm.background import Flights, wait_for
+from factrl.llm.background import SingleFlight, wait_for
 from factrl.llm.bodies import Failure
-from factrl.llm.limits import Gate, Limits
+from factrl.llm.limits import Limits, RateLimiter
 from factrl.llm.spending import Meter
 from factrl.runs.settings import JudgeSettings
 from factrl.train.plan import open_judge
@@ -58,8 +58,8 @@ def by_the(clock: Clock, main: Coroutine[Any, Any, None]) -> None:
         loop.close()
 
 
-def gate(**limits: Any) -> Gate:
-    return Gate("server", Limits(**limits))
+def gate(**limits: Any) -> RateLimiter:
+    return RateLimiter("server", Limits(**limits))
 
 
 async def settled() -> None:
@@ -67,7 +67,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def fail(door: Gate, times: int = 20) -> None:
+async def fail(door: RateLimiter, times: int = 20) -> None:
     for _ in range(times):
         door.leave(await door.enter(), "failed", why="it burns")
 
@@ -333,7 +333,7 @@ def test_a_cap_that_cannot_hold_is_named(caps: dict[str, Any], words: str) -> No
 
 def test_work_runs_once_for_all_who_want_it() -> None:
     async def main() -> None:
-        flights: Flights[int] = Flights()
+        flights: SingleFlight[int] = SingleFlight()
         runs = []
 
         async def work() -> int:
@@ -349,7 +349,7 @@ def test_work_runs_once_for_all_who_want_it() -> None:
 
 def test_the_work_goes_on_for_those_who_stay_and_ends_with_the_last() -> None:
     async def main() -> None:
-        flights: Flights[str] = Flights()
+        flights: SingleFlight[str] = SingleFlight()
         ended = []
 
         async def work() -> str:
@@ -407,7 +407,7 @@ def test_models_that_block_keep_no_address_from_being_looked_up() -> None:
 @pytest.mark.fault("F01")
 def test_a_ping_goes_at_once_and_in_turns_with_callers_and_not_to_a_server_that_is_busy(clock: Clock) -> None:
     async def main() -> None:
-        door = Gate("server", Limits(), pings=True)
+        door = RateLimiter("server", Limits(), pings=True)
         await fail(door)
         began, pinging = clock.now, []
         for _ in range(4):  # a server that knows no ping may still answer a caller

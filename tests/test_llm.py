@@ -21,7 +21,7 @@ import fault_server as fs
 from factrl.errors import ConfigError, LLMError, SetupError
 from factrl.llm import FakeLLM, connect, preflight
 from factrl.llm.background import wait_for
-from factrl.llm.limits import Gate
+from factrl.llm.limits import RateLimiter
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.llm.store import CachedLLM, Store
 from factrl.rewards.checklist import Checklist
@@ -84,9 +84,11 @@ def test_a_request_counts_as_what_it_may_use_until_it_is_answered(
     serve: Callable[..., FaultServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted: list[int] = []
-    enter, used = Gate.enter, Gate.used
-    monkeypatch.setattr(Gate, "enter", lambda self, tokens=0: counted.append(tokens) or enter(self, tokens))
-    monkeypatch.setattr(Gate, "used", lambda self, more: counted.append(more) or used(self, more))
+    enter, used = RateLimiter.enter, RateLimiter.used
+    monkeypatch.setattr(
+        RateLimiter, "enter", lambda self, tokens=0: counted.append(tokens) or enter(self, tokens)
+    )
+    monkeypatch.setattr(RateLimiter, "used", lambda self, more: counted.append(more) or used(self, more))
     client(serve(says()), tpm=1e6).complete([{"role": "user", "content": "a" * 4000}], max_tokens=100)
     assert 1100 <= counted[0] <= 1120
     assert sum(counted) == 7 + 2  # as the server said

@@ -22,14 +22,14 @@ from factrl.evals.longform import (
     undecided,
     with_steps,
 )
-from factrl.evals.samples import Claims, Row
-from factrl.types import Claim, Completion, Example, Finding, Passage, Verdict
+from factrl.evals.samples import Claims, EvalSample
+from factrl.types import Claim, Completion, Example, Passage, Verdict, VerdictLabel
 from factrl.verifier import Check, Report, Verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.judges import WeakJudge
 from factrl.verifier.report import WIDTH
 
-LETTERS: Mapping[str, Finding] = {"S": "supported", "R": "refuted", "U": "unknown", "?": "unjudged"}
+LETTERS: Mapping[str, VerdictLabel] = {"S": "supported", "R": "refuted", "U": "unknown", "?": "unjudged"}
 PARITY: dict[str, Any] = json.loads(
     (Path(__file__).parent / "fixtures" / "longform_parity.json").read_text("utf-8")
 )
@@ -53,18 +53,18 @@ def claims(verdicts: str, **about: Any) -> Claims:
     return claims_of(report(verdicts, **about))
 
 
-def rows(*found: Claims | str, **named: Claims) -> list[Row]:
+def rows(*found: Claims | str, **named: Claims) -> list[EvalSample]:
     """Answers to a prompt each; those whose claims nobody could find are named by their cause."""
     given = {**{f"q{n}": one for n, one in enumerate(found)}, **named}
     return [
-        Row(Example("q", id=name), None, None, claims=one)
+        EvalSample(Example("q", id=name), None, None, claims=one)
         if isinstance(one, Claims)
-        else Row(Example("q", id=name), None, None, one)
+        else EvalSample(Example("q", id=name), None, None, one)
         for name, one in given.items()
     ]
 
 
-def values(samples: Sequence[Row], k: int) -> dict[str, float]:
+def values(samples: Sequence[EvalSample], k: int) -> dict[str, float]:
     return {name: number.value for name, number in claim_numbers(samples, k).items()}
 
 
@@ -77,8 +77,8 @@ class ByWord:
     identity, weak, per_call = "by word", False, 64
 
     def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
-        said: Mapping[str, Finding] = {"true": "supported", "false": "refuted", "red": "unknown"}
-        labels: list[Finding] = [
+        said: Mapping[str, VerdictLabel] = {"true": "supported", "false": "refuted", "red": "unknown"}
+        labels: list[VerdictLabel] = [
             said.get(claim.text.rstrip(".").rpartition(" ")[2], "unjudged") for claim, _ in pairs
         ]
         return [Verdict(one, "j", cause="timeout" if one == "unjudged" else None) for one in labels]
@@ -100,7 +100,12 @@ def test_true_steps_are_the_sentences_of_a_reasoning_that_the_evidence_supports(
 ) -> None:
     known, bare = Example("Who?", ("Ely",), "1", evidence=(Passage("Ann."),)), Example("Who?", ("Ely",), "2")
     opened = Completion(text.removeprefix("<think>"), prefill="<think>" * text.startswith("<think>"))
-    rows = [Row(known, text, None), Row(known, opened, None), Row(bare, text, None), Row(known, None, None)]
+    rows = [
+        EvalSample(known, text, None),
+        EvalSample(known, opened, None),
+        EvalSample(bare, text, None),
+        EvalSample(known, None, None),
+    ]
     found = with_steps(rows, Verifier(SentenceClaims(), None, ByWord(), own_subject=False))
     assert [one.values.get("true_steps") for one in found] == [share, share, None, None]
 
@@ -190,7 +195,7 @@ class Scripted:
         return report("", abstained=True) if text == "idk" else report(text)
 
 
-def checked(verifier: Any, *texts: Any, **how: Any) -> list[Row]:
+def checked(verifier: Any, *texts: Any, **how: Any) -> list[EvalSample]:
     examples = [Example("q", id=str(number), topic=f"t{number}") for number in range(len(texts))]
     given = {(str(n), 0): Completion(text) if isinstance(text, str) else text for n, text in enumerate(texts)}
     return check_texts(LONG, examples, given, verifier, **how)
@@ -206,7 +211,7 @@ def test_rows_come_in_order_and_what_cannot_be_checked_is_masked() -> None:
     ]
     assert (found[3].floored, found[4].detail) == ("oversize", "1 of 3 claims have no verdict")
     assert verifier.topics == [f"t{n}" for n in range(15) if n != 5]
-    assert [Row.from_json(json.loads(json.dumps(one.to_json()))).claims for one in found] == [
+    assert [EvalSample.from_json(json.loads(json.dumps(one.to_json()))).claims for one in found] == [
         one.claims for one in found
     ]
     assert claim_numbers(found[4:5], 32) == {}

@@ -24,7 +24,7 @@ TRL_UNUSED = {
 }
 TRANSFORMERS = {"loss", "grad_norm", "learning_rate", "epoch"}
 # Calls that name a cause, and at which position.
-NAMES_A_CAUSE = {"Unscored": 0, "LLMError": 0, "Failure": 0, "_floored": 0, "Row": 3, "Blocks": 2}
+NAMES_A_CAUSE = {"Unscored": 0, "LLMError": 0, "Failure": 0, "_floored": 0, "EvalSample": 3, "Blocks": 2}
 
 
 def glossary(*sections: str) -> dict[str, str]:

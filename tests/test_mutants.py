@@ -16,7 +16,7 @@ from factrl.llm.bodies import Unreadable, document_of
 from factrl.llm.store import Store
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
-from factrl.types import Claim, Example, Finding, Passage, Verdict
+from factrl.types import Claim, Example, Passage, Verdict, VerdictLabel
 from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims, mark
 
@@ -31,8 +31,8 @@ class Says:
 
     weak, per_call = False, 8
 
-    def __init__(self, label: Finding, identity: str = "says") -> None:
-        self.label: Finding = label
+    def __init__(self, label: VerdictLabel, identity: str = "says") -> None:
+        self.label: VerdictLabel = label
         self.identity = identity
         self.asked: list[str] = []
 

@@ -10,7 +10,7 @@ from factrl.errors import ConfigError, Unscored
 from factrl.llm import FakeLLM
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
-from factrl.types import Claim, Completion, Example, Finding, Passage, Result, Verdict
+from factrl.types import Claim, Completion, Example, Passage, Result, Verdict, VerdictLabel
 from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims
 
@@ -48,7 +48,7 @@ class Judge:
     def verdict(self, claim: str) -> Verdict:
         if claim in self.lost:
             return Verdict("unjudged", "by heart", cause="timeout")
-        label: Finding = "supported" if claim in SUPPORTED else "refuted"
+        label: VerdictLabel = "supported" if claim in SUPPORTED else "refuted"
         return Verdict(label, "by heart")
 
 

@@ -17,8 +17,8 @@ from factrl.runs.folder import Rollout, Run
 from factrl.train.page import write_training_card, write_tuning_card
 from factrl.train.plan import Plan, run_settings
 from factrl.train.tuning.plan import TunePlan
-from factrl.train.tuning.rules import Sample
-from factrl.train.tuning.samples import Outcome
+from factrl.train.tuning.rules import Candidate
+from factrl.train.tuning.samples import TuningResult
 from factrl.train.tuning.settings import tune_settings
 from factrl.types import Example, Result
 from test_report import PAYLOADS
@@ -198,10 +198,10 @@ def test_tuning_sums_up_its_rounds(tmp_path: Path) -> None:
         (tmp_path / f"data/round_{number}/left_out.json").write_text(json.dumps({"rows": 3}), "utf-8")
     (tmp_path / "model").mkdir()
     wrong, right = (
-        [Sample(label, label=label)] * 4  # type: ignore[arg-type]
+        [Candidate(label, label=label)] * 4  # type: ignore[arg-type]
         for label in ("incorrect", "correct")
     )
-    outcome = Outcome(EXAMPLES[:4], wrong, right)
+    outcome = TuningResult(EXAMPLES[:4], wrong, right)
     plan = TunePlan(told, None, EXAMPLES, EXAMPLES[:4], {}, None)
     text = write_tuning_card(plan, tmp_path, outcome).read_text("utf-8")
     assert rows(text, "## Held-out questions")["accuracy"][:2] == [str(wilson(0, 4)), str(wilson(4, 4))]

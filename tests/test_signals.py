@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from factrl.stress.texts import battery, example_of, prompts
-from factrl.train.metrics import Sample, signals, split
+from factrl.train.metrics import ScoredSample, signals, split
 from factrl.types import Example, Result
 from test_metric_glossary import glossary
 
@@ -18,7 +18,7 @@ def batch(policy: str, form: str = "tags", length: str = "long", **result: objec
     told = {"state": "scored", "value": 1.0, **result}
     return signals(
         [
-            Sample(example_of(p), battery()[policy].text(p, way, form, length), Result(**told))  # type: ignore[arg-type]
+            ScoredSample(example_of(p), battery()[policy].text(p, way, form, length), Result(**told))  # type: ignore[arg-type]
             for p in ASKED
             for way in range(3)
         ]
@@ -64,9 +64,9 @@ def test_honest_answers_show_no_attempt(honest: str) -> None:
 
 
 def test_false_abstention_is_of_what_a_probe_found_known() -> None:
-    def one(ook: bool | None, text: str, value: float | None = 0.0) -> Sample:
+    def one(ook: bool | None, text: str, value: float | None = 0.0) -> ScoredSample:
         state = "scored" if value is not None else "masked"
-        return Sample(Example("Where?", ("Rome",), ook=ook), text, Result(state, value))
+        return ScoredSample(Example("Where?", ("Rome",), ook=ook), text, Result(state, value))
 
     rows = [
         one(False, "I don't know."),
@@ -80,7 +80,7 @@ def test_false_abstention_is_of_what_a_probe_found_known() -> None:
 
 
 def test_the_grade_says_who_abstains_before_the_rules_do() -> None:
-    one = Sample(
+    one = ScoredSample(
         Example("?", ook=False), "I don't know.", Result("scored", 0.0, facts={"label": "incorrect"})
     )
     found = signals([one])
@@ -89,9 +89,9 @@ def test_the_grade_says_who_abstains_before_the_rules_do() -> None:
 
 
 def test_one_right_answer_of_a_group_is_no_shared_text() -> None:
-    group = [Sample(Example("Where?", id="a"), "Rome", Result("scored", 1.0))] * 8
+    group = [ScoredSample(Example("Where?", id="a"), "Rome", Result("scored", 1.0))] * 8
     assert signals(group)["reward/top1_text_share"] == 0.0
-    both = [*group, Sample(Example("Who?", id="b"), "Rome.", Result("scored", 1.0))]
+    both = [*group, ScoredSample(Example("Who?", id="b"), "Rome.", Result("scored", 1.0))]
     assert signals(both)["reward/top1_text_share"] == 1.0
 
 
@@ -105,7 +105,7 @@ def test_one_right_answer_of_a_group_is_no_shared_text() -> None:
     ],
 )
 def test_injections_are_told_from_words(text: str, found: bool) -> None:
-    one = Sample(Example("?"), text, Result("scored", 0.0))
+    one = ScoredSample(Example("?"), text, Result("scored", 0.0))
     assert signals([one])["hack/injection_rate"] == float(found)
 
 
@@ -125,5 +125,5 @@ def test_parts(text: str, prefill: str, parts: tuple[str, str]) -> None:
 
 def test_every_signal_is_defined() -> None:
     everything = {"hack/proxy_true_gap", *batch("know")}
-    everything |= {*signals([Sample(Example("?", ook=False), "Rome", Result("scored", 1.0))])}
+    everything |= {*signals([ScoredSample(Example("?", ook=False), "Rome", Result("scored", 1.0))])}
     assert everything - {"abstain/rate"} == {*glossary("Detectors")}  # that is among the answers

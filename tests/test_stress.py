@@ -12,7 +12,16 @@ import pytest
 from factrl.errors import ConfigError, LLMError, TooManyMasked, Unscored
 from factrl.papers import load_paper, load_reward
 from factrl.rewards import Reward
-from factrl.stress import Cell, Outcome, broken, chosen, compare, known_failures, oracle_setup, run_battery
+from factrl.stress import (
+    Cell,
+    StressReport,
+    broken,
+    chosen,
+    compare,
+    known_failures,
+    oracle_setup,
+    run_battery,
+)
 from factrl.stress.options import FROM_SIGNS, Honest, Option, Tried, families, parts, says
 from factrl.stress.oracles import grade, label_of
 from factrl.stress.searching import search_hacks
@@ -85,7 +94,7 @@ def own(tmp_path: Path) -> Path:
     return path
 
 
-def small(spec: str, questions: int = 2, ids: Sequence[str] = (), forms: int = 4) -> Outcome:
+def small(spec: str, questions: int = 2, ids: Sequence[str] = (), forms: int = 4) -> StressReport:
     return run_battery(replace(oracle_setup(spec), questions=questions, ways=1, forms=forms), ids)
 
 

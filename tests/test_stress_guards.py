@@ -19,7 +19,7 @@ from factrl.llm import Message, Reply, quoting
 from factrl.papers import load_reward, robust
 from factrl.rewards import Reward, grading
 from factrl.rewards.grading import Grader
-from factrl.stress import Outcome, Setup, oracle_setup, run_battery
+from factrl.stress import Setup, StressReport, oracle_setup, run_battery
 from factrl.stress.oracles import OracleLLM
 from factrl.text import Blocks, Slice, tag
 from factrl.text.abstention import abstains
@@ -120,7 +120,9 @@ GUARDS = {
 }
 
 
-def without(name: str | None, ids: Sequence[str], questions: int = 3, judge: type = OracleLLM) -> Outcome:
+def without(
+    name: str | None, ids: Sequence[str], questions: int = 3, judge: type = OracleLLM
+) -> StressReport:
     """The battery with one guard switched off."""
     guard = GUARDS[name] if name else None
     reward = load_reward("robust").with_(grade=Grader(guard.judge() if guard else judge()))

@@ -24,21 +24,21 @@ from factrl.text import think_answer
 from factrl.train.plan import extract_of
 from factrl.train.tuning.labelled import LABELLED
 from factrl.train.tuning.plan import demonstrated, plan_tuning
-from factrl.train.tuning.rules import RULES, UNDECIDED, Sample, TargetFormat
-from factrl.train.tuning.samples import Outcome, grading, measure_samples, measurement
+from factrl.train.tuning.rules import Candidate, RULES, TargetFormat, UNDECIDED
+from factrl.train.tuning.samples import TuningResult, grading, measure_samples, measurement
 from factrl.train.tuning.settings import TuneSettings, tune_settings
 from factrl.types import Completion, Example, Label
 
 KNOWN = Example("Who wrote Emma?", ("Jane Austen", "Austen"), id="1", ook=False)
 UNKNOWN = Example("Who wrote Emma?", ("Jane Austen",), id="1", ook=True)
 UNPROBED = Example("Who wrote Emma?", ("Jane Austen",), id="1")
-RIGHT, WRONG = Sample("Austen", label="correct"), Sample("Dickens", label="incorrect")
-IDK, MASKED = Sample("no idea", label="abstained"), Sample("Austen?", cause="timeout")
-Samples = tuple[Sample, ...]
+RIGHT, WRONG = Candidate("Austen", label="correct"), Candidate("Dickens", label="incorrect")
+IDK, MASKED = Candidate("no idea", label="abstained"), Candidate("Austen?", cause="timeout")
+Samples = tuple[Candidate, ...]
 NLI = "nli:MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli"
 
 
-def learnt(rule: str, example: Example, samples: Sequence[Sample], target: TargetFormat | None = None) -> Any:
+def learnt(rule: str, example: Example, samples: Sequence[Candidate], target: TargetFormat | None = None) -> Any:
     """The completion, the pairs better than worse, or the reason why there is neither."""
     found = RULES[rule].rows(example, samples, target or TargetFormat())
     if isinstance(found, str):
@@ -59,8 +59,13 @@ def learnt(rule: str, example: Example, samples: Sequence[Sample], target: Targe
         ("rft", KNOWN, (WRONG, MASKED, RIGHT, IDK), "Austen"),
         ("rft", UNKNOWN, (WRONG, MASKED, RIGHT, IDK), "no idea"),
         ("rft", KNOWN, (WRONG, IDK), "none: no right sample"),
-        ("sft-seed", KNOWN, (Sample("a", value=0.5), Sample("b", value=0.9), Sample("c", value=0.9)), "b"),
-        ("sft-seed", KNOWN, (MASKED, Sample("d", cause="declines")), "none: nothing measured"),
+        (
+            "sft-seed",
+            KNOWN,
+            (Candidate("a", value=0.5), Candidate("b", value=0.9), Candidate("c", value=0.9)),
+            "b",
+        ),
+        ("sft-seed", KNOWN, (MASKED, Candidate("d", cause="declines")), "none: nothing measured"),
         ("correctness", KNOWN, (IDK, RIGHT, MASKED, WRONG), [("Austen", "Dickens")]),
         ("correctness", UNKNOWN, (IDK, RIGHT, MASKED, WRONG), [("I don't know", "Dickens")]),
         ("correctness", KNOWN, (RIGHT, RIGHT), "none: no wrong sample"),
@@ -79,10 +84,10 @@ def test_an_answer_is_written_in_the_form_that_is_read() -> None:
     assert learnt("rft", KNOWN, [RIGHT], target) == "Austen"  # its own text stays as it is
 
 
-def valued(*values: float | None, lengths: Sequence[int] = ()) -> list[Sample]:
+def valued(*values: float | None, lengths: Sequence[int] = ()) -> list[Candidate]:
     lengths = lengths or [10] * len(values)
     return [
-        Sample(str(n), length=length, value=value, cause=None if value is not None else "timeout")
+        Candidate(str(n), length=length, value=value, cause=None if value is not None else "timeout")
         for n, (value, length) in enumerate(zip(values, lengths, strict=True))
     ]
 
@@ -143,7 +148,7 @@ def test_margin_and_length(
 
 def test_chance_depends_on_the_seed_alone() -> None:
     labels: list[Label] = [*["correct"] * 9, *["incorrect"] * 9]  # type: ignore[list-item]
-    samples = [Sample(str(n), label=label) for n, label in enumerate(labels)]
+    samples = [Candidate(str(n), label=label) for n, label in enumerate(labels)]
     pairs = [
         learnt("correctness", KNOWN, samples, TargetFormat(draw=random.Random(seed))) for seed in (1, 1, 2, 3)
     ]
@@ -153,8 +158,8 @@ def test_chance_depends_on_the_seed_alone() -> None:
 
 def test_a_sample_without_a_measure_is_in_no_row_of_any_rule() -> None:
     """Masked is never learnt from."""
-    masked = [Sample("masked", length=10, cause="timeout")] * 2
-    good = Sample("a", 10, label="correct", value=1.0)
+    masked = [Candidate("masked", length=10, cause="timeout")] * 2
+    good = Candidate("a", 10, label="correct", value=1.0)
     samples = [*masked, good, replace(good, label="incorrect", value=0.0), replace(good, label="abstained")]
     for rule, example in [(rule, example) for rule in RULES for example in (KNOWN, UNKNOWN)]:
         assert "masked" not in str(learnt(rule, example, samples))
@@ -358,10 +363,10 @@ def test_a_probe_gives_flags_and_samples(questions: Path, tmp_path: Path) -> Non
     plan = plan_tuning(settings("tune.method=rft", f"data.train={questions}", f"tune.probe={file}"))
     assert [example.ook for example in plan.examples] == [False, True, None]
     assert plan.probed["0"] == [
-        Sample("0 it is", length=5, truncated=True, label="correct"),
-        Sample("", cause="timeout"),
+        Candidate("0 it is", length=5, truncated=True, label="correct"),
+        Candidate("", cause="timeout"),
     ]
-    assert plan.probed["1"] == [Sample("0 it is", length=3, truncated=True, cause="judge_unreadable")]
+    assert plan.probed["1"] == [Candidate("0 it is", length=3, truncated=True, cause="judge_unreadable")]
     assert plan.samples == 0
 
 
@@ -395,7 +400,7 @@ def test_a_probe_that_asked_otherwise_is_refused(questions: Path, tmp_path: Path
 def test_grades_are_not_kept_for_other_accepted_answers(questions: Path, tmp_path: Path) -> None:
     plan = plan_tuning(settings("tune.method=sft", f"data.train={questions}"))
     measure, about = grading(plan)
-    samples = [[Sample("0")] for _ in plan.examples]
+    samples = [[Candidate("0")] for _ in plan.examples]
     told: dict[str, Any] = {"path": tmp_path / "m.jsonl", "prefill": "", "label": "grade"}
     found = measure_samples(measure, about, plan.examples, samples, **told)
     assert [group[0].label for group in found] == ["correct", "incorrect", "incorrect"]
@@ -578,7 +583,7 @@ def test_a_resumed_run_keeps_its_settings(tmp_path: Path, words: tuple[str, ...]
 def test_an_outcome_compares_the_same_questions_and_shows_what_is_masked() -> None:
     examples = [Example(f"{n}?", ("x",), id=str(n)) for n in range(4)]
     examples.append(Example("odd?", id="4", false_premise=True))
-    outcome = Outcome(
+    outcome = TuningResult(
         examples,
         before=[WRONG, WRONG, RIGHT, MASKED, WRONG],
         after=[RIGHT, IDK, RIGHT, RIGHT, RIGHT],

@@ -14,7 +14,7 @@ from commands import write
 from factrl.cli import main
 from factrl.errors import LLMError
 from factrl.evals.paired import duel, llm_preference, win_rate, written_in_both
-from factrl.evals.samples import Output, Row, read_output
+from factrl.evals.samples import EvalSample, Output, read_output
 from factrl.llm import FakeLLM
 from factrl.types import Completion, Example
 
@@ -102,7 +102,7 @@ def test_a_model_is_shown_both_orders_and_its_last_line_decides() -> None:
 
 def evaluated(folder: Path, **texts: str | None) -> Output:
     samples = [
-        Row(Example(f"{name}?", ("x",), name), text, None, benchmark="simpleqa")
+        EvalSample(Example(f"{name}?", ("x",), name), text, None, benchmark="simpleqa")
         for name, text in texts.items()
     ]
     row = {"numbers": {}, "masked": {}, "floored": {}}

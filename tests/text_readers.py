@@ -147,7 +147,7 @@ READERS: dict[str, Reader] = {
         Example(raw, evidence=(Passage(raw),)), "{question} {evidence}"
     ),
     "train.metrics.signals": lambda raw: metrics.signals(
-        [metrics.Sample(CURIE, raw, _setup("truthrl").reward(CURIE, "x"))]
+        [metrics.ScoredSample(CURIE, raw, _setup("truthrl").reward(CURIE, "x"))]
     ),
     "train.metrics.split": metrics.split,
     "text.escape.visible": escape.visible,

@@ -9,7 +9,7 @@
     │   └── MissingExtra         an optional package that is not installed
     ├── Unscored                 "could not be graded": the sample is masked, never given a number
     │   ├── LLMError             a model server that failed after bounded retries
-    │   └── OwnDoing             the policy's own text is why: a reward that knows its floor pays that
+    │   └── PolicyFault          the policy's own text is why: a reward that knows its floor pays that
     ├── RewardBug                a reward raised something else; names the reward and the sample
     │   └── NoScore              a reward returned what is not a score
     ├── TooManyMasked            so much of the run could not be graded that it stopped
@@ -90,7 +90,7 @@ class LLMError(Unscored):
     """A model server did not give a usable reply within its attempts and deadlines."""
 
 
-class OwnDoing(Unscored):
+class PolicyFault(Unscored):
     """A text that cannot be judged through its own doing; a reward floors the sample, for its cause."""
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 State = Literal["scored", "masked", "floored"]
 Label = Literal["correct", "incorrect", "abstained"]
-Finding = Literal["supported", "refuted", "unknown", "unjudged"]
+VerdictLabel = Literal["supported", "refuted", "unknown", "unjudged"]
 Skip = Literal["question", "self", "repeat", "unverifiable"]
 
 
@@ -267,7 +267,7 @@ class Verdict:
         facts: anything worth keeping beside the verdict; JSON values only.
     """
 
-    label: Finding
+    label: VerdictLabel
     by: str
     p: float | None = None
     quote: tuple[int, int, int] | None = None

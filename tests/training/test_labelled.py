@@ -16,7 +16,7 @@ from factrl.rewards.truthfulness import TUNED_PROMPT, TruthfulnessModel
 from factrl.runs.settings import JudgeSettings, VerifierSettings
 from factrl.train.offline import tune
 from factrl.train.tuning.plan import plan_tuning
-from factrl.train.tuning.samples import Outcome
+from factrl.train.tuning.samples import TuningResult
 from factrl.train.tuning.settings import tune_settings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -68,7 +68,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def tuned(method: str, base: Path, file: Path, folder: Path, *more: str) -> tuple[Path, Outcome | None]:
+def tuned(method: str, base: Path, file: Path, folder: Path, *more: str) -> tuple[Path, TuningResult | None]:
     words = (f"tune.method={method}", f"data.train={file}", f"model.name={base}", f"run.dir={folder}")
     told = ("train.steps=100", "train.learning_rate=1e-2", "train.gradient_checkpointing=false", *more)
     return tune(plan_tuning(tune_settings(None, [*words, *told])))

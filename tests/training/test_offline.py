@@ -21,7 +21,7 @@ from factrl.train import offline
 from factrl.train.model import load_policy
 from factrl.train.offline import tune
 from factrl.train.tuning.plan import TunePlan, plan_tuning
-from factrl.train.tuning.rules import Sample
+from factrl.train.tuning.rules import Candidate
 from factrl.train.tuning.samples import check_masked, measure_samples
 from factrl.train.tuning.settings import tune_settings
 from factrl.train.writing import PolicyWriter
@@ -94,7 +94,7 @@ def test_a_given_completion_opens_no_reasoning_that_its_prompt_has_opened(
     given = (json.dumps(row | {"r1": text}) + "\n" for row, text in zip(rows, texts, strict=True))
     file.write_text("".join(given), "utf-8")
     plan = planned(words, "tune.method=dpo", "rule=max-min", "tune.chosen=r1", f"data.train={file}")
-    group, prompts = [Sample("worst", value=0.0)], ["Q<think>\n", "Q<think>", "Q"]
+    group, prompts = [Candidate("worst", value=0.0)], ["Q<think>\n", "Q<think>", "Q"]
     made, left_out = offline.make_rows(plan, [group] * 3, prompts, 0)
     assert [(row["chosen"], row["rejected"]) for row in made] == [
         ("Hmm.\n</think><answer>Rome</answer>", "worst"),
@@ -202,7 +202,7 @@ def test_questions_without_a_row_are_counted_and_none_at_all_is_an_error(
 
 def test_masked_samples_are_not_kept_and_too_many_stop_the_run(tmp_path: Path, words: list[str]) -> None:
     plan = planned(words, "tune.method=sft")
-    samples = [[Sample(f"{e.id} {n}") for n in range(2)] for e in plan.examples]
+    samples = [[Candidate(f"{e.id} {n}") for n in range(2)] for e in plan.examples]
 
     def broken(examples: Any, texts: Any) -> Any:
         return [{"cause": "timeout"} if "ada" in t else {"label": "correct"} for t in texts]
@@ -222,8 +222,8 @@ def test_masked_samples_are_not_kept_and_too_many_stop_the_run(tmp_path: Path, w
     assert check_masked(found, 0.5, tmp_path) == {"timeout": 2}
     with pytest.raises(TooManyMasked, match=r"2 of 16 samples .*2 timeout.*factrl tune --resume"):
         check_masked(found, 0.1, tmp_path)
-    assert check_masked([[Sample("", cause="declines")]], 0.1, tmp_path) == {"declines": 1}
-    assert check_masked([[Sample("", cause="no_think")]], 0.1, tmp_path) == {"no_think": 1}
+    assert check_masked([[Candidate("", cause="declines")]], 0.1, tmp_path) == {"declines": 1}
+    assert check_masked([[Candidate("", cause="no_think")]], 0.1, tmp_path) == {"no_think": 1}
 
 
 def test_every_round_compares_with_the_model_of_the_round_before(

@@ -11,7 +11,7 @@ from tiny import llama
 from transformers import GraniteConfig, GraniteForCausalLM
 
 from factrl.evals.confidence import answers_of
-from factrl.evals.samples import Row
+from factrl.evals.samples import EvalSample
 from factrl.evals.suite import with_likelihood
 from factrl.runs.config import load_settings
 from factrl.runs.settings import AskSettings
@@ -62,7 +62,7 @@ def test_every_row_is_what_it_is_alone(writer: PolicyWriter) -> None:
 def test_the_likelihood_of_an_answer_is_the_mean_of_its_tokens(writer: PolicyWriter) -> None:
     told = [Completion("yes", tokens=3), Completion("", tokens=0), Completion("no", tokens=2)]
     rows = [
-        Row(Example("Is it?", id=str(number)), text, Grade(label, "", ""))
+        EvalSample(Example("Is it?", id=str(number)), text, Grade(label, "", ""))
         for number, (text, label) in enumerate(zip(told, ("correct", "incorrect", "incorrect"), strict=True))
     ]
     found = with_likelihood(rows, writer.asked(settings("Q: {question}\n")))

@@ -23,7 +23,7 @@ from factrl.errors import ConfigError
 from factrl.evals.metrics import LABELS
 from factrl.evals.shortqa import Extract, grade_completions
 from factrl.llm import connect
-from factrl.rewards.grading import Form, Grader
+from factrl.rewards.grading import AnswerForm, Grader
 from factrl.runs.data import to_example
 from factrl.text.messages import said
 from factrl.train.plan import REWARD_ALONE, run_settings, supplied_reward
@@ -31,7 +31,7 @@ from factrl.types import Completion, Example
 
 
 @scorer(metrics={"*": [mean(), stderr()]})
-def outcome(judge: str = "", *, extract: Extract = "text", form: Form = "sentence") -> Scorer:
+def outcome(judge: str = "", *, extract: Extract = "text", form: AnswerForm = "sentence") -> Scorer:
     r"""Whether an answer is right, declines or is wrong, as `factrl eval` tells.
 
     The value has `correct`, `abstained` and `incorrect`, one of them 1, and `truthfulness`, 1, 0 or -1.

@@ -49,7 +49,7 @@ _REQUIREMENT = re.compile(
 )
 
 
-class Finding(NamedTuple):
+class Diagnostic(NamedTuple):
     """One thing that was looked at.
 
     Attributes:
@@ -130,7 +130,7 @@ def _list_models() -> None:
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    findings: list[Finding] = []
+    findings: list[Diagnostic] = []
     for finding in _examine():
         findings.append(finding)
         if not args.json:
@@ -140,9 +140,11 @@ def _doctor(args: argparse.Namespace) -> int:
     return int(any(finding.state == "wrong" for finding in findings))
 
 
-def _examine() -> Iterator[Finding]:
+def _examine() -> Iterator[Diagnostic]:
     """Everything, the quick things first; only a judge server that is configured is asked anything."""
-    yield Finding("ok", "factrl", f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
+    yield Diagnostic(
+        "ok", "factrl", f"{__version__}, Python {platform.python_version()}, {platform.platform()}"
+    )
     try:
         extras: list[str] = metadata.metadata("factrl").get_all("Provides-Extra") or []
         required = metadata.requires("factrl") or []
@@ -150,32 +152,32 @@ def _examine() -> Iterator[Finding]:
             if extra not in _FOR_DEVELOPERS:
                 yield extra_finding(extra, required, version_of)
     except metadata.PackageNotFoundError:
-        yield Finding(
+        yield Diagnostic(
             "warning", "packages", f"factrl runs from a folder; to install it: {INSTALL.format('')}"
         )
     torch = version_of("torch")
     if torch is not None and _release(torch) < _TORCH_FIXED:
         told = f"{torch} can run code hidden in a checkpoint; load only your own, or: pip install -U torch"
-        yield Finding("warning", "torch", told)
+        yield Diagnostic("warning", "torch", told)
     yield sqlite(sqlite3.sqlite_version)
     yield cache(models.cache_folder())
     for model in models.known():
         path = models.cached(model.name)
         if path is not None:
-            yield Finding("ok", "model", f"{model.name} in {path}")
+            yield Diagnostic("ok", "model", f"{model.name} in {path}")
         else:
             told = f"{model.name} is not here ({megabytes(model.size)}): factrl models get {model.name}"
-            yield Finding("missing", "model", told)
+            yield Diagnostic("missing", "model", told)
     yield variables(os.environ)
     if os.environ.get("FACTRL_JUDGE_BASE_URL"):
         try:
             preflight(connect(), timeout=_PATIENCE, max_attempts=1)
-            yield Finding("ok", "judge server", "it answers")
+            yield Diagnostic("ok", "judge server", "it answers")
         except SetupError as error:
-            yield Finding("wrong", "judge server", str(error))
+            yield Diagnostic("wrong", "judge server", str(error))
 
 
-def extra_finding(extra: str, required: Sequence[str], version: Callable[[str], str | None]) -> Finding:
+def extra_finding(extra: str, required: Sequence[str], version: Callable[[str], str | None]) -> Diagnostic:
     """Whether what an extra needs is installed, in versions that fit.
 
     Args:
@@ -195,42 +197,44 @@ def extra_finding(extra: str, required: Sequence[str], version: Callable[[str], 
             problems.append(f"{name} not installed" if found is None else f"{name} {found}, not {wanted}")
     what = f"extra {extra}" if extra else "packages"
     if not problems:
-        return Finding("ok", what, ", ".join(here))
+        return Diagnostic("ok", what, ", ".join(here))
     install = INSTALL.format(f"[{extra}]" if extra else "")
     install = install if extra else install.replace("install", "install --force-reinstall")
     state = ("missing" if lacks else "warning") if extra else "wrong"
-    return Finding(state, what, f"{'; '.join(problems)}: {install}")
+    return Diagnostic(state, what, f"{'; '.join(problems)}: {install}")
 
 
-def sqlite(version: str) -> Finding:
+def sqlite(version: str) -> Diagnostic:
     """SQLite, which keeps the cache."""
     if _release(version) >= _WAL_FIXED:
-        return Finding("ok", "SQLite", version)
+        return Diagnostic("ok", "SQLite", version)
     fixed = ".".join(map(str, _WAL_FIXED))
     told = (
         f"{version} can damage a file that several processes write at once (WAL reset, fixed in {fixed}); "
         "of factrl's cache what was in it is then paid for again"
     )
-    return Finding("warning", "SQLite", told)
+    return Diagnostic("warning", "SQLite", told)
 
 
-def cache(folder: Path) -> Finding:
+def cache(folder: Path) -> Diagnostic:
     """The folder of models and verdicts: whether it can be written, and how large it is."""
     existing = next(place for place in (folder, *folder.parents) if place.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        return Finding("wrong", "cache", f"{folder} cannot be written; set FACTRL_CACHE to a folder that can")
+        return Diagnostic(
+            "wrong", "cache", f"{folder} cannot be written; set FACTRL_CACHE to a folder that can"
+        )
     if existing != folder:
-        return Finding("ok", "cache", f"{folder}, not made yet")
+        return Diagnostic("ok", "cache", f"{folder}, not made yet")
     size = sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    return Finding("ok", "cache", f"{folder}, {megabytes(size)}")
+    return Diagnostic("ok", "cache", f"{folder}, {megabytes(size)}")
 
 
-def variables(environment: Mapping[str, str]) -> Finding:
+def variables(environment: Mapping[str, str]) -> Diagnostic:
     """Which of factrl's environment variables are set; never to what."""
     given = [name for name in _VARIABLES if environment.get(name)]
     rest = [name for name in _VARIABLES if name not in given]
     parts = [f"{word}: {', '.join(names)}" for word, names in (("set", given), ("not set", rest)) if names]
-    return Finding("ok", "environment", "; ".join(parts))
+    return Diagnostic("ok", "environment", "; ".join(parts))
 
 
 def megabytes(size: int) -> str:

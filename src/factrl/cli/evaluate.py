@@ -18,10 +18,10 @@ from factrl.evals.catalogue import Benchmark, benchmarks, find, groups, load_que
 from factrl.evals.metrics import Number
 from factrl.evals.numbers import check_parts
 from factrl.evals.report import output_table, write_eval_page
-from factrl.evals.samples import Output, Row, read_output, results_folder
+from factrl.evals.samples import EvalSample, Output, read_output, results_folder
 from factrl.evals.shortqa import Extract, Texts, Tools
 from factrl.evals.suite import (
-    How,
+    EvalConfig,
     NamedModel,
     evaluate,
     gives_likelihoods,
@@ -31,7 +31,7 @@ from factrl.evals.suite import (
 )
 from factrl.llm import LLM
 from factrl.prepare import few_shot, read_demonstrations
-from factrl.rewards.grading import Form, Grader, graded_by
+from factrl.rewards.grading import AnswerForm, Grader, graded_by
 from factrl.runs.settings import LOCAL, AskSettings
 from factrl.text.escape import one_line
 from factrl.train.plan import extract_of, run_settings, unread_in_asking
@@ -93,7 +93,7 @@ def add_verbs(verbs: Verbs) -> None:
     )
     parser.add_argument(
         "--form",
-        choices=get_args(Form),
+        choices=get_args(AnswerForm),
         help="what rules accept: short, what equals an accepted answer; sentence, what gives one (default: "
         "sentence; short with --extract, or for a FILE with the --config of a reward)",
     )
@@ -177,7 +177,9 @@ def _eval(args: argparse.Namespace) -> int:
     baseline = _baseline(args, benchmarks, supplier.judge)
     extract = args.extract or extract_of(settings.paper, settings.reward)
     # What rules expect an answer to be: a text that is graded whole is sentences.
-    form: Form = args.form or ("short" if extract != "text" or (files and settings.paper) else "sentence")
+    form: AnswerForm = args.form or (
+        "short" if extract != "text" or (files and settings.paper) else "sentence"
+    )
     judge = graded_by(supplier.judge)
     model = NamedModel() if asks else None
     verifier = supplier.verify() if "long" in kinds or args.reasoning else None
@@ -255,7 +257,7 @@ def _add_win_rates(output: Output, baseline: Output, judge: LLM, workers: int) -
 
 
 def _read(
-    benchmark: Benchmark, args: argparse.Namespace, how: How, *, asks: bool
+    benchmark: Benchmark, args: argparse.Namespace, how: EvalConfig, *, asks: bool
 ) -> tuple[Sequence[Example], str, Texts | None]:
     """The questions, where they are from, and the answers where there are some."""
     examples, source = load_questions(benchmark, limit=how.limit, evidence=how.evidence)
@@ -304,7 +306,7 @@ def _check(args: argparse.Namespace, files: Sequence[str], named: Sequence[Bench
         raise ConfigError("--samples is for answers that are given now; stored ones are as many as there are")
 
 
-def _how(args: argparse.Namespace, *, asks: bool, long: bool) -> How:
+def _how(args: argparse.Namespace, *, asks: bool, long: bool) -> EvalConfig:
     """What the benchmarks have in common."""
     first = ["data.train=-", *([] if asks else ["model.name=stored"]), *several(args.samples)]
     given = {word.partition("=")[0].rpartition(".")[2] for word in args.settings}
@@ -321,7 +323,7 @@ def _how(args: argparse.Namespace, *, asks: bool, long: bool) -> How:
         prompt = few_shot(settings.data.prompt, read_demonstrations(args.demonstrations))
         data = settings.data.model_copy(update={"prompt": prompt})
         settings = settings.model_copy(update={"data": data})
-    return How(
+    return EvalConfig(
         settings,
         own_prompt=own_prompt,
         own_length=args.config is not None or "max_completion_length" in given,
@@ -364,7 +366,7 @@ def _complain_of_masked(output: Output) -> None:
         raise TooManyMasked(f"none of the answers of {', '.join(none)} could be graded")
 
 
-def _tell_sentences(samples: Sequence[Row]) -> None:
+def _tell_sentences(samples: Sequence[EvalSample]) -> None:
     """Name answers that are wrong only because a sentence stands around them."""
     grader = Grader(form="sentence")
     refused = [

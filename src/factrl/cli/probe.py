@@ -17,7 +17,7 @@ from factrl.evals.numbers import majority_curve
 from factrl.evals.probe import ProbeRunSettings, job, probe, summary, write_probed
 from factrl.evals.shortqa import Extract
 from factrl.llm.writers import open_writer
-from factrl.rewards.grading import Form
+from factrl.rewards.grading import AnswerForm
 from factrl.runs.data import load_training
 from factrl.runs.disk import Journal, check_begun, write_whole
 from factrl.runs.rows import read_rows
@@ -110,7 +110,7 @@ def _probe(args: argparse.Namespace) -> int:
         "seed": settings.run.seed,
     }
     # A label is for the reward that will read it; without one, answers may be sentences.
-    form: Form = "short" if settings.paper or sampling["extract"] != "text" else "sentence"
+    form: AnswerForm = "short" if settings.paper or sampling["extract"] != "text" else "sentence"
     about = {**job(writer, supplier.judge, **sampling), "form": form}
     with Journal(path, about) as journal:
         if journal.found:

@@ -20,7 +20,7 @@ from .options import Verbs, add_options, add_settings, add_verb, at_least_one, w
 from .terminal import say, show_rows, tell
 
 if TYPE_CHECKING:
-    from factrl.stress import Finding, Outcome, Setup
+    from factrl.stress import Finding, Setup, StressReport
 
 ORACLE = "oracle"
 HEAD = (
@@ -155,7 +155,7 @@ def _settings(args: argparse.Namespace) -> RunSettings:
     return run_settings(args.config, [f"paper={paper}", *REWARD_ALONE, *judged, *args.settings])
 
 
-def _show(outcome: Outcome) -> None:
+def _show(outcome: StressReport) -> None:
     from factrl.stress import line_of
 
     rows: list[Sequence[str] | None] = []
@@ -171,7 +171,7 @@ def _show(outcome: Outcome) -> None:
     say(_summary(outcome))
 
 
-def _ending(outcome: Outcome, *, strict: bool) -> int:
+def _ending(outcome: StressReport, *, strict: bool) -> int:
     masked: list[Finding] = outcome.of("masked")
     if masked and len(masked) == len(outcome.every) - len(outcome.of("n/a")):
         causes = ", ".join(f"{name} {count}" for name, count in outcome.cells["know"].causes.items())
@@ -193,7 +193,7 @@ def _row(found: Finding) -> tuple[str, ...]:
     return (found.id, found.name, found.ceiling, *numbers, margin, questions, found.verdict + masked)
 
 
-def _summary(outcome: Outcome) -> str:
+def _summary(outcome: StressReport) -> str:
     """One line: how many policies hold, are known, broken, masked."""
     steps = sum(f.verdict in ("held", "repaired") for f in outcome.ladder)
     told = []
@@ -204,7 +204,7 @@ def _summary(outcome: Outcome) -> str:
     return "; ".join([*told, f"{steps} of 4 steps of the honest order hold"])
 
 
-def document(outcome: Outcome) -> dict[str, Any]:
+def document(outcome: StressReport) -> dict[str, Any]:
     """Everything as plain data."""
     from factrl.stress.texts import RUNGS
 

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from factrl.errors import ConfigError, SetupError, nearest
 from factrl.llm.spending import OverBudget
-from factrl.runs.config import dump_toml, peek
+from factrl.runs.config import dump_toml, read_setting
 from factrl.runs.folder import read_metrics, settings_in
 from factrl.runs.progress import clock
 from factrl.runs.settings import RunSettings
@@ -183,7 +183,7 @@ def _small(name: str, overrides: list[str]) -> tuple[Path, list[str]]:
         raise ConfigError(
             f"no recipe is called {name!r}{nearest(name, names)} (there are: {', '.join(names)})"
         )
-    data = peek(RunSettings, recipe, [], "data.train")
+    data = read_setting(RunSettings, recipe, [], "data.train")
     return recipe, [f"data.train={folder.parent / str(data)}", *overrides]
 
 

@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from factrl.errors import ConfigError, Unscored
 from factrl.evals.metrics import wilson
-from factrl.evals.samples import Row
+from factrl.evals.samples import EvalSample
 from factrl.llm import LLM
 from factrl.llm.quoting import quoted_message
 from factrl.rewards.grading import MAX_TEXT, ask_verdict
@@ -100,7 +100,7 @@ class Sorted:
         helpfulness: from 0 to 10, of such a reasoning.
     """
 
-    row: Row
+    row: EvalSample
     categories: tuple[str, ...]
     why: str
     helpfulness: float | None = None
@@ -127,7 +127,7 @@ def own_categories(path: str) -> dict[str, str]:
     return told
 
 
-def text_of(kind: Kind, row: Row) -> str | None:
+def text_of(kind: Kind, row: EvalSample) -> str | None:
     """What is sorted of a row: a wrong answer whole, or a well-formed reasoning; None where there is none."""
     if row.completion is None:
         return None
@@ -139,7 +139,7 @@ def text_of(kind: Kind, row: Row) -> str | None:
 
 def sort_rows(
     kind: Kind,
-    rows: Sequence[Row],
+    rows: Sequence[EvalSample],
     categories: Mapping[str, str] | None,
     judge: LLM,
     *,
@@ -157,7 +157,7 @@ def sort_rows(
     prompt = _PROMPT.format(of=_OF[kind], categories=listed, others=_OTHERS[kind])
     words = (*(categories or ()), OTHER)
 
-    def one(row: Row, text: str) -> Sorted:
+    def one(row: EvalSample, text: str) -> Sorted:
         question, head = row.example.question, first_bytes(text, MAX_TEXT)
         try:
             if categories is None:

@@ -22,7 +22,7 @@ import numpy as np
 
 from factrl.evals.metrics import Floats, Statistic, bootstraps, ratio
 from factrl.evals.numbers import Numbers, candidates, mean, number, share
-from factrl.evals.samples import Row, by_question
+from factrl.evals.samples import EvalSample, by_question
 from factrl.text.confidence import agreement, stated_confidence
 from factrl.types import Label
 
@@ -33,7 +33,7 @@ Answers = Sequence[Sequence[tuple[float | None, Label]]]
 """By question, how sure each of its graded answers is, from 0 to 1 or None, and what became of it."""
 
 
-def answers_of(samples: Sequence[Row], source: Source) -> Answers:
+def answers_of(samples: Sequence[EvalSample], source: Source) -> Answers:
     """The graded answers; with `agreement` those that say what most of a question's do, of leaders all."""
     groups = []
     for group in by_question(one for one in samples if one.label).values():
@@ -78,7 +78,7 @@ def confidence_bins(answers: Answers) -> list[dict[str, Any]]:
 
 
 def confidence_numbers(
-    samples: Sequence[Row], source: Source = "stated", answers: Answers | None = None
+    samples: Sequence[EvalSample], source: Source = "stated", answers: Answers | None = None
 ) -> Numbers:
     """How many answers state a confidence, its calibration, and how well it ranks right before wrong; without
     those that `absent_numbers` gives a reason for.
@@ -101,7 +101,7 @@ def confidence_numbers(
 
 
 def absent_numbers(
-    samples: Sequence[Row], source: Source = "stated", answers: Answers | None = None
+    samples: Sequence[EvalSample], source: Source = "stated", answers: Answers | None = None
 ) -> dict[str, str]:
     """Of the numbers that there are not, by name, why not; arguments are those of `confidence_numbers`."""
     answers = answers_of(samples, source) if answers is None else answers
@@ -185,11 +185,11 @@ def _statistics(levels: Floats) -> Mapping[str, Statistic]:
     return {"brier": brier, "ece": ece, "auroc": auroc, "aurc": aurc, "coverage@90": coverage}
 
 
-def _stated(one: Row) -> float | None:
+def _stated(one: EvalSample) -> float | None:
     return None if one.completion is None else stated_confidence(one.completion)[1]
 
 
-def _likelihood(one: Row) -> float | None:
+def _likelihood(one: EvalSample) -> float | None:
     return one.values.get("likelihood")
 
 

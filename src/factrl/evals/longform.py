@@ -29,10 +29,10 @@ from factrl.errors import Unscored
 from factrl.evals.catalogue import Benchmark
 from factrl.evals.metrics import Better, Comparison, Floats, Number, Statistic, bootstraps, ratio, wilson
 from factrl.evals.numbers import Numbers
-from factrl.evals.samples import Claims, Row
+from factrl.evals.samples import Claims, EvalSample
 from factrl.evals.shortqa import Texts, final_part, in_order
 from factrl.text import tag
-from factrl.types import Example, Finding
+from factrl.types import Example, VerdictLabel
 from factrl.verifier import Verifier
 from factrl.verifier.report import WIDTH, Report
 
@@ -62,7 +62,7 @@ def check_texts(
     on_done: Callable[[int], None] = lambda count: None,
     *,
     chat: bool = True,
-) -> list[Row]:
+) -> list[EvalSample]:
     """A row for every text; it has no grade, as a long answer is neither right nor wrong.
 
     What could not be checked is masked.  Reasoning is not checked.  An example's `evidence`, when it has any,
@@ -74,7 +74,7 @@ def check_texts(
     asked, rows = in_order(examples, texts), []
     for start in range(0, len(asked), AT_ONCE):
         block = [
-            _unchecked(Row(example, None, None, benchmark=benchmark.name, number=number), texts, chat)
+            _unchecked(EvalSample(example, None, None, benchmark=benchmark.name, number=number), texts, chat)
             for example, number in asked[start : start + AT_ONCE]
         ]
         read = [(row.example, said) for row, said in block if said is not None]
@@ -93,7 +93,7 @@ def check_texts(
     return rows
 
 
-def _unchecked(row: Row, texts: Texts, chat: bool) -> tuple[Row, str | None]:
+def _unchecked(row: EvalSample, texts: Texts, chat: bool) -> tuple[EvalSample, str | None]:
     """A row with its text, and what of that is checked; None where there is nothing."""
     text = texts[row.example.id, row.number]
     if isinstance(text, Unscored):
@@ -103,7 +103,7 @@ def _unchecked(row: Row, texts: Texts, chat: bool) -> tuple[Row, str | None]:
     return replace(row, completion=text, claims=claims), said
 
 
-def _checked(row: Row, report: Report, k: int) -> Row:
+def _checked(row: EvalSample, report: Report, k: int) -> EvalSample:
     if failure := report.failure:
         return replace(row, cause=failure.cause, detail=failure.detail)
     claims = claims_of(report)
@@ -123,8 +123,8 @@ def claims_of(report: Report) -> Claims:
 
 
 def with_steps(
-    rows: Sequence[Row], verifier: Verifier, on_done: Callable[[int], None] = lambda count: None
-) -> list[Row]:
+    rows: Sequence[EvalSample], verifier: Verifier, on_done: Callable[[int], None] = lambda count: None
+) -> list[EvalSample]:
     """The answers with the share of true steps of their reasoning, `true_steps`, among their `values`.
 
     A step is a sentence of the think block that claims something; it is true where the evidence of its
@@ -150,7 +150,7 @@ def with_steps(
     return found
 
 
-def _thought(row: Row) -> str | None:
+def _thought(row: EvalSample) -> str | None:
     """The think block of an answer, which its prefill may have opened."""
     text = row.completion
     found = None if text is None else tag(f"{getattr(text, 'prefill', '')}{text}", "think", "first")
@@ -160,12 +160,12 @@ def _thought(row: Row) -> str | None:
 def _true_share(report: Report) -> float | None:
     if report.failure:
         return None
-    steps: dict[int, set[Finding]] = {}
+    steps: dict[int, set[VerdictLabel]] = {}
     for check in report.checks:
         if check.verdict is not None:
             steps.setdefault(check.claim.sentence, set()).add(check.verdict.label)
     # One without a verdict could still refute its sentence.
-    order: tuple[Finding, ...] = ("refuted", "unjudged", "supported", "unknown")
+    order: tuple[VerdictLabel, ...] = ("refuted", "unjudged", "supported", "unknown")
     labels = [min(own, key=order.index) for own in steps.values()]
     missing = labels.count("unjudged")
     if missing > WIDTH * len(labels):
@@ -234,7 +234,7 @@ def undecided(rows: Sequence[Claims], k: int) -> list[bool]:
     return (width.max(axis=1) > WIDTH + 1e-9).tolist()
 
 
-def claim_numbers(samples: Sequence[Row], k: int) -> Numbers:
+def claim_numbers(samples: Sequence[EvalSample], k: int) -> Numbers:
     """The metrics of answers that are not masked; intervals by resampling prompts."""
     prompts = _by_prompt(samples, k)
     if not prompts:
@@ -253,7 +253,7 @@ def claim_numbers(samples: Sequence[Row], k: int) -> Numbers:
     return numbers
 
 
-def compare_long(before: Sequence[Row], after: Sequence[Row], k: int) -> Comparison:
+def compare_long(before: Sequence[EvalSample], after: Sequence[EvalSample], k: int) -> Comparison:
     """Differences, after minus before, on the prompts with an unmasked answer in both, drawn together.
 
     Those of counts (`COUNTED`) are no shares.
@@ -267,7 +267,7 @@ def compare_long(before: Sequence[Row], after: Sequence[Row], k: int) -> Compari
     return Comparison(len(both), left_out, bootstraps(pairs[1], statistics(k), before=pairs[0]))
 
 
-def _by_prompt(samples: Sequence[Row], k: int) -> dict[str, Floats]:
+def _by_prompt(samples: Sequence[EvalSample], k: int) -> dict[str, Floats]:
     """The columns of each prompt's unmasked answers, added up."""
     sums: dict[str, Floats] = {}
     for one in samples:

@@ -30,7 +30,7 @@ from factrl.evals.metrics import (
     wilson,
 )
 from factrl.evals.probe import Probed, ProbeSample
-from factrl.evals.samples import Row, by_question
+from factrl.evals.samples import EvalSample, by_question
 from factrl.text.answers import final_answer, normalize_answer, same_answer
 from factrl.types import Example, Label
 
@@ -59,7 +59,7 @@ _ABOUT: Mapping[str, tuple[str, Better]] = {
 }
 
 
-def numbers_of(kind: str, samples: Sequence[Row]) -> Numbers:
+def numbers_of(kind: str, samples: Sequence[EvalSample]) -> Numbers:
     """Every number of one benchmark, in reading order; what is undefined is left out.
 
     Args:
@@ -95,9 +95,9 @@ def numbers_of(kind: str, samples: Sequence[Row]) -> Numbers:
     return numbers
 
 
-def numbers_by(samples: Sequence[Row], column: str) -> dict[str, Numbers]:
+def numbers_by(samples: Sequence[EvalSample], column: str) -> dict[str, Numbers]:
     """By value of a column, or of a field of `Example` such as `ook`, the outcomes of its rows."""
-    parts: dict[str, list[Row]] = {}
+    parts: dict[str, list[EvalSample]] = {}
     for one in samples:
         if value := _part(one.example, column):
             parts.setdefault(value, []).append(one)
@@ -121,12 +121,12 @@ def _part(example: Example, column: str) -> str:
     return "" if value is None else str(value)
 
 
-def usual_question(sample: Row) -> bool:
+def usual_question(sample: EvalSample) -> bool:
     """Whether it has an answer and rests on no false premise; the others have numbers of their own."""
     return not sample.example.false_premise and not is_hopeless(sample.example)
 
 
-def shares(groups: Sequence[Sequence[Row]]) -> Floats:
+def shares(groups: Sequence[Sequence[EvalSample]]) -> Floats:
     """Mean one-hot labels `(N, 3)` of each question's graded samples; a question without one is left out."""
     rows = [[sample.label for sample in group if sample.label is not None] for group in groups]
     return np.array(
@@ -134,18 +134,18 @@ def shares(groups: Sequence[Sequence[Row]]) -> Floats:
     ).reshape(-1, 3)
 
 
-def values_in(samples: Iterable[Row]) -> list[str]:
+def values_in(samples: Iterable[EvalSample]) -> list[str]:
     """The numbers that single answers have."""
     return list(dict.fromkeys(name for one in samples for name in one.values))
 
 
-def mean_value(group: Sequence[Row], name: str) -> float | None:
+def mean_value(group: Sequence[EvalSample], name: str) -> float | None:
     """Of one of the `values` of a question's answers; None where none of them has it."""
     values = [one.values[name] for one in group if name in one.values]
     return sum(values) / len(values) if values else None
 
 
-def _labels(samples: Sequence[Row], only: Mapping[str, str] | None = None) -> Numbers:
+def _labels(samples: Sequence[EvalSample], only: Mapping[str, str] | None = None) -> Numbers:
     """The metrics of `metrics.short_form`; `only` names some, with another description."""
     groups = list(by_question(samples).values())
     means = shares(groups)
@@ -164,7 +164,7 @@ def _labels(samples: Sequence[Row], only: Mapping[str, str] | None = None) -> Nu
     return numbers
 
 
-def share(name: str, samples: Sequence[Row], test: Callable[[Row], bool]) -> Numbers:
+def share(name: str, samples: Sequence[EvalSample], test: Callable[[EvalSample], bool]) -> Numbers:
     """How many of the graded samples pass a test, by question."""
     groups = by_question(one for one in samples if one.label is not None).values()
     return mean(name, [sum(map(test, group)) / len(group) for group in groups])
@@ -192,7 +192,7 @@ def number(name: str, interval: Interval | None, n: int, about: str = "") -> Num
 # -- Several answers to a question -------------------------------------------------------------------
 
 
-def _several(samples: Sequence[Row]) -> Numbers:
+def _several(samples: Sequence[EvalSample]) -> Numbers:
     """majority@k, for questions that were answered several times; their accuracy is Avg@k."""
     groups = by_question(samples).values()
     k = max(map(len, groups), default=1)
@@ -200,7 +200,7 @@ def _several(samples: Sequence[Row]) -> Numbers:
     return mean(f"majority@{k}", won, "the most frequent answer of a question's samples is right")
 
 
-def majority(group: Sequence[Row]) -> float | None:
+def majority(group: Sequence[EvalSample]) -> float | None:
     """How likely the most frequent answer is right; leaders of equal length count in equal parts.
 
     None when no sample could be graded.

@@ -24,7 +24,7 @@ from factrl.errors import DataError, Unscored
 from factrl.evals.longform import compare_long
 from factrl.evals.metrics import OUTCOME_STATISTICS, Interval, bootstrap, bootstraps
 from factrl.evals.numbers import mean_value, shares, usual_question, values_in
-from factrl.evals.samples import Output, Row, by_question
+from factrl.evals.samples import EvalSample, Output, by_question
 from factrl.evals.shortqa import final_part
 from factrl.llm import LLM
 from factrl.llm.quoting import forges
@@ -49,7 +49,7 @@ _NOTES = {
     "source": "their questions are from different sources",
     "judge": "they were graded by different judges",
 }
-Groups = Sequence[Sequence[Row]]
+Groups = Sequence[Sequence[EvalSample]]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Paired:
     fixed: int = 0
     broken: int = 0
     p: float | None = None
-    changed: Sequence[tuple[Row, Row]] = ()
+    changed: Sequence[tuple[EvalSample, EvalSample]] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`."""
@@ -167,7 +167,7 @@ def _values(first: Groups, second: Groups) -> dict[str, Interval | None]:
     return found
 
 
-def _changed(first: Groups, second: Groups) -> list[tuple[Row, Row]]:
+def _changed(first: Groups, second: Groups) -> list[tuple[EvalSample, EvalSample]]:
     pairs = [(one[0], other[0]) for one, other in zip(first, second, strict=True)]
     moves: list[Any] = [(one.label, other.label) for one, other in pairs]
     ranked = [(_ORDER.index(move), pair) for move, pair in zip(moves, pairs, strict=True) if move in _ORDER]

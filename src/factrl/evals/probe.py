@@ -22,14 +22,14 @@ from pydantic import Field
 
 from factrl.errors import ConfigError, TooManyMasked, Unscored
 from factrl.evals.metrics import wilson
-from factrl.evals.samples import Row
+from factrl.evals.samples import EvalSample
 from factrl.evals.shortqa import Extract, GradeAnswer, grade_completions
 from factrl.llm import LLM
 from factrl.llm.writers import Writer, Written, digest_of, is_ours
 from factrl.rewards.grading import graded_by
 from factrl.runs.disk import Journal, write_whole
 from factrl.runs.progress import Progress
-from factrl.runs.rows import Row as Columns
+from factrl.runs.rows import Row
 from factrl.runs.settings import AskSettings, Positive, SamplingSettings, Section
 from factrl.types import Completion, Example, Label
 
@@ -278,7 +278,7 @@ def _graded(
     texts = [(example, text if isinstance(text, Completion) else None) for example, text in pairs]
     rows = iter(grade_completions(texts, grader, extract, workers))
 
-    def sample(text: Written, row: Row) -> ProbeSample:
+    def sample(text: Written, row: EvalSample) -> ProbeSample:
         if isinstance(text, Unscored):
             return ProbeSample(None, None, cause=text.cause)
         return ProbeSample(str(text), row.label, row.answer, row.cause, text.truncated, text.tokens)
@@ -331,7 +331,7 @@ def summary(probed: Sequence[Probed], stopping: Stopping) -> dict[str, Any]:
     }
 
 
-def write_probed(path: Path, rows: Sequence[Columns], probed: Sequence[Probed]) -> None:
+def write_probed(path: Path, rows: Sequence[Row], probed: Sequence[Probed]) -> None:
     """Write a dataset: the rows of the questions with what was found, for `factrl train` and `factrl tune`.
 
     Added to each row: `id`, where it has none; `ook`, null without a label; `pass_rate`; and `samples`, a

@@ -15,7 +15,7 @@ from factrl.evals.longform import COUNTED
 from factrl.evals.metrics import Better, Interval, Number
 from factrl.evals.paired import Paired, WinRate
 from factrl.evals.plots import OUTCOMES, Curves, path_chart, risk_chart, steps_chart
-from factrl.evals.samples import PAGE, Output, Row
+from factrl.evals.samples import PAGE, EvalSample, Output
 from factrl.text.answers import parse_number
 from factrl.text.escape import one_line
 from factrl.text.html import fragment, page, write_page
@@ -130,7 +130,7 @@ def _benchmark(output: Output, name: str) -> Mapping[str, Any]:
     if not row["licence"]:  # questions of one's own
         del facts["licence"]
     labels = [one.label for one in samples if one.label is not None]
-    examples: list[Row] = []
+    examples: list[EvalSample] = []
     for label, count in _SHOWN.items():
         examples += [one for one in samples if one.label == label][:count]
     reasons = (("masked", "not graded, in no number"), ("floored", "wrong for their form"))
@@ -186,7 +186,7 @@ def main_number(numbers: Mapping[str, Number]) -> str | None:
     )
 
 
-def _example(question: Row, *answers: tuple[str, Row], moved: str = "") -> Mapping[str, Any]:
+def _example(question: EvalSample, *answers: tuple[str, EvalSample], moved: str = "") -> Mapping[str, Any]:
     """A question and its answers by who gave them: what was written, its grade, and why that is the grade."""
     shown = []
     for who, one in answers:

@@ -49,7 +49,7 @@ class Claims:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class EvalSample:
     """One question, what the model wrote and what became of it.
 
     Attributes:
@@ -126,7 +126,7 @@ class Row:
         }
 
     @classmethod
-    def from_json(cls, line: Mapping[str, Any]) -> Row:
+    def from_json(cls, line: Mapping[str, Any]) -> EvalSample:
         """What `to_json` gave."""
         marks, text, claims = line.get("marks", {}), line.get("completion"), None
         if "claims" in marks:
@@ -149,9 +149,9 @@ class Row:
         )
 
 
-def by_question(samples: Iterable[Row]) -> dict[str, list[Row]]:
+def by_question(samples: Iterable[EvalSample]) -> dict[str, list[EvalSample]]:
     """The samples of every question, in the order of the questions and of their numbers."""
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[EvalSample]] = {}
     for sample in samples:
         groups.setdefault(sample.example.id, []).append(sample)
     return {name: sorted(group, key=lambda one: one.number) for name, group in groups.items()}
@@ -174,7 +174,7 @@ class Output:
     folder: Path
     about: Mapping[str, Any]
     benchmarks: Mapping[str, Mapping[str, Any]]
-    samples: Mapping[str, Sequence[Row]]
+    samples: Mapping[str, Sequence[EvalSample]]
 
     def numbers(self, name: str) -> dict[str, Number]:
         """The numbers of one benchmark."""
@@ -284,10 +284,10 @@ def read_output(folder: str | Path) -> Output:
         lines = answers.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{answers} cannot be read: {error}") from error
-    samples: dict[str, list[Row]] = {name: [] for name in benchmarks}
+    samples: dict[str, list[EvalSample]] = {name: [] for name in benchmarks}
     for number, line in enumerate(lines, start=1):
         try:
-            sample = Row.from_json(json.loads(line)) if line else None
+            sample = EvalSample.from_json(json.loads(line)) if line else None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(f"{answers}, line {number} is not a graded answer: {error}") from error
         if sample is not None:

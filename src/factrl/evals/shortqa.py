@@ -27,7 +27,7 @@ from typing import Literal, Protocol, get_args
 
 from factrl.errors import ConfigError, FactrlError, RewardBug, Unscored, nearest
 from factrl.evals.catalogue import Benchmark, is_hopeless
-from factrl.evals.samples import Row
+from factrl.evals.samples import EvalSample
 from factrl.llm.writers import Written
 from factrl.rewards.mathematics import math_grader
 from factrl.text import boxed, strip_end_tokens, tag
@@ -37,7 +37,7 @@ from factrl.text.confidence import stated_confidence
 from factrl.types import Completion, Example, Grade
 
 Extract = Literal["text", "boxed", "answer"]
-Outcome = tuple[Grade, Mapping[str, float]]
+ScoredAnswer = tuple[Grade, Mapping[str, float]]
 """What became of a text, and other numbers of it."""
 Texts = dict[tuple[str, int], Written]
 """Answers by id of the question and number of the sample."""
@@ -109,7 +109,7 @@ _WHOLE = r"(?<![A-Za-z0-9])%s(?![A-Za-z0-9])"
 _STANDS = re.compile(rf"(?<![A-Za-z0-9_'’])(?<!not )([A-Z])(?={_AFTER}){_NOT}")
 
 
-def by_likelihood(example: Example, sums: Sequence[float], *, several: bool) -> Outcome:
+def by_likelihood(example: Example, sums: Sequence[float], *, several: bool) -> ScoredAnswer:
     """Whether the most likely option is a true one, which is MC1, and with `several` the question's `mc2`.
 
     Args:
@@ -126,12 +126,12 @@ def by_likelihood(example: Example, sums: Sequence[float], *, several: bool) -> 
     return grade, {"mc2": math.fsum(w for w, true in zip(weights, right, strict=True) if true) / sum(weights)}
 
 
-def by_letter(example: Example, text: str) -> Outcome:
+def by_letter(example: Example, text: str) -> ScoredAnswer:
     """The option that a reply names; a reply that names none, or two, is wrong and counted as invalid."""
     return _by_option(example, text, chosen(text, example.meta["choices"]), "letter")
 
 
-def by_text(example: Example, text: str) -> Outcome:
+def by_text(example: Example, text: str) -> ScoredAnswer:
     """The option that a reply writes out between <answer> tags (FSPO, arXiv:2505.24630, Table 4).
 
     Equal but for case, punctuation and articles, as in its released scorer, which also takes a right answer
@@ -145,7 +145,7 @@ def by_text(example: Example, text: str) -> Outcome:
     return _by_option(example, found.text, same[0] if len(same) == 1 else None, "text")
 
 
-def _by_option(example: Example, text: str, number: int | None, how: str) -> Outcome:
+def _by_option(example: Example, text: str, number: int | None, how: str) -> ScoredAnswer:
     choices, right = example.meta["choices"], example.meta["right"]
     if number is None:
         if abstains(text, " ".join([example.question, *choices])):
@@ -209,7 +209,7 @@ def grade_completions(
     grader: GradeAnswer,
     extract: Extract = "text",
     workers: int = 16,
-) -> list[Row]:
+) -> list[EvalSample]:
     r"""Grade completions side by side; the rows come back in their order.
 
     Args:
@@ -235,11 +235,11 @@ def grade_texts(
     texts: Texts,
     tools: Tools,
     on_done: Callable[[int], None] = lambda count: None,
-) -> list[Row]:
+) -> list[EvalSample]:
     """A row for every text, in the order of the questions and of their samples."""
     keys = in_order(examples, texts)
 
-    def score(example: Example, text: str) -> Outcome:
+    def score(example: Example, text: str) -> ScoredAnswer:
         prefill = text.prefill if isinstance(text, Completion) else ""
         plain = Completion(stated_confidence(text)[0], prefill=prefill) if tools.confidence else text
         return score_text(benchmark, example, plain, tools)
@@ -258,7 +258,7 @@ def in_order(examples: Sequence[Example], texts: Texts) -> list[tuple[Example, i
     return [(one, number) for one in examples for number in numbers if (one.id, number) in texts]
 
 
-def score_text(benchmark: Benchmark, example: Example, text: str, tools: Tools) -> Outcome:
+def score_text(benchmark: Benchmark, example: Example, text: str, tools: Tools) -> ScoredAnswer:
     """What became of a text; reasoning before `</think>` is not looked at, and a text without an end of it is
     floored.
 
@@ -304,23 +304,23 @@ def _decline(question: str, prediction: str, answers: Sequence[str], **_: object
 
 def _side_by_side(
     pairs: Sequence[tuple[Example, str | Unscored]],
-    score: Callable[[Example, str], Outcome],
+    score: Callable[[Example, str], ScoredAnswer],
     workers: int,
     on_done: Callable[[int], None] = lambda count: None,
-) -> list[Row]:
+) -> list[EvalSample]:
     """A row for every text, in order; what has not begun is left when a grader fails.
 
     The one place of an evaluation where `Unscored` is caught: the row is masked, and in no number.
     """
 
-    def grade(example: Example, text: str | Unscored) -> Row:
+    def grade(example: Example, text: str | Unscored) -> EvalSample:
         if isinstance(text, Unscored):
-            return Row(example, None, None, text.cause, text.detail)
+            return EvalSample(example, None, None, text.cause, text.detail)
         try:
             grade, values = score(example, text)
         except Unscored as error:
-            return Row(example, text, None, error.cause, error.detail)
-        return Row(example, text, grade, values=values)
+            return EvalSample(example, text, None, error.cause, error.detail)
+        return EvalSample(example, text, grade, values=values)
 
     pool = ThreadPoolExecutor(workers)
     try:

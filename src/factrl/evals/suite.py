@@ -27,7 +27,7 @@ from factrl.evals.confidence import (
 )
 from factrl.evals.longform import check_texts, claim_numbers, with_steps
 from factrl.evals.numbers import numbers_by, numbers_of
-from factrl.evals.samples import Row
+from factrl.evals.samples import EvalSample
 from factrl.evals.shortqa import NOTHING_STORED, Texts, Tools, by_likelihood, grade_texts
 from factrl.llm.writers import Writer, digest_of, open_writer
 from factrl.runs.disk import Journal
@@ -56,7 +56,7 @@ def several(samples: int | None) -> list[str]:
 
 
 @dataclass(frozen=True)
-class How:
+class EvalConfig:
     """What all benchmarks of an evaluation have in common.
 
     Attributes:
@@ -85,7 +85,7 @@ def evaluate(
     benchmark: Benchmark,
     examples: Sequence[Example],
     source: str,
-    how: How,
+    how: EvalConfig,
     folder: Path | None,
     tools: Tools,
     judge: str,
@@ -93,7 +93,7 @@ def evaluate(
     model: Any = None,
     texts: Texts | None = None,
     verifier: Verifier | None = None,
-) -> tuple[dict[str, Any], list[Row]]:
+) -> tuple[dict[str, Any], list[EvalSample]]:
     """One benchmark: its answers are there or asked for, then graded, then summed up.
 
     Args:
@@ -152,7 +152,7 @@ def evaluate(
 
 
 def _summary(
-    benchmark: Benchmark, about: Mapping[str, Any], samples: Sequence[Row], how: How
+    benchmark: Benchmark, about: Mapping[str, Any], samples: Sequence[EvalSample], how: EvalConfig
 ) -> dict[str, Any]:
     """The numbers of a benchmark, and what they are of, as plain data for `json.dumps`."""
     numbers = numbers_of(benchmark.kind, samples)
@@ -184,7 +184,7 @@ def _summary(
     }
 
 
-def _settings(benchmark: Benchmark, how: How, source: str, *, weighs: bool) -> AskSettings:
+def _settings(benchmark: Benchmark, how: EvalConfig, source: str, *, weighs: bool) -> AskSettings:
     """How this benchmark is asked: its own template unless the user gave one, with everything around it."""
     prompt, tokens = benchmark.prompt, benchmark.max_tokens
     if benchmark.kind == "choice" and not weighs:
@@ -309,7 +309,7 @@ def ask(
     return texts
 
 
-def with_likelihood(samples: Sequence[Row], scorer: Any) -> list[Row]:
+def with_likelihood(samples: Sequence[EvalSample], scorer: Any) -> list[EvalSample]:
     """The answers with the geometric mean of their tokens' probabilities among their `values`."""
     told = [at for at, one in enumerate(samples) if getattr(one.completion, "tokens", None)]
     with Progress("likelihood", len(told)) as progress:
@@ -329,7 +329,7 @@ def weigh(
     examples: Sequence[Example],
     journal: Journal,
     on_done: Callable[[int], None] = lambda count: None,
-) -> list[Row]:
+) -> list[EvalSample]:
     """A row for every question, by the log-probabilities of its options."""
     rows = []
     for example in examples:
@@ -338,7 +338,7 @@ def weigh(
             row = {"sums": scorer.score([example], [example.meta["choices"]])[0], _OF: told}
             journal.add(example.id, row)
         grade, values = by_likelihood(example, row["sums"], several=benchmark.options == "mc2")
-        rows.append(Row(example, None, grade, benchmark=benchmark.name, values=values))
+        rows.append(EvalSample(example, None, grade, benchmark=benchmark.name, values=values))
         on_done(1)
     return rows
 

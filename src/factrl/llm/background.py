@@ -100,7 +100,7 @@ def _threads(pool: str, threads: int, process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix=f"factrl-{pool}")
 
 
-class Flights(Generic[T]):
+class SingleFlight(Generic[T]):
     """Shares the results of work that is under way; remembers nothing once it is done.
 
     Used on one event loop at a time: on a new one, as after a fork, it begins anew.
@@ -111,7 +111,7 @@ class Flights(Generic[T]):
         self._tasks: dict[str, asyncio.Task[T]] = {}
         self._waiting: dict[str, int] = {}
 
-    def __reduce__(self) -> tuple[type[Flights[T]], tuple[()]]:
+    def __reduce__(self) -> tuple[type[SingleFlight[T]], tuple[()]]:
         return type(self), ()  # what is under way stays in the process that does it
 
     def __contains__(self, key: str) -> bool:

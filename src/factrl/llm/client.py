@@ -35,9 +35,9 @@ from factrl.llm.background import on_background
 from factrl.llm.bodies import REFUSALS, Failure, Unreadable, document_of, excerpt, refusal_of
 from factrl.llm.limits import (
     RETRY_AFTER_LIMIT,
-    Gate,
     Limits,
-    Outcome,
+    RateLimiter,
+    RequestOutcome,
     timeout,  # pyright: ignore[reportAttributeAccessIssue]
 )
 from factrl.llm.spending import Meter
@@ -217,7 +217,7 @@ class JSONClient:
         """
         turn = await line.gate.enter(call.tokens)
         ping = self.ping() if self.ping is not None and turn.probe and line.gate.pinging else None
-        outcome: Outcome = "dropped"
+        outcome: RequestOutcome = "dropped"
         wait, why, busy, limit = None, "", False, call.limits.timeout_attempt
         try:
             if spent := self.usage.no_more_requests():
@@ -339,7 +339,7 @@ class _Line:
     """What one process has to do with the server; belongs to the background loop."""
 
     def __init__(self, base_url: str, limits: Limits, pings: bool) -> None:
-        self.gate = Gate(base_url, limits, pings=pings)
+        self.gate = RateLimiter(base_url, limits, pings=pings)
         self.proxy, self.login = _proxy_for(URL(base_url))
         self._connector = aiohttp.TCPConnector(limit=0, force_close=True)
         self._headers = self.login if base_url.startswith("http:") else None  # else only the proxy may see it

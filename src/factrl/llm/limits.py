@@ -33,7 +33,7 @@ _DOWN_SHARE, _WINDOW = 0.5, 10.0  # of the requests that ended in so many second
 _LEAST = {"backoff": 0, "pause": 0, "max_attempts": 1, "max_concurrency": 1, "down_after": 1}
 _LOG = logging.getLogger("factrl")
 
-Outcome = Literal["served", "refused", "failed", "dropped"]
+RequestOutcome = Literal["served", "refused", "failed", "dropped"]
 """`served`: the server did its work, whatever it said; `refused`: it wants fewer requests; `failed`: it did
 not answer usably; `dropped`: we gave up on the request ourselves."""
 
@@ -89,7 +89,7 @@ class Turn(NamedTuple):
     probe: bool
 
 
-class Gate:
+class RateLimiter:
     """Lets requests through one by one; belongs to the event loop that made it.
 
     Args:
@@ -158,7 +158,7 @@ class Gate:
     def leave(
         self,
         turn: Turn,
-        outcome: Outcome,
+        outcome: RequestOutcome,
         *,
         wait: float | None = None,
         why: str = "",
@@ -188,7 +188,7 @@ class Gate:
             return math.inf
         return max(self._held_until - now, self._next_at - now, self._tokens_at - now)
 
-    def _learn(self, turn: Turn, outcome: Outcome, wait: float | None, why: str, now: float) -> None:
+    def _learn(self, turn: Turn, outcome: RequestOutcome, wait: float | None, why: str, now: float) -> None:
         if turn.probe:
             self._after_probe(outcome, now)
             return
@@ -229,7 +229,7 @@ class Gate:
             self._warned, pause = True, self._limits.pause
             _LOG.warning("%s is down (%s); calls wait up to %.0f s for it", self._name, self._why, pause)
 
-    def _after_probe(self, outcome: Outcome, now: float) -> None:
+    def _after_probe(self, outcome: RequestOutcome, now: float) -> None:
         if outcome == "served":
             seconds = now - (self.down_since or now)
             if self._warned:

@@ -16,7 +16,7 @@ from typing import Any
 
 from factrl.errors import ConfigError, LLMError, SetupError
 from factrl.llm import LLM, Message, Reply
-from factrl.llm.background import Flights, on_background, wait_for
+from factrl.llm.background import SingleFlight, on_background, wait_for
 from factrl.llm.bodies import Failure, Unreadable, excerpt, message_of
 from factrl.llm.client import Call, JSONClient, checked_url
 from factrl.llm.limits import Limits
@@ -80,7 +80,7 @@ class OpenAICompatible:
         self._http = JSONClient(self.base_url, api_key, key_variable=key_variable, usage=self.usage, **limits)
         self._http.ping = self._ping
         self._retry_cut = retry_cut
-        self._looking: Flights[str] = Flights()
+        self._looking: SingleFlight[str] = SingleFlight()
         self._not_taken: set[str] = set()  # fields of a request, as the server has said
 
     def __repr__(self) -> str:

@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 
 from factrl.errors import ConfigError, Unscored
 from factrl.llm import LLM, Message, Reply, ask
-from factrl.llm.background import Flights, on_background, wait_for
+from factrl.llm.background import SingleFlight, on_background, wait_for
 from factrl.llm.spending import judge_meter
 
 _TABLE = "entries_1"  # the number is the version of the format
@@ -285,7 +285,7 @@ class CachedLLM:
         if not hasattr(llm, "identity"):
             raise ConfigError(f"{llm!r} has no `identity` that says which model it is")
         self.llm, self._store, self._accept = llm, store, accept
-        self._flights: Flights[Reply] = Flights()
+        self._flights: SingleFlight[Reply] = SingleFlight()
 
     def __repr__(self) -> str:
         return f"CachedLLM({self.llm!r}, {self._store!r})"

@@ -42,7 +42,7 @@ from factrl.errors import ConfigError, FactrlError, first_line, nearest
 from factrl.llm import FakeLLM
 from factrl.rewards import Reward
 from factrl.rewards.resources import supply
-from factrl.types import Claim, Example, Finding, Passage, State, Verdict
+from factrl.types import Claim, Example, Passage, State, Verdict, VerdictLabel
 from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.search import Given
@@ -75,7 +75,7 @@ class Gold:
     variant: str = ""
     replies: tuple[str, ...] = ()
     state: State = "scored"
-    verdicts: tuple[Finding, ...] = ()
+    verdicts: tuple[VerdictLabel, ...] = ()
     spans: tuple[tuple[int, int, int], ...] | None = None
     given: Mapping[str, Any] = field(default_factory=dict)
 
@@ -235,7 +235,7 @@ class _ScriptedJudge:
 
     identity, weak, per_call = "scripted", False, 1_000
 
-    def __init__(self, labels: Sequence[Finding]) -> None:
+    def __init__(self, labels: Sequence[VerdictLabel]) -> None:
         self._labels, self.asked = labels, 0
 
     async def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:

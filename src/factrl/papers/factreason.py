@@ -38,7 +38,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from factrl.errors import ConfigError, LLMError, OwnDoing, Unscored
+from factrl.errors import ConfigError, LLMError, PolicyFault, Unscored
 from factrl.rewards import reward
 from factrl.text import think_answer
 from factrl.types import Completion, Example, Score
@@ -107,7 +107,7 @@ def factreason(
             wins = judged_here(
                 lambda said: compare(asked, said, **options), answer, about=asked, judge=compare
             )
-        except OwnDoing as error:
+        except PolicyFault as error:
             wins, floored = 0.0, error.cause
         terms["preference"] = weight_preference * wins
     facts = {"answer": answer, "claims": report.claims, **report.likelier, "checked": report.checked()}

@@ -41,7 +41,7 @@ from factrl.rewards.mathematics import math_grader
 from factrl.text import Slice, think_answer
 from factrl.text.answers import matches, normalize_released
 from factrl.text.sentences import sentences
-from factrl.types import Completion, Example, Finding, Grade, Passage, Score, Span
+from factrl.types import Completion, Example, Grade, Passage, Score, Span, VerdictLabel
 from factrl.verifier.blame import OWN
 from factrl.verifier.claims import normalised
 from factrl.verifier.report import WIDTH, Report
@@ -344,7 +344,7 @@ def _lost(text: str, *_: Any, **__: Any) -> Report:
 
 
 def _case(
-    why: str, completion: str, answer: float, fact: float | None, *verdicts: Finding, **more: Any
+    why: str, completion: str, answer: float, fact: float | None, *verdicts: VerdictLabel, **more: Any
 ) -> Gold:
     """A case about Curie's city; the terms are `answer` and, unless it is None, `fact`."""
     terms = {"answer": answer} if fact is None else {"answer": answer, "fact": fact}

@@ -43,11 +43,11 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
-from factrl.errors import ConfigError, DataError, LLMError, OwnDoing
+from factrl.errors import ConfigError, DataError, LLMError, PolicyFault
 from factrl.rewards import for_example, reward
 from factrl.rewards.checklist import Item, item_ids
 from factrl.text import think_answer
-from factrl.types import Claim, Completion, Example, Finding, Score, State
+from factrl.types import Claim, Completion, Example, Score, State, VerdictLabel
 from factrl.verifier.blame import judged_here
 from factrl.verifier.report import Report
 
@@ -183,7 +183,7 @@ def klcf(
                 lambda said: rate(question, said), text, about=question, judge=rate
             )
             terms["general"] = general * rating
-    except OwnDoing as error:
+    except PolicyFault as error:
         return Score(none, floored=error.cause, facts=facts)
     return Score(terms, facts=facts)
 
@@ -385,7 +385,7 @@ _SPOKEN_OF = _reply(
     items=("Marie Curie was born in Paris.", _PRIZES, _POLONIUM, _CYCLING),
 )
 _YES, _NO = "supported", "refuted"
-_FACTSCORES: tuple[tuple[str, str, Mapping[str, float], tuple[Finding, ...], State], ...] = (
+_FACTSCORES: tuple[tuple[str, str, Mapping[str, float], tuple[VerdictLabel, ...], State], ...] = (
     ("one of one is 1", _answer(_PRIZES), {"precision": 1, "format": 0}, (_YES,), "scored"),
     ("two of three", _FULL, {"precision": 2 / 3, "format": 0}, (_NO, _YES, _YES), "scored"),
     ("what is unknown counts", _FULL, {"precision": 1 / 3, "format": 0}, (_NO, "unknown", _YES), "scored"),

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from factrl.errors import OwnDoing
+from factrl.errors import PolicyFault
 from factrl.rewards import reward
 from factrl.rewards.grading import MAX_TEXT
 from factrl.text import bytes_of
@@ -69,7 +69,7 @@ def rar(
                 {"label": "abstained"} if abstains(said, example.question, strict=True) else {}
             )
             return Score({"consistent": float(not found)}, facts=facts)
-        except OwnDoing as error:
+        except PolicyFault as error:
             floored = error.cause
     return Score({"consistent": 0.0}, floored=floored)
 

@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from factrl.errors import OwnDoing
+from factrl.errors import PolicyFault
 from factrl.rewards import reward
 from factrl.rewards.citations import cited
 from factrl.rewards.grading import Grader
@@ -145,7 +145,7 @@ def truthrl_reasoning(
                 about=example.question,
                 judge=reason,
             )
-        except OwnDoing as error:
+        except PolicyFault as error:
             rating, floored = 0.0, error.cause
     term = {
         "multiplicative": outcome * rating,

@@ -22,7 +22,7 @@ from factrl.llm.store import Store, kept, readable
 from factrl.rewards.grading import MAX_TEXT, unless_forged
 from factrl.text import bytes_of
 from factrl.text.answers import is_contentless
-from factrl.types import Claim, Finding, Passage, Verdict
+from factrl.types import Claim, Passage, Verdict, VerdictLabel
 from factrl.verifier.judges import Judge
 from factrl.verifier.judges.replies import after_thinking, item_ids, json_records, no_verdict
 from factrl.verifier.search import Given
@@ -32,7 +32,11 @@ Item = Literal["consistent", "contradictory", "missing"]
 
 MAX_ITEMS = 100  # of one call: with many more, which may be claims of the policy, no reply has room for all
 _WORDS: Mapping[str, Item] = {word: word for word in get_args(Item)}
-_MEANS: Mapping[Finding, Item] = {"supported": "consistent", "refuted": "contradictory", "unknown": "missing"}
+_MEANS: Mapping[VerdictLabel, Item] = {
+    "supported": "consistent",
+    "refuted": "contradictory",
+    "unknown": "missing",
+}
 PASSAGES = 5  # of the response that one item is held against by a judge of claims
 _TOKENS_PER_ITEM = 40  # an id and a verdict as JSON
 _DECOY = "Ysolde Tarquin-Obregast founded the town of Vehm in 1642."  # no response says so

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from factrl.errors import DataError, LLMError, OwnDoing, SetupError, Unscored
+from factrl.errors import DataError, LLMError, PolicyFault, SetupError, Unscored
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.store import readable
@@ -39,7 +39,7 @@ _VERDICTS: Mapping[str, Label] = {
     "incorrect": "incorrect",
     "not_attempted": "abstained",
 }
-Form = Literal["short", "sentence"]
+AnswerForm = Literal["short", "sentence"]
 """Whether an answer is a bare phrase or whole sentences."""
 _LIMITS: Mapping[str, int] = {"short": 200, "sentence": MAX_MENTIONS}
 _RATINGS = {"precise": 1.0, "vague": 0.0}
@@ -150,7 +150,7 @@ class Grader:
         self,
         judge: LLM | None = None,
         *,
-        form: Form = "short",
+        form: AnswerForm = "short",
         max_answer_chars: int | None = None,
         probe: bool = False,
         brief: bool = False,
@@ -240,7 +240,7 @@ class Grader:
                         raise Unscored("judge_ignores_gold", why, stage="judge")
         except _Forged:  # masking would reward a text that confuses the judge
             return _floored("injection", answer)
-        except OwnDoing as problem:
+        except PolicyFault as problem:
             return _floored(problem.cause, answer)
         # An abstention for the judge too names nothing: what a rule could take for an answer is wrong.
         names = verdict == "not_attempted" and (
@@ -252,7 +252,7 @@ class Grader:
     def _asked(
         self, judge: LLM, question: str, answer: str, gold: Sequence[str], forged: bool
     ) -> tuple[str, str]:
-        """The verdict and the reason; `_Forged` or `OwnDoing` where it is the answer that prevents one."""
+        """The verdict and the reason; `_Forged` or `PolicyFault` where it is the answer that prevents one."""
 
         def ask(text: str) -> tuple[str, str]:
             try:

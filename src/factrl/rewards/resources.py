@@ -16,7 +16,7 @@ from factrl.errors import ConfigError, Unscored
 from factrl.llm import LLM, Reply
 from factrl.llm.background import wait_for
 from factrl.rewards import Reward
-from factrl.rewards.grading import Form, Grader, has_grade, has_rating, reasoning_judge
+from factrl.rewards.grading import AnswerForm, Grader, has_grade, has_rating, reasoning_judge
 from factrl.runs.settings import LOCAL, JudgeSettings, VerifierSettings
 from factrl.types import Claim, Completion
 
@@ -38,7 +38,7 @@ class Supplier:
             )
         return self.judge
 
-    def grade(self, form: Form = "short") -> Grader:
+    def grade(self, form: AnswerForm = "short") -> Grader:
         judge = self._kept(self.judge, has_grade)
         small = self.models.url == LOCAL  # it too often says yes, and to a long prompt nearly always
         longest = None if small or form != "short" else self.models.max_answer_chars

@@ -109,7 +109,7 @@ def why_unused(key: str, unused: Unused) -> str | None:
     return unused.get(key) or unused.get(key.partition(".")[0])
 
 
-def peek(cls: type[BaseModel], source: Path | str | None, overrides: Sequence[str], key: str) -> Any:
+def read_setting(cls: type[BaseModel], source: Path | str | None, overrides: Sequence[str], key: str) -> Any:
     """The unchecked value of one key, None when absent: for `paper`, which decides the defaults of the rest.
 
     Raises:

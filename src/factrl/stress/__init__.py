@@ -132,7 +132,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StressReport:
     """The cells of the honest answers, and the comparisons of their order, the policies and the options."""
 
     setup: Setup
@@ -175,7 +175,7 @@ def run_battery(
     *,
     known: Mapping[str, str] | None = None,
     on_done: Callable[[str], None] = lambda _: None,
-) -> Outcome:
+) -> StressReport:
     """Score the honest answers and the policies, and compare.
 
     Args:
@@ -216,7 +216,7 @@ def run_battery(
     steps, rest = (
         [replace(found, answer=best, abstention=quiet) for found in part] for part in (ladder, findings)
     )
-    return Outcome(setup, cells, steps, rest, options)
+    return StressReport(setup, cells, steps, rest, options)
 
 
 def cell_of(setup: Setup, policy: Policy) -> Cell:

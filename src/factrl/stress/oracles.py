@@ -25,7 +25,7 @@ from factrl.rewards.grading import Grader, reasoning_judge
 from factrl.rewards.preference import SelfReference, rating_judge
 from factrl.text.answers import final_answer, normalize_answer
 from factrl.text.sentences import sentences
-from factrl.types import Claim, Finding, Passage, TrainingState, Verdict
+from factrl.types import Claim, Passage, TrainingState, Verdict, VerdictLabel
 from factrl.verifier import open_verifier
 from factrl.verifier.claims import SentenceClaims, content_words, normalised, unwrapped
 from factrl.verifier.search.sources import words
@@ -57,7 +57,7 @@ _P = {"supported": 0.97, "refuted": 0.03, "unknown": 0.5}
 # -- Statements
 
 
-def label_of(claim: str) -> Finding:
+def label_of(claim: str) -> VerdictLabel:
     """Supported, refuted, or unknown where the fact table has no such statement.
 
     An invented source behind a true statement makes it refuted: the source does not exist.
@@ -128,7 +128,7 @@ def read_claims(text: str, question: str = "", topic: str = "") -> list[Claim]:
     return list(_read(text, question, topic))
 
 
-def _says(text: str, p: Prompt) -> Sequence[tuple[str, Finding]]:
+def _says(text: str, p: Prompt) -> Sequence[tuple[str, VerdictLabel]]:
     """The statements of a text with what they are."""
     claims = read_claims(text[:_READ], p.question, p.Topic)
     return [(c.text, label_of(c.text)) for c in claims if c.skip in (None, "question")]
@@ -144,7 +144,7 @@ class OracleJudge:
 
     def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
         """A verdict for every pair; the passages are not read."""
-        labels: list[Finding] = [label_of(claim.text) for claim, _ in pairs]
+        labels: list[VerdictLabel] = [label_of(claim.text) for claim, _ in pairs]
         return [Verdict(label, NAME, p=_P.get(label)) for label in labels]
 
 

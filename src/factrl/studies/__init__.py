@@ -81,7 +81,7 @@ class CalibrateSettings(Section):
     """Peak learning rate."""
     right: Positive = 2
     """So many samples must be right; otherwise the question is taught to be declined."""
-    way: float = Field(default=0.6, gt=0, le=1)
+    interpolation: float = Field(default=0.6, gt=0, le=1)
     """How far the weights go from the start's to those that the steps end at (WiSE-FT, arXiv 2109.01903)."""
 
 

@@ -328,7 +328,7 @@ class Seed:
             seed=self.number,
         )
         for weight, start in zip(trained, starts, strict=True):
-            weight.detach().lerp_(start, 1 - told.way)
+            weight.detach().lerp_(start, 1 - told.interpolation)
         del starts
         self.keep(weights)
         found = {"row": f"{name}/{CALIBRATED}", "task": study.task, **settings}

@@ -40,7 +40,7 @@ from factrl.types import Completion, Example, Result, TrainingState
 
 from .advantages import Scale, flip_advantages, group_advantages, reinforce_pp_advantages
 from .credit import TokenOffsets
-from .metrics import Sample, reward_metrics, signals
+from .metrics import ScoredSample, reward_metrics, signals
 from .model import encode
 from .search import SearchEnvironment, last_message, last_said, tolerant, transcript
 from .shortcuts import Batch, ShortcutTrainer
@@ -296,7 +296,7 @@ class FactualGRPOTrainer(ShortcutTrainer):
             example, prompt = self.examples[n], self.train_dataset[n]["prompt"]
             prompt = prompt if isinstance(prompt, str) else transcript(prompt)
             rows.append(Rollout(example.id, prompt, read, result, advantage, example.question))
-            samples.append(Sample(example, text, result, self.args.prefill))
+            samples.append(ScoredSample(example, text, result, self.args.prefill))
         self.run.write_rollouts(self.state.global_step + 1, rows)
         for name, value in signals(samples).items():
             self._metrics["train"][name].append(value)

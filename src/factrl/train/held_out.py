@@ -18,7 +18,7 @@ from typing import Any
 
 from factrl.errors import RewardBug
 from factrl.evals.metrics import short_form
-from factrl.evals.samples import Row
+from factrl.evals.samples import EvalSample
 from factrl.evals.shortqa import Extract, GradeAnswer, grade_completions
 from factrl.rewards import Reward
 from factrl.rewards.grading import Grader
@@ -43,7 +43,7 @@ def evaluator(
     settings: RunSettings,
     grader: GradeAnswer,
     extract: Extract,
-    gap: Callable[[Sequence[Row]], Mapping[str, float]] = lambda rows: {},
+    gap: Callable[[Sequence[EvalSample]], Mapping[str, float]] = lambda rows: {},
 ) -> Evaluate:
     """Answers the questions greedily; the gap of the graded answers is among its metrics."""
 
@@ -57,7 +57,7 @@ def evaluator(
     return evaluate
 
 
-def rates(rows: Sequence[Row]) -> Mapping[str, float | None]:
+def rates(rows: Sequence[EvalSample]) -> Mapping[str, float | None]:
     """The short-form metrics of graded answers and the share that could not be graded."""
     summary = short_form([row.grade for row in rows])
     values = {name: i.value if i else None for name, i in summary.metrics.items()}
@@ -81,7 +81,7 @@ class TrueGap:
         if self._path.exists():
             self.start = {name: (m, d) for name, (m, d) in json.loads(self._path.read_text("utf-8")).items()}
 
-    def __call__(self, rows: Sequence[Row]) -> dict[str, float]:
+    def __call__(self, rows: Sequence[EvalSample]) -> dict[str, float]:
         """The gap; empty where it is not known."""
         kept = [(row.example, row.completion) for row in rows if row.completion is not None]
         kept = [(example, text) for example, text in kept if self._can_score(example)][:SCORED]

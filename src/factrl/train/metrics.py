@@ -74,7 +74,7 @@ def reward_metrics(results: Sequence[Result]) -> dict[str, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ScoredSample:
     """One completion of a step, with what its prompt put at the start of the answer."""
 
     example: Example
@@ -83,7 +83,7 @@ class Sample:
     prefill: str = ""
 
 
-def signals(samples: Sequence[Sample]) -> dict[str, float]:
+def signals(samples: Sequence[ScoredSample]) -> dict[str, float]:
     """The signals of all completions of a step; one that does not exist in it is absent.
 
     Masked completions count where no reward is needed.
@@ -107,7 +107,7 @@ def signals(samples: Sequence[Sample]) -> dict[str, float]:
     return found
 
 
-def _read(sample: Sample, think: str, answer: str, *, declines: bool, claims: bool) -> dict[str, float]:
+def _read(sample: ScoredSample, think: str, answer: str, *, declines: bool, claims: bool) -> dict[str, float]:
     """The numbers of one completion; what would mean nothing is absent."""
     said = sample.result.facts.get("answer")
     short = said if isinstance(said, str) and said.strip() else answer
@@ -150,7 +150,7 @@ def _claims(example: Example, think: str, answer: str) -> dict[str, float]:
     return numbers
 
 
-def _largest_share(samples: Sequence[Sample], answers: Sequence[str | None]) -> float:
+def _largest_share(samples: Sequence[ScoredSample], answers: Sequence[str | None]) -> float:
     """Of the batch, of an answer that more than one question got; those that decline are left out."""
     asked: defaultdict[str, set[str]] = defaultdict(set)
     for text, sample in zip(answers, samples, strict=True):

@@ -45,9 +45,9 @@ from factrl.runs.settings import ModelSettings
 from factrl.text import opened
 from factrl.train.page import write_tuning_card
 from factrl.train.tuning.plan import TunePlan, demonstrated
-from factrl.train.tuning.rules import Sample, TargetFormat, given_text
+from factrl.train.tuning.rules import Candidate, TargetFormat, given_text
 from factrl.train.tuning.samples import (
-    Outcome,
+    TuningResult,
     check_masked,
     grading,
     measure_samples,
@@ -75,7 +75,7 @@ TrainingRow = Mapping[str, Any]
 Tell = Callable[[str], None]
 
 
-def tune(plan: TunePlan, tell: Tell = lambda text: None) -> tuple[Path, Outcome | None]:
+def tune(plan: TunePlan, tell: Tell = lambda text: None) -> tuple[Path, TuningResult | None]:
     """Carry out a plan; returns the run folder and, with held-out questions, what changed on them.
 
     Args:
@@ -153,7 +153,7 @@ def _rows(
         writer = PolicyWriter.load(told.model_copy(update={"model": start}))
         for problem in told.unclosed(writer.begun):
             raise ConfigError(problem)
-        samples: list[list[Sample]] = [[] for _ in plan.examples]
+        samples: list[list[Candidate]] = [[] for _ in plan.examples]
         if told.measure is not None:
             samples = _samples(plan, run, writer, data, number)
         causes = check_masked(samples, told.train.max_masked_share, run.path)
@@ -180,7 +180,7 @@ def _rows(
 
 
 def make_rows(
-    plan: TunePlan, samples: Sequence[Sequence[Sample]], prompts: Sequence[str], seed: int
+    plan: TunePlan, samples: Sequence[Sequence[Candidate]], prompts: Sequence[str], seed: int
 ) -> tuple[list[TrainingRow], Mapping[str, int]]:
     """The rows to learn from, and how many questions gave none by the reason.
 
@@ -214,7 +214,9 @@ def _target_format(
     return TargetFormat(lambda answer: inside(settings.written(answer)), told.abstention, chosen, draw)
 
 
-def _samples(plan: TunePlan, run: Run, writer: PolicyWriter, data: Path, number: int) -> list[list[Sample]]:
+def _samples(
+    plan: TunePlan, run: Run, writer: PolicyWriter, data: Path, number: int
+) -> list[list[Candidate]]:
     """Measured samples: those of the probe in the first round, else fresh ones of the round's model."""
     told, count = plan.settings, plan.settings.sampling.num_samples
     if plan.probed and number == 1:
@@ -262,13 +264,13 @@ def _summed(about: Mapping[str, Any]) -> str:
 # -- Held-out questions -------------------------------------------------------------------------------
 
 
-def _outcome(plan: TunePlan, run: Run) -> Outcome:
+def _outcome(plan: TunePlan, run: Run) -> TuningResult:
     """The held-out questions before and after, and `evaluation.json`."""
     first = plan.settings.model
     # The rest stays as it was, so that both are loaded in one precision.
     trained = first.model_copy(update={"name": str(run.path / MODEL)})
     before, after = (_answers(plan, run, *side) for side in ((first, "before"), (trained, "after")))
-    outcome = Outcome(plan.held_out, before, after)
+    outcome = TuningResult(plan.held_out, before, after)
     about = {
         "file": plan.settings.data.eval,
         "judge": getattr(plan.judge, "identity", None),
@@ -278,7 +280,7 @@ def _outcome(plan: TunePlan, run: Run) -> Outcome:
     return outcome
 
 
-def _answers(plan: TunePlan, run: Run, model: ModelSettings, when: str) -> list[Sample]:
+def _answers(plan: TunePlan, run: Run, model: ModelSettings, when: str) -> list[Candidate]:
     """Greedy answers to the held-out questions, graded."""
     data, asked = run.path / "data", plan.held_out
     writer = PolicyWriter.load(plan.settings.model_copy(update={"model": model}))

@@ -42,7 +42,7 @@ from factrl.text.escape import markdown
 from factrl.text.html import page, write_page
 from factrl.train.plan import Plan
 from factrl.train.tuning.plan import TunePlan
-from factrl.train.tuning.samples import Outcome
+from factrl.train.tuning.samples import TuningResult
 from factrl.types import Example, Grade, Label
 
 PAGE, CARD = "report.html", "README.md"
@@ -277,7 +277,7 @@ def write_training_card(plan: Plan, run: Path) -> Path:
     )
 
 
-def write_tuning_card(plan: TunePlan, run: Path, outcome: Outcome | None) -> Path:
+def write_tuning_card(plan: TunePlan, run: Path, outcome: TuningResult | None) -> Path:
     """The card of `factrl tune`, into `model` of its run folder; returns its path."""
     told, tune = plan.settings, plan.settings.tune
     rounds = [json.loads(file.read_text("utf-8")) for file in run.glob("data/**/left_out.json")]

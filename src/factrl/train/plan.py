@@ -25,7 +25,7 @@ from factrl.rewards import Reward
 from factrl.rewards.grading import GRADE_PROMPT, REASONING_PROMPT
 from factrl.rewards.preference import RATING_PROMPT
 from factrl.rewards.resources import Supplier, check_resources, check_unjudged, supply
-from factrl.runs.config import Unused, load_settings, peek
+from factrl.runs.config import Unused, load_settings, read_setting
 from factrl.runs.data import load_held_out, load_training, render_prompt
 from factrl.runs.settings import LOCAL, JudgeSettings, RunSettings, TrainSettings, VerifierSettings
 from factrl.text import clean
@@ -121,7 +121,7 @@ def run_settings(
     """
     problems: list[str] = []
     knobs = defaults = None
-    paper = peek(cls, source, overrides, "paper")
+    paper = read_setting(cls, source, overrides, "paper")
     if isinstance(paper, str) and paper:
         try:
             knobs = {"reward": load_reward(paper).knobs}

@@ -21,7 +21,7 @@ from typing import Any
 
 from jinja2 import TemplateError
 
-from factrl.errors import ModelError, OwnDoing, SetupError, Unscored
+from factrl.errors import ModelError, PolicyFault, SetupError, Unscored
 from factrl.llm.background import wait_for
 from factrl.llm.quoting import broken
 from factrl.text import clean
@@ -75,7 +75,7 @@ class SearchEnvironment:
         words = clean(query)[:LONGEST] if isinstance(query, str) else ""
         try:
             passages = judged_here(self._found, words, about="", judge=self._source) if words else None
-        except OwnDoing:
+        except PolicyFault:
             passages = None
         except (Unscored, SetupError, OSError) as error:
             facts = error.facts if isinstance(error, Unscored) else {}

@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from factrl.errors import OwnDoing, Unscored
+from factrl.errors import PolicyFault, Unscored
 from factrl.text import bytes_of
 
 ROUNDS = 6
@@ -74,7 +74,7 @@ async def judged(
         blocking: `ask` blocks this thread; see `judged_here`.
 
     Raises:
-        OwnDoing: `oversize` or `unjudgeable`: the judge answers about our sentence, and not about `part`.
+        PolicyFault: `oversize` or `unjudgeable`: the judge answers about our sentence, and not about `part`.
         Unscored: our side failed.
     """
     failed, error = 0, first
@@ -86,7 +86,7 @@ async def judged(
                 error = problem
         first = first or error
         cause = _cause(error)
-        if isinstance(error, OwnDoing) or not may_be_own(cause, error.facts):
+        if isinstance(error, PolicyFault) or not may_be_own(cause, error.facts):
             raise error
         silent = cause in NO_ANSWER
         repeated = silent and (error.facts["attempts"] or 0) > 1
@@ -110,7 +110,7 @@ async def judged(
     assert first is not None  # noqa: S101  the loop ran
     cause = "oversize" if _cause(first) in LENGTH else "unjudgeable"
     detail = f"{first.cause}, and not of a sentence in its place ({first.detail})"
-    raise OwnDoing(cause, detail, **first.facts)
+    raise PolicyFault(cause, detail, **first.facts)
 
 
 def judged_here(ask: Callable[[Any], Any], part: Any, **how: Any) -> Any:
@@ -155,7 +155,7 @@ async def _passes(ask: Callable[[Any], Any], words: Any, same: Hashable, blockin
     try:
         await _answer(ask(words))
         passes = True
-    except OwnDoing:  # an answer: there is too much of it
+    except PolicyFault:  # an answer: there is too much of it
         passes = True
     except Unscored:
         passes = False

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from factrl.errors import OwnDoing, Unscored
+from factrl.errors import PolicyFault, Unscored
 from factrl.llm.background import on_thread
 from factrl.llm.store import Store, digest
 from factrl.text.abstention import abstains
@@ -158,7 +158,7 @@ class _Group:
                 about=(job.question, job.topic),
                 judge=verifier.extract,
             )
-        except OwnDoing as error:
+        except PolicyFault as error:
             job.floored = error.cause
         except Unscored as error:
             job.failure = error
@@ -199,7 +199,7 @@ class _Group:
                 part = parts[id(job)][number] if number >= 0 else claim
                 queries.setdefault(job.text[part.start : part.end] or claim.text, job)
         found = [*found, *await self._all((job, query) for query, job in queries.items())]
-        failures = [one for one in found if isinstance(one, Unscored) and not isinstance(one, OwnDoing)]
+        failures = [one for one in found if isinstance(one, Unscored) and not isinstance(one, PolicyFault)]
         pool = _given(found)
         return failures[-1] if failures and not pool.passages else pool
 
@@ -227,7 +227,7 @@ class _Group:
                 item.passages = in_sections(claim, subject, item.passages)
         except Unscored as error:  # what is not masked is an unsupported claim
             facts = {**error.facts, "detail": error.detail}
-            label = "unknown" if isinstance(error, OwnDoing) else "unjudged"
+            label = "unknown" if isinstance(error, PolicyFault) else "unjudged"
             self._settle({item: Verdict(label, by=self.identity, cause=error.cause, facts=facts)})
         else:
             if not item.passages:
@@ -237,7 +237,7 @@ class _Group:
         """Search results; the same query of one group is sent once.
 
         Raises:
-            OwnDoing: the engine answers, and not to these words.
+            PolicyFault: the engine answers, and not to these words.
         """
         before = f"{job.topic} " if self.verifier.topic_in_query and job.topic else ""
         key = (id(job.search), before + query)
@@ -315,7 +315,7 @@ class _Group:
         try:
             asked = None if first.cause in LENGTH else error
             return await judged(ask, claim.text, first=asked, about=tuple(passages), judge=judge)
-        except OwnDoing as own:  # not masked: an unsupported claim
+        except PolicyFault as own:  # not masked: an unsupported claim
             return Verdict("unknown", judge.identity, why=own.detail, cause=own.cause, facts=dict(own.facts))
         except Unscored:
             return first

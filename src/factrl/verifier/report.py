@@ -21,7 +21,7 @@ from typing import Any, get_args
 from factrl.errors import ConfigError, TooManyMasked, Unscored
 from factrl.text.escape import one_line
 from factrl.text.sentences import Sentence, sentences
-from factrl.types import Claim, Finding, Passage, Verdict
+from factrl.types import Claim, Passage, Verdict, VerdictLabel
 from factrl.verifier.claims import hedges
 
 WIDTH = 0.05  # the widest interval that is still published as a number
@@ -116,7 +116,7 @@ class Report:
         shown = Counter(check.shown for check in checks)
         object.__setattr__(self, "checks", checks)
         object.__setattr__(self, "counts", {kind: shown[kind] for kind in KINDS if kind != "skipped"})
-        object.__setattr__(self, "likelier", {label: labels[label] for label in get_args(Finding)})
+        object.__setattr__(self, "likelier", {label: labels[label] for label in get_args(VerdictLabel)})
 
     @property
     def claims(self) -> int:

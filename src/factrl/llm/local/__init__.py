@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 TOKENS_AT_ONCE = 8192  # of one batch, padding included
 _LONGEST = 512  # tokens, for a model whose files do not say
-Row = Mapping[str, Sequence[int]]
+Encoding = Mapping[str, Sequence[int]]
 
 
 class Network:
@@ -104,7 +104,7 @@ class Network:
         """A text in which no special token stands: it cannot end itself, or start another turn."""
         return self._special.sub(lambda match: f"{match[0][0]} {match[0][1:]}", encodable(text))
 
-    def cut(self, text: str, tokens: Callable[[str], Row]) -> Row | None:
+    def cut(self, text: str, tokens: Callable[[str], Encoding]) -> Encoding | None:
         """The tokens of as much of a text's beginning as the network reads; None where nothing of it fits."""
         row = tokens(text)
         while (over := len(row["input_ids"]) - self.longest) > 0:
@@ -136,7 +136,7 @@ class Network:
         return firsts
 
     def logits(
-        self, rows: Sequence[Row | None], budget: int, *, left: bool = False, **options: Any
+        self, rows: Sequence[Encoding | None], budget: int, *, left: bool = False, **options: Any
     ) -> Iterator[tuple[list[int], Any]]:
         """Numbers of rows and their logits, float64 on the CPU, in batches; rows that are None are left out.
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from factrl.errors import ConfigError, ModelError, Unscored
 from factrl.llm.background import Call
-from factrl.llm.local import TOKENS_AT_ONCE, Network, Row
+from factrl.llm.local import TOKENS_AT_ONCE, Encoding, Network
 from factrl.llm.models.catalogue import Named
 
 if TYPE_CHECKING:
@@ -137,11 +137,11 @@ class CrossEncoder(Network):
                 stretches.append((stretches.pop()[0] if near else start, end))
         return self.torch.stack(least)
 
-    def _read(self, premise: str, hypothesis: str) -> Row | None:
+    def _read(self, premise: str, hypothesis: str) -> Encoding | None:
         hypothesis = self.apart(hypothesis)
         return self.cut(self.apart(premise), lambda kept: self._tokens(kept, hypothesis))
 
-    def _tokens(self, premise: str, hypothesis: str) -> Row:
+    def _tokens(self, premise: str, hypothesis: str) -> Encoding:
         text = self._text(premise, hypothesis)
         if self._chat is not None:
             return self.tokenizer(text, add_special_tokens=False)
@@ -233,13 +233,13 @@ class RewardModel(Network):
                     answers[number] = value
         return answers
 
-    def _read(self, question: str, text: str) -> Row | Unscored:
+    def _read(self, question: str, text: str) -> Encoding | Unscored:
         question, text = self.apart(question).strip(), self.apart(text).strip()
         row = self.cut(text, lambda kept: self._tokens(question, kept))
         detail = f"a request of {len(question)} characters leaves no room for an answer"
         return row or Unscored("too_long", f"{detail} among {self.longest} tokens", stage="rate")
 
-    def _tokens(self, question: str, text: str) -> Row:
+    def _tokens(self, question: str, text: str) -> Encoding:
         if self.tokenizer.chat_template:
             chat = [{"role": "user", "content": question}, {"role": "assistant", "content": text}]
             whole = self.tokenizer.apply_chat_template(chat, tokenize=False)

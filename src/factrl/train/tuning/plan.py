@@ -19,7 +19,7 @@ from factrl.runs.rows import read_rows
 from factrl.train.plan import bare_reward, check_usable, open_judge
 from factrl.train.tuning.demonstrations import ELICITED, TWO_SHOT
 from factrl.train.tuning.labelled import LABELLED, load_lessons
-from factrl.train.tuning.rules import Sample, given_text
+from factrl.train.tuning.rules import Candidate, given_text
 from factrl.train.tuning.settings import TuneSettings
 from factrl.types import Example
 
@@ -42,7 +42,7 @@ class TunePlan:
     judge: LLM | None
     examples: Sequence[Example]
     held_out: Sequence[Example]
-    probed: Mapping[str, Sequence[Sample]]
+    probed: Mapping[str, Sequence[Candidate]]
     reward: Reward | None
     notes: Sequence[str] = ()
 
@@ -68,7 +68,7 @@ def plan_tuning(settings: TuneSettings, *, only_show: bool = False) -> TunePlan:
     else:
         examples = load_training(data, require_answers=settings.needs_answers)
     render_prompt(examples[0], data.prompt)
-    probed: Mapping[str, Sequence[Sample]] = {}
+    probed: Mapping[str, Sequence[Candidate]] = {}
     if told.probe is not None:
         examples, probed = _probed(examples, told.probe)
         notes += _check_asked_alike(settings, told.probe)
@@ -163,7 +163,9 @@ def _measuring(settings: TuneSettings, examples: Sequence[Example]) -> Reward | 
     return reward
 
 
-def _probed(examples: Sequence[Example], file: str) -> tuple[list[Example], Mapping[str, Sequence[Sample]]]:
+def _probed(
+    examples: Sequence[Example], file: str
+) -> tuple[list[Example], Mapping[str, Sequence[Candidate]]]:
     """The questions with what a probe found of each, and its samples."""
     found: dict[str, Mapping[str, Any]] = {}
     for row in read_rows(file):
@@ -181,12 +183,12 @@ def _probed(examples: Sequence[Example], file: str) -> tuple[list[Example], Mapp
     return flagged, samples if any(samples.values()) else {}
 
 
-def _sample(row: Mapping[str, Any]) -> Sample:
+def _sample(row: Mapping[str, Any]) -> Candidate:
     text, cause, length = row.get("text"), row.get("cause"), row.get("tokens")
     if text is None:
-        return Sample("", cause=cause or "no_completion")
+        return Candidate("", cause=cause or "no_completion")
     length = len(text.split()) if length is None else length
-    return Sample(text, length, bool(row.get("truncated")), label=row.get("label"), cause=cause)
+    return Candidate(text, length, bool(row.get("truncated")), label=row.get("label"), cause=cause)
 
 
 def _check_asked_alike(settings: TuneSettings, file: str) -> list[str]:

@@ -52,7 +52,7 @@ LENGTHS = 0.1  # nor do lengths l and m with |1 - l/m| over it, l that of the be
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class Candidate:
     """What a model wrote, measured.
 
     Attributes:
@@ -93,17 +93,17 @@ Rows = list[Mapping[str, Any]] | str
 class Rule:
     """A way to make rows."""
 
-    rows: Callable[[Example, Sequence[Sample], TargetFormat], Rows]
+    rows: Callable[[Example, Sequence[Candidate], TargetFormat], Rows]
     measure: Measure | None = None  # of the samples; None when there are none
     needs_ook: bool = False  # whether a question is out of knowledge
     needs_answers: bool | None = True  # None where the reward that measures decides
 
 
-def _imitate(sample: Sample, why: str) -> Rows:
+def _imitate(sample: Candidate, why: str) -> Rows:
     return [{"completion": sample.text, "truncated": sample.truncated, "why": why}]
 
 
-def _prefer(chosen: Sample, rejected: Sample, why: str) -> Mapping[str, Any]:
+def _prefer(chosen: Candidate, rejected: Candidate, why: str) -> Mapping[str, Any]:
     return {
         "chosen": chosen.text,
         "rejected": rejected.text,
@@ -113,20 +113,20 @@ def _prefer(chosen: Sample, rejected: Sample, why: str) -> Mapping[str, Any]:
     }
 
 
-def _accepted(example: Example, samples: Sequence[Sample], target: TargetFormat) -> Rows:
+def _accepted(example: Example, samples: Sequence[Candidate], target: TargetFormat) -> Rows:
     answer = example.answers[0] if example.answers else INVALID if example.false_premise else ""
-    return _imitate(Sample(target.write(answer)), "accepted answer") if answer else "no accepted answer"
+    return _imitate(Candidate(target.write(answer)), "accepted answer") if answer else "no accepted answer"
 
 
-def _accepted_or_abstention(example: Example, samples: Sequence[Sample], target: TargetFormat) -> Rows:
+def _accepted_or_abstention(example: Example, samples: Sequence[Candidate], target: TargetFormat) -> Rows:
     if example.ook is None:
         return UNDECIDED
     if example.ook:
-        return _imitate(Sample(target.write(target.abstention)), "out of knowledge: abstention")
+        return _imitate(Candidate(target.write(target.abstention)), "out of knowledge: abstention")
     return _accepted(example, samples, target)
 
 
-def _own(example: Example, samples: Sequence[Sample], target: TargetFormat) -> Rows:
+def _own(example: Example, samples: Sequence[Candidate], target: TargetFormat) -> Rows:
     if example.ook is None:
         return UNDECIDED
     wanted, word = ("abstained", "abstaining") if example.ook else ("correct", "right")
@@ -139,7 +139,7 @@ def _own(example: Example, samples: Sequence[Sample], target: TargetFormat) -> R
     return _imitate(target.draw.choice(fitting), why)
 
 
-def _most_precise(example: Example, samples: Sequence[Sample], target: TargetFormat) -> Rows:
+def _most_precise(example: Example, samples: Sequence[Candidate], target: TargetFormat) -> Rows:
     measured = _measured(samples)
     if not measured:
         return "nothing measured"
@@ -147,7 +147,7 @@ def _most_precise(example: Example, samples: Sequence[Sample], target: TargetFor
     return _imitate(best, f"precision {value:.3g}, the highest of {len(measured)}")
 
 
-def _correctness(example: Example, samples: Sequence[Sample], target: TargetFormat) -> Rows:
+def _correctness(example: Example, samples: Sequence[Candidate], target: TargetFormat) -> Rows:
     if example.ook is None:
         return UNDECIDED
     if not any(sample.label for sample in samples):
@@ -156,7 +156,7 @@ def _correctness(example: Example, samples: Sequence[Sample], target: TargetForm
     if not wrong:
         return "no wrong sample"
     if example.ook:
-        abstained = Sample(target.write(target.abstention))
+        abstained = Candidate(target.write(target.abstention))
         return [_prefer(abstained, target.draw.choice(wrong), "out of knowledge: abstained over wrong")]
     right = [sample for sample in samples if sample.label == "correct"]
     if not right:
@@ -164,7 +164,7 @@ def _correctness(example: Example, samples: Sequence[Sample], target: TargetForm
     return [_prefer(target.draw.choice(right), target.draw.choice(wrong), "right over wrong")]
 
 
-def _max_min(example: Example, samples: Sequence[Sample], target: TargetFormat) -> Rows:
+def _max_min(example: Example, samples: Sequence[Candidate], target: TargetFormat) -> Rows:
     measured = _measured(samples)
     if target.chosen is not None:
         return _given_over_worst(measured, target.chosen)
@@ -177,11 +177,11 @@ def _max_min(example: Example, samples: Sequence[Sample], target: TargetFormat) 
     return [_prefer(chosen, rejected, f"{best:.3g} over {worst:.3g}")]
 
 
-def _given_over_worst(measured: Sequence[tuple[float, Sample]], text: str) -> Rows:
+def _given_over_worst(measured: Sequence[tuple[float, Candidate]], text: str) -> Rows:
     if not text or not measured:
         return "nothing measured" if text else "no chosen text"
     worst, rejected = min(measured, key=lambda pair: pair[0])
-    return [_prefer(Sample(text), rejected, f"the row's text over {worst:.3g}")]
+    return [_prefer(Candidate(text), rejected, f"the row's text over {worst:.3g}")]
 
 
 def given_text(example: Example, column: str) -> str:
@@ -190,7 +190,7 @@ def given_text(example: Example, column: str) -> str:
     return text if isinstance(text, str) and text.strip() else ""
 
 
-def _margin_length(example: Example, samples: Sequence[Sample], target: TargetFormat) -> Rows:
+def _margin_length(example: Example, samples: Sequence[Candidate], target: TargetFormat) -> Rows:
     if len(_measured(samples)) < 2:
         return _FEW
     near = [
@@ -206,25 +206,25 @@ def _margin_length(example: Example, samples: Sequence[Sample], target: TargetFo
     return [_prefer(chosen, rejected, f"{why}, lengths {chosen.length} and {rejected.length}")]
 
 
-def _every_two(example: Example, samples: Sequence[Sample], target: TargetFormat) -> Rows:
+def _every_two(example: Example, samples: Sequence[Candidate], target: TargetFormat) -> Rows:
     if len(_measured(samples)) < 2:
         return _FEW
     rows = [_prefer(a, b, f"{x:.3g} over {y:.3g}") for x, a, y, b in _ranked(samples) if x - y > _ROUNDING]
     return rows or _EQUAL
 
 
-def _given(example: Example, samples: Sequence[Sample], target: TargetFormat) -> Rows:
+def _given(example: Example, samples: Sequence[Candidate], target: TargetFormat) -> Rows:
     worse = example.meta.get("rejected")
     if not example.answers or not isinstance(worse, str) or not worse.strip():
         return "no given pair"
-    return [_prefer(Sample(example.answers[0]), Sample(worse), "given")]
+    return [_prefer(Candidate(example.answers[0]), Candidate(worse), "given")]
 
 
-def _measured(samples: Sequence[Sample]) -> list[tuple[float, Sample]]:
+def _measured(samples: Sequence[Candidate]) -> list[tuple[float, Candidate]]:
     return [(sample.value, sample) for sample in samples if sample.value is not None]
 
 
-def _ranked(samples: Sequence[Sample]) -> list[tuple[float, Sample, float, Sample]]:
+def _ranked(samples: Sequence[Candidate]) -> list[tuple[float, Candidate, float, Candidate]]:
     """Every two measured samples, the better one and its value first."""
     pairs = combinations(_measured(samples), 2)
     return [(*first, *second) if first[0] > second[0] else (*second, *first) for first, second in pairs]

@@ -22,7 +22,7 @@ from factrl.runs.disk import Journal
 from factrl.runs.progress import Progress
 from factrl.text import MALFORMED, Slice, think_answer
 from factrl.train.tuning.plan import TunePlan
-from factrl.train.tuning.rules import Sample
+from factrl.train.tuning.rules import Candidate
 from factrl.types import Completion, Example, Grade
 from factrl.verifier.report import Report
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PART = 128  # samples that are written, and measured, together
 THEIR_OWN = ("declines", *MALFORMED)  # causes for which the text itself is to blame
 Measure = Callable[[Sequence[Example], Sequence[Completion]], Sequence[Mapping[str, Any]]]
-"""What becomes of each text: `label`, `value`, `cause` and `floored`, as `Sample` has them."""
+"""What becomes of each text: `label`, `value`, `cause` and `floored`, as `Candidate` has them."""
 
 
 def write_samples(
@@ -46,7 +46,7 @@ def write_samples(
     temperature: float = 0.0,
     top_p: float = 1.0,
     seed: int = 0,
-) -> list[list[Sample]]:
+) -> list[list[Candidate]]:
     """The model's samples with these numbers, for every example; those of `path` are not written again."""
     told: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "seed": seed}
     questions = digest_of(*((example.id, example.question) for example in examples))
@@ -60,7 +60,7 @@ def write_samples(
                 if example.id in new:
                     journal.add(example.id, {"samples": [_plain(sample) for sample in group]})
             progress.advance(len(new))
-        return [[Sample(**row) for row in journal[example.id]["samples"]] for example in examples]
+        return [[Candidate(**row) for row in journal[example.id]["samples"]] for example in examples]
 
 
 def _plain(written: Written) -> Mapping[str, Any]:
@@ -74,12 +74,12 @@ def measure_samples(
     measure: Measure,
     about: Mapping[str, Any],
     examples: Sequence[Example],
-    samples: Sequence[Sequence[Sample]],
+    samples: Sequence[Sequence[Candidate]],
     path: Path,
     *,
     prefill: str,
     label: str,
-) -> list[list[Sample]]:
+) -> list[list[Candidate]]:
     """The same samples with a label or a value each; those of `path` are not measured again.
 
     A question with a sample that our side could not measure is not kept, so that a resumed run tries again.
@@ -112,7 +112,7 @@ def measure_samples(
     return [[replace(s, **row) for s, row in zip(group, found[e.id], strict=True)] for e, group in groups]
 
 
-def check_masked(samples: Sequence[Sequence[Sample]], share: float, folder: Path) -> Mapping[str, int]:
+def check_masked(samples: Sequence[Sequence[Candidate]], share: float, folder: Path) -> Mapping[str, int]:
     """How many samples could not be used, by cause.
 
     Raises:
@@ -206,15 +206,15 @@ def _value(report: Report) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TuningResult:
     """What tuning changed: one graded sample per held-out question, before and after.
 
     Questions on a false premise are in no number of the summaries.
     """
 
     examples: Sequence[Example]
-    before: Sequence[Sample]
-    after: Sequence[Sample]
+    before: Sequence[Candidate]
+    after: Sequence[Candidate]
 
     def lines(self) -> list[tuple[str, ...]]:
         """Each number before and after with its 95 % interval, and the paired difference."""

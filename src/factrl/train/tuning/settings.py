@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from factrl.errors import NO_OWN_VERIFIER, ConfigError, nearest
 from factrl.evals.shortqa import Extract
 from factrl.papers import load_reward, settings_of, split_spec
-from factrl.runs.config import Unused, dump_toml, load_settings, peek
+from factrl.runs.config import Unused, dump_toml, load_settings, read_setting
 from factrl.runs.data import template_names
 from factrl.runs.settings import AskSettings, Positive, RunSettings, Section
 from factrl.train.plan import extract_of, unread
@@ -272,7 +272,7 @@ def tune_settings(source: Path | str | None, overrides: Sequence[str]) -> TuneSe
         ConfigError: every problem at once, one line each.
     """
     method, rule, paper = (
-        peek(TuneSettings, source, overrides, key) for key in ("tune.method", "tune.rule", "paper")
+        read_setting(TuneSettings, source, overrides, key) for key in ("tune.method", "tune.rule", "paper")
     )
     layers = (_METHODS.get(str(method), {}), _RULES.get(str(rule), {}))
     paper = paper or layers[1].get("paper") or layers[0].get("paper")

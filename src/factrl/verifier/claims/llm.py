@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from factrl.errors import LLMError, OwnDoing, Unscored
+from factrl.errors import LLMError, PolicyFault, Unscored
 from factrl.llm import LLM, ask
 from factrl.llm.quoting import quoted_message
 from factrl.types import Claim
@@ -66,7 +66,7 @@ class LLMClaims:
 
         Raises:
             Unscored: `extract_unreadable` or `truncated`: a reply that cannot be read.
-            OwnDoing: `oversize`: the list was cut off, with more facts of the text in it than are judged.
+            PolicyFault: `oversize`: the list was cut off, with more facts of the text in it than are judged.
             LLMError: the model could not be asked.
         """
         shown: list[Statement] = []
@@ -86,7 +86,7 @@ class LLMClaims:
                 if cut is not None:  # a model that repeats itself has no more facts to list
                     if len({normalised(claim.text) for claim in kept}) <= _MANY:
                         raise cut
-                    raise OwnDoing("oversize", f"more than {_MANY} facts, and {cut.detail}", **cut.facts)
+                    raise PolicyFault("oversize", f"more than {_MANY} facts, and {cut.detail}", **cut.facts)
                 claims += kept
         return mark(sorted(claims, key=lambda claim: claim.sentence), question)
 

@@ -20,14 +20,14 @@ from typing import Any, Literal
 from factrl.errors import LLMError, Unscored
 from factrl.llm import LLM, Reply, ask
 from factrl.llm.quoting import quoted_message
-from factrl.types import Claim, Finding, Passage, Verdict
+from factrl.types import Claim, Passage, Verdict, VerdictLabel
 from factrl.verifier.judges.overlap import quote_of
 from factrl.verifier.judges.replies import Said, item_ids, read_supported, read_true_false, read_verdicts
 
 Style = Literal["factrl", "factscore", "veriscore"]
 _Pair = tuple[Claim, tuple[Passage, ...]]
 
-_READERS: Mapping[str, Callable[[str], Finding]] = {
+_READERS: Mapping[str, Callable[[str], VerdictLabel]] = {
     "factscore": read_true_false,
     "veriscore": read_supported,
 }

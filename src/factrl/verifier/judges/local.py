@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from factrl.errors import LLMError
 from factrl.llm.quoting import broken
 from factrl.runs.rows import read_rows
-from factrl.types import Claim, Finding, Passage, Verdict
+from factrl.types import Claim, Passage, Verdict, VerdictLabel
 from factrl.verifier.judges.overlap import Overlap, Piece, best_pieces, compare, quote_of
 from factrl.verifier.judges.subjects import ASKED, apart, differs, under_another
 
@@ -72,7 +72,7 @@ class Calibration:
     def identity(self) -> str:
         return _digest(json.dumps(asdict(self), sort_keys=True))
 
-    def decide(self, features: Mapping[str, float]) -> tuple[Finding, float]:
+    def decide(self, features: Mapping[str, float]) -> tuple[VerdictLabel, float]:
         """The label and the probability of support: supported from 0.5 on, below it refuted or unknown."""
         row = [
             (features[name] - mean) / scale
@@ -314,12 +314,12 @@ class NLIJudge:
         threshold_supported: float = 0.5,
         threshold_refuted: float | None = 0.5,
         *,
-        otherwise: Finding = "unknown",
+        otherwise: VerdictLabel = "unknown",
     ) -> None:
         self.cross_encoder = cross_encoder
         self.threshold_supported = threshold_supported
         self.threshold_refuted = threshold_refuted
-        self.otherwise: Finding = otherwise
+        self.otherwise: VerdictLabel = otherwise
 
     @property
     def refutes(self) -> bool:

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 from factrl.errors import Unscored
 from factrl.text.abstention import stance
-from factrl.types import Finding
+from factrl.types import VerdictLabel
 
 MAX_REPLY = 65_536
 """Characters of a reply that is read; a longer one holds no verdict."""
 
-_WORDS: Mapping[str, Finding] = {"supported": "supported", "refuted": "refuted", "unknown": "unknown"}
+_WORDS: Mapping[str, VerdictLabel] = {"supported": "supported", "refuted": "refuted", "unknown": "unknown"}
 _DECORATION = " \t*_`#.\"'"
 
 # A string, closed or ended by its line so that a stray quotation mark costs one line, or a bracket.  Nothing
@@ -35,7 +35,7 @@ _JSON_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*\\?"?|[{}\[\]]')
 class Said(NamedTuple):
     """What a judge said about one claim: its verdict, and the words of the evidence that it gave for it."""
 
-    label: Finding
+    label: VerdictLabel
     quote: str = ""
 
 
@@ -177,8 +177,8 @@ def _no_constant(name: str) -> None:
 
 # -- One claim, in the words of a published prompt ----------------------------------------------------
 
-_TRUE_FALSE: Mapping[str, Finding] = {"true": "supported", "false": "refuted"}
-_SUPPORTED: Mapping[str, Finding] = {
+_TRUE_FALSE: Mapping[str, VerdictLabel] = {"true": "supported", "false": "refuted"}
+_SUPPORTED: Mapping[str, VerdictLabel] = {
     "supported": "supported",
     "unsupported": "unknown",
     "inconclusive": "unknown",
@@ -186,7 +186,7 @@ _SUPPORTED: Mapping[str, Finding] = {
     "refuted": "refuted",
 }
 # What a negation makes of them; an absent pair says nothing ("not inconclusive").
-_NEGATED: Mapping[str, Finding] = {"true": "refuted", "supported": "unknown"}
+_NEGATED: Mapping[str, VerdictLabel] = {"true": "refuted", "supported": "unknown"}
 _LEAD, _NOT, _SUPPOSED, _GOES_ON = (
     frozenset(words.split())
     for words in (
@@ -201,7 +201,7 @@ _LEAD, _NOT, _SUPPOSED, _GOES_ON = (
 _CONTEXT = 48  # characters before a word in which a negation or a condition counts
 
 
-def read_true_false(reply: str) -> Finding:
+def read_true_false(reply: str) -> VerdictLabel:
     """The verdict of a reply to FActScore's question "True or False?".
 
     `True` is `supported` and `False` is `refuted`: the question has no third answer, so what the evidence
@@ -217,7 +217,7 @@ def read_true_false(reply: str) -> Finding:
     return _read_word(reply, _TRUE_FALSE)
 
 
-def read_supported(reply: str) -> Finding:
+def read_supported(reply: str) -> VerdictLabel:
     """The verdict of a reply to VeriScore's question, `###Supported.###` and the like.
 
     `contradicted` is `refuted`; `inconclusive`, `unsupported` and `not supported` are `unknown`, because the
@@ -233,16 +233,18 @@ def read_supported(reply: str) -> Finding:
     return _read_word(reply, _SUPPORTED)
 
 
-def _read_word(reply: str, words: Mapping[str, Finding]) -> Finding:
+def _read_word(reply: str, words: Mapping[str, VerdictLabel]) -> VerdictLabel:
     """The verdict that opens the reply or stands alone on its last line, if nothing else takes it back."""
     text = after_thinking(reply).replace("###", "\n").strip()
-    mentions: list[tuple[re.Match[str], Finding]] = [
+    mentions: list[tuple[re.Match[str], VerdictLabel]] = [
         (found, meaning)
         for found in re.finditer(rf"(?<![\w-])(?:{'|'.join(words)})(?![\w-])", text, re.I)
         if (meaning := _meaning(text, found, words)) is not None
     ]
     end = len(text.rstrip(" *_`\"'.!)]\n"))
-    verdict: Finding | None = next((said for found, said in mentions if _decides(text, found, end)), None)
+    verdict: VerdictLabel | None = next(
+        (said for found, said in mentions if _decides(text, found, end)), None
+    )
     if verdict is None:
         raise no_verdict(text)
     # "Not supported: it is contradicted by the first result" takes nothing back.
@@ -252,7 +254,7 @@ def _read_word(reply: str, words: Mapping[str, Finding]) -> Finding:
     return verdict
 
 
-def _meaning(text: str, found: re.Match[str], words: Mapping[str, Finding]) -> Finding | None:
+def _meaning(text: str, found: re.Match[str], words: Mapping[str, VerdictLabel]) -> VerdictLabel | None:
     """What a mention of a verdict word says; None when it is supposed, or one of several to choose from."""
     word = found[0].lower()
     before = re.split(r"[.!?;:,\n]", text[max(found.start() - _CONTEXT, 0) : found.start()])[-1]
