@@ -24,7 +24,7 @@ from factrl.text import think_answer
 from factrl.train.plan import extract_of
 from factrl.train.tuning.labelled import LABELLED
 from factrl.train.tuning.plan import demonstrated, plan_tuning
-from factrl.train.tuning.rules import Candidate, RULES, TargetFormat, UNDECIDED
+from factrl.train.tuning.rules import RULES, UNDECIDED, Candidate, TargetFormat
 from factrl.train.tuning.samples import TuningResult, grading, measure_samples, measurement
 from factrl.train.tuning.settings import TuneSettings, tune_settings
 from factrl.types import Completion, Example, Label
@@ -38,7 +38,9 @@ Samples = tuple[Candidate, ...]
 NLI = "nli:MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli"
 
 
-def learnt(rule: str, example: Example, samples: Sequence[Candidate], target: TargetFormat | None = None) -> Any:
+def learnt(
+    rule: str, example: Example, samples: Sequence[Candidate], target: TargetFormat | None = None
+) -> Any:
     """The completion, the pairs better than worse, or the reason why there is neither."""
     found = RULES[rule].rows(example, samples, target or TargetFormat())
     if isinstance(found, str):
