@@ -30,7 +30,7 @@ from fault_server import FaultServer, answers, closed_port, says
 
 VERBS = {
     *("demo", "verify", "index", "probe", "score", "train", "tune", "report", "eval", "ask"),
-    *("label", "stress", "study", "serve", "mcp", "show", "check", "describe", "models", "doctor"),
+    *("label", "stress", "study", "serve", "mcp", "show", "describe", "models", "doctor"),
     *(f"prepare {what}" for what in ("fspo", "klcf", "prompts", "entities", "retrieve", "thresholds")),
     *(f"prepare {what}" for what in ("mix", "convert", "questions")),
 }
@@ -43,16 +43,10 @@ ROWS: list[dict[str, Any]] = [
 ]
 OWN = """
 from factrl import Example, reward
-from factrl.papers import Gold
 
 @reward
 def short(example, completion):
     return {"short": float(len(completion) < 9)}
-
-GOLD = [
-    Gold("fits", Example("?"), "Rome", {"short": 1.0}),
-    Gold("a lie\\x1b[31m", Example("?"), "Rome", {"short": 0.0}),
-]
 """
 
 
@@ -388,16 +382,6 @@ def test_show_lists_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
     assert told["model.name"] == "text, required"
     assert told["model.lora_target_modules"] == 'text or list, default "all-linear"'
     assert told["train.bf16"] == 'auto or true or false, default "auto"'
-
-
-def test_check_shows_what_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "own.py:short"]) == 1
-    assert capsys.readouterr().out.splitlines() == [
-        "ok    short                     fits",
-        "FAIL  short                     a lie⟨U+001B⟩[31m",
-        "      terms {'short': 1.0}, not {'short': 0.0}",
-        "1 of 2 cases pass",
-    ]
 
 
 BASH = shutil.which("bash")

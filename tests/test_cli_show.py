@@ -1,4 +1,4 @@
-"""`factrl show`, `check` and `describe`: where a paper's values are from, and what its reward pays."""
+"""`factrl show` and `describe`: where a paper's values are from, and what its reward pays."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ SPECS = [f"{name}:{variant}" for name in paper_names() for variant in rewards_of
 GIVEN = {"klcf:weights-required": {"alpha": 1.0, "beta": 1.0, "gamma": 1.0}}
 OWN = """
 from factrl import Example, reward
-from factrl.papers import Gold
 
 @reward
 def right(example, completion, *, grade, bonus=1.0):
@@ -45,8 +44,6 @@ def odd(example, completion, *, oracle):
 @reward
 def mine(example, completion):
     return {"mine": example.meta["mine"]}
-
-GOLD = [Gold("fits", Example("?", ("Rome",)), "Rome", {"right": 1.0}, variant="right")]
 """
 
 
@@ -91,16 +88,6 @@ def test_every_training_value_is_shown_with_its_source(capsys: pytest.CaptureFix
             assert told[f"train.{key}"][1], f"train.{key} has no source in {path}"
             assert re.search(rf"^train\.{key} ", out, re.M)
         assert f"factrl describe {name}" in out
-
-
-# check
-
-
-def test_check_all_is_a_line_for_each_paper(capsys: pytest.CaptureFixture[str]) -> None:
-    out = out_of(capsys, "check", "all")
-    lines = [line.split() for line in out.splitlines()]
-    assert [line[:2] for line in lines] == [["ok", name] for name in paper_names()]
-    assert all(line[2] == line[4] and int(line[2]) >= 12 for line in lines)
 
 
 # describe

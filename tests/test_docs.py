@@ -2,7 +2,7 @@
 
 Blocks of a page run in order, in one folder and one namespace:
 
-- a block with `title="FILE"` is that file;
+- a block with `title="FILE"` is that file, and pytest runs a `test_….py`;
 - `python` runs.  One that names a server or a trainer is compiled, and its calls of `fx.…` are held against
   the signatures;
 - `console` runs each `$ factrl …` and compares what follows; `…` stands for anything;
@@ -21,6 +21,8 @@ import inspect
 import io
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -194,7 +196,11 @@ def test_what_a_page_shows_works(page: Path, tmp_path: Path, monkeypatch: pytest
     for block in blocks(page.read_text("utf-8")):
         if block.title:
             Path(block.title).write_text(block.text, encoding="utf-8")
-            if block.kind == "python":
+            if block.title.startswith("test_"):
+                command = [sys.executable, "-m", "pytest", "-q", block.title]
+                ran = subprocess.run(command, capture_output=True, text=True)
+                assert ran.returncode == 0, ran.stdout
+            elif block.kind == "python":
                 exec(compile(block.text, block.title, "exec"), {"__name__": block.title})  # noqa: S102
         elif block.kind == "python":
             program = compile("\n" * block.line + block.text, str(page), "exec")

@@ -288,7 +288,7 @@ def test_a_reward_file_that_does_not_run_is_named_with_its_line(
     source: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("own.py").write_text(source)
-    for line in ("score rows.jsonl --paper own.py", "check own.py", "train paper=own.py --dry-run good.toml"):
+    for line in ("score rows.jsonl --paper own.py", "train paper=own.py --dry-run good.toml"):
         assert main(line.split()) == 2
         assert told in complaint(capsys)
 

@@ -20,12 +20,10 @@ Paper     Nobody's, of no year
 
 from __future__ import annotations
 
-from factrl.papers import Gold
 from factrl.rewards import reward
 from factrl.rewards.grading import Grader
 from factrl.text import boxed
 from factrl.text.abstention import abstains
-from factrl.types import Example
 
 
 @reward
@@ -42,7 +40,6 @@ def madeup(example, completion, *, grade: Grader, declined: float = 0.25):
 SETTINGS = {"data": {"prompt": "Q: {question} A:"}, "train": {"learning_rate": 2e-6}}
 VARIANTS = {"paper": madeup, "harsh": madeup.with_(declined=0.0)}
 FORM = "boxed"
-GOLD = (Gold("a match is right", Example("Capital?", ("Rome",)), "\\\\boxed{Rome}", {"right": 1}),)
 PUBLISHED = {("results", "base", "accuracy"): 30.0, ("results", "ours", "accuracy"): 40.0}
 WEAKNESSES = {"": {"wrong >= floored": "made up", "D30": "the reasoning is not read"}, "harsh": {}}
 '''
@@ -87,7 +84,6 @@ def _shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     [
         ("show", "madeup      Made up: right or not"),
         ("show madeup", "declined"),
-        ("check madeup", "1 of 1 cases pass"),
         ("describe madeup", "0.25"),
         ("score rows.jsonl --paper madeup", "1.0"),
         ("train madeup --data rows.jsonl --model none --dry-run train.prompts_per_step=8", "madeup"),

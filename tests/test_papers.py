@@ -1,37 +1,61 @@
-"""Every paper on the shelf: its worked cases, and what its file promises."""
+"""Every paper: its worked cases in `papers/*.toml`, and what its file promises.
+
+A case is a completion (`text`; `prefill`, `truncated`, `tokens`, `certainty`; `beside` and `step` count other
+completions of its question and of its step, `stalled` evaluations) to an `example` for a `variant`, of each
+the first if it names none.  The judge answers with `replies` and gives claims, which are sentences, these
+`verdicts`, in order; `given` is what other resources return, or how they fail.  What must come out: the
+`state`, scored if it names none, the `terms` to 1e-9, of a masked sample none, and where they are named the
+`spans` of step-wise credit (start, end, sign).  The judges must be asked exactly what there are answers for.
+`{name}` in a text is one of `texts`, `{filler}` a text so many times.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+import contextlib
+import sys
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
-from factrl.errors import ConfigError, LLMError
+from factrl.errors import ConfigError, LLMError, RewardBug, Unscored
 from factrl.llm import FakeLLM, Message
-from factrl.papers import (
-    Gold,
-    check_gold,
-    gold_of,
-    load_paper,
-    load_reward,
-    paper_names,
-    rewards_of,
-)
-from factrl.rewards import Reward
+from factrl.papers import load_paper, load_reward, paper_names, rewards_of
 from factrl.rewards.grading import Grader
+from factrl.rewards.resources import supply
 from factrl.train.plan import run_settings
-from factrl.types import Example
+from factrl.types import Claim, Completion, Course, Example, Passage, Verdict
+from factrl.verifier import Report, Verifier
+from factrl.verifier.claims import SentenceClaims
+from factrl.verifier.search import Given
 
-CASES = [(name, *found) for name in paper_names() for found in gold_of(name)]
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FAILURES = {
+    "never": AssertionError("what has no weight was asked"),
+    "timeout": LLMError("timeout", "the judge did not answer"),
+    "connection": LLMError("connection", "the server is gone"),
+    "search_failed": Unscored("search_failed", "the index is damaged", stage="search"),
+}
+
+
+def worked(paper: str) -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parent / "papers" / f"{paper}.toml").read_text("utf-8"))
+
+
+CASES = [(name, case) for name in paper_names() for case in worked(name)["cases"]]
+NAMES = [f"{name}:{case.get('variant', '')}: {case['why']}" for name, case in CASES]
 ROME = Example("Capital of Italy?", ("Rome",), id="rome")
 OWN = """
 from __future__ import annotations
 from dataclasses import dataclass
 from factrl import Example, reward
-from factrl.papers import Gold
 
 @dataclass
 class Length:
@@ -44,14 +68,84 @@ def short(example, completion, *, words=2):
 @reward
 def right(example, completion, *, grade):
     return {"right": float(grade(example.question, completion, example.answers).label == "correct")}
-
-ROME = Example("Capital of Italy?", ("Rome",))
-GOLD = [
-    Gold("two words are short", ROME, "in Rome", {"short": 1.0}, variant="short"),
-    Gold("the answer is right", ROME, "Rome", {"right": 1}, variant="right"),
-    Gold("about whatever is named", ROME, "Rome", {"right": 1}),
-]
 """
+
+
+class ScriptedJudge:
+    """Gives verdicts to claims in the order in which it is asked about them."""
+
+    identity, weak, per_call = "scripted", False, 1_000
+
+    def __init__(self, labels: Sequence[Any]) -> None:
+        self.labels, self.asked = labels, 0
+
+    async def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
+        labels = [*self.labels, *["unjudged"] * len(pairs)][self.asked : self.asked + len(pairs)]
+        self.asked += len(pairs)
+        causes = ["timeout" if label == "unjudged" else None for label in labels]
+        return [Verdict(label, "scripted", cause=cause) for label, cause in zip(labels, causes, strict=True)]
+
+
+def resource(name: str, value: Any) -> Any:
+    """What is given in a case: it returns `value`, or fails as that says."""
+
+    def returns(*asked: Any, **_: Any) -> Any:
+        if value == "lost":  # the claims could not be found
+            return Report(asked[0], failure=Unscored("timeout", "the server did not answer"))
+        if isinstance(value, str):
+            raise FAILURES[value]
+        if name == "truthfulness":
+            return [odds for odds, _ in zip(value, *asked, strict=True)]
+        if name == "extract":
+            return [Claim(text, 0, len(text)) for text in value]
+        return value[" ".join(asked)] if name == "together" else value
+
+    return returns
+
+
+def check(paper: str, case: Mapping[str, Any]) -> None:
+    """Hold what a reward makes of a completion against the case."""
+    every = worked(paper)
+    texts = {**every.get("texts", {}), "filler": str.__mul__(*case.get("filler", ("", 0)))}
+
+    def filled(text: str) -> str:
+        for name in reversed(texts):  # each may hold those before it
+            text = text.replace(f"{{{name}}}", texts[name])
+        return text
+
+    def several(counts: Mapping[str, int]) -> tuple[str, ...]:
+        return tuple(filled(text) for text, count in counts.items() for _ in range(count))
+
+    said = case.get("example", next(iter(every["examples"])))
+    told = {**every["examples"][said], "id": said}
+    told["evidence"] = [Passage(**passage) for passage in told.get("evidence", ())]
+    example = Example(**{key: tuple(v) if isinstance(v, list) else v for key, v in told.items()})
+    known = {key: case[key] for key in ("prefill", "truncated", "tokens", "certainty") if key in case}
+    completion = Completion(filled(case["text"]), **known)
+    completion.group = (str(completion), *several(case.get("beside", {})))
+    step = (*completion.group, *several(case.get("step", {})))
+    completion.course = Course(step, case.get("stalled", every.get("stalled")))
+
+    rewards = rewards_of(load_paper(paper))
+    reward = rewards[case.get("variant", next(iter(rewards)))]
+    judge, claims = FakeLLM(map(filled, case.get("replies", ()))), ScriptedJudge(case.get("verdicts", ()))
+    given = {**every.get("given", {}), **case.get("given", {})}
+    resources = {
+        "verify": Verifier(SentenceClaims(), Given([Passage("…")]), claims, own_subject=False),
+        "extract": SentenceClaims(),
+        **{name: resource(name, value) for name, value in given.items()},
+    }
+    reward = reward.with_(**{name: value for name, value in resources.items() if name in reward.missing})
+    result = supply(reward, judge)(example, completion)
+
+    assert result.state == case.get("state", "scored"), result.detail
+    if result.state != "masked":
+        terms = {name: float(Fraction(value)) for name, value in case["terms"].items()}
+        assert dict(result.terms) == pytest.approx(terms, rel=0, abs=1e-9)
+    assert len(judge.calls) == len(case.get("replies", ()))
+    assert claims.asked == len(case.get("verdicts", ()))
+    if "spans" in case:
+        assert [[span.start, span.end, span.sign] for span in result.spans] == case["spans"]
 
 
 @pytest.fixture
@@ -61,47 +155,40 @@ def own(tmp_path: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
-    ("reward", "case"),
-    [(reward, case) for _, _, reward, case in CASES],
-    ids=[f"{name}:{variant}: {case.why}" for name, variant, _, case in CASES],
-)
-def test_gold(reward: Reward, case: Gold) -> None:
-    assert check_gold(reward, case) == ""
+@pytest.mark.parametrize(("paper", "case"), CASES, ids=NAMES)
+def test_a_worked_case(paper: str, case: Mapping[str, Any]) -> None:
+    check(paper, case)
 
 
 @pytest.mark.parametrize("name", paper_names())
 def test_a_paper_is_complete(name: str) -> None:
-    module = load_paper(name)
+    module, cases = load_paper(name), worked(name)["cases"]
     assert len((module.__doc__ or "").splitlines()[0]) <= 100
     assert "arXiv:" in (module.__doc__ or "")
-    assert {variant for variant, _, _ in gold_of(name)} == {*module.VARIANTS}
-    assert len(gold_of(name)) >= 12
+    assert {case.get("variant", next(iter(module.VARIANTS))) for case in cases} == {*module.VARIANTS}
+    assert {term for case in cases for term in case.get("terms", ())} == {*module.TERMS}
+    assert len(cases) >= 12
     assert all(len(key) == 3 and isinstance(value, float) for key, value in module.PUBLISHED.items())
 
 
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"terms": {"outcome": 1 + 1e-6}}, "terms {'outcome': 1.0}, not {'outcome': 1.000001}"),
-        ({"terms": {}}, "terms {'outcome': 1.0}, not {}"),
-        ({"terms": {"outcome": 1 + 1e-10}}, ""),
-        ({"state": "floored"}, "scored, not floored"),
-        ({"replies": ("VERDICT: correct",)}, "the judge was asked 0 times, not 1"),
-        ({"completion": "\\boxed{the eternal city}"}, "FakeLLM has 0 replies and was called 1 times"),
-        (
-            {"completion": "\\boxed{the eternal city}", "replies": ("hm", "hm")},
-            "masked (judge_unreadable: the judge's reply does not end with "
-            "'VERDICT: correct|incorrect|not_attempted' but with 'hm'), not scored",
-        ),
+        ({"terms": {"outcome": 1 + 1e-10}}, None),
+        ({"terms": {"outcome": 1 + 1e-6}}, AssertionError),
+        ({"terms": {}}, AssertionError),
+        ({"state": "floored"}, AssertionError),
+        ({"replies": ["VERDICT: correct"]}, AssertionError),
+        ({"verdicts": ["supported"]}, AssertionError),
+        ({"spans": [[0, 1, 1]]}, AssertionError),
+        ({"text": "\\boxed{the eternal city}"}, RewardBug),  # nobody is there to judge it
+        ({"text": "\\boxed{the eternal city}", "replies": ["hm", "hm"]}, AssertionError),  # masked
     ],
 )
-def test_a_case_that_does_not_hold_is_told(change: dict[str, object], problem: str) -> None:
-    holds = Gold("", ROME, "\\boxed{Rome}", {"outcome": 1})
-    assert check_gold(load_reward("truthrl"), holds) == ""
-    found = check_gold(load_reward("truthrl"), dataclasses.replace(holds, **change))
-    assert problem in found
-    assert bool(problem) == bool(found)
+def test_a_case_that_does_not_hold_fails(change: dict[str, Any], problem: type[Exception] | None) -> None:
+    case = {"text": "\\boxed{Warsaw}", "terms": {"outcome": 1}, **change}
+    with pytest.raises(problem) if problem else contextlib.nullcontext():
+        check("truthrl", case)
 
 
 # What a judge says of an answer -> state, value and cause of the sample.
@@ -129,27 +216,17 @@ def test_of_thousands_side_by_side_none_is_lost_and_no_masked_one_has_a_number()
     assert [(one.state, one.value, one.cause) for one in results] == [WRITTEN[text] for text in texts]
 
 
-def test_only_the_cases_of_a_variant() -> None:
-    assert {variant for variant, _, _ in gold_of("truthrl:binary")} == {"binary"}
-    ternary = [case.variant for variant, _, case in gold_of("truthrl:ternary") if variant == "ternary"]
-    assert len(ternary) == len(gold_of("truthrl:ternary")) > 10
-    assert "" in ternary
-
-
 # A file of one's own
 
 
-def test_rewards_and_cases_of_a_file(own: str) -> None:
+def test_rewards_of_a_file(own: str) -> None:
     assert [*rewards_of(load_paper(own))] == ["short", "right"]
     assert load_reward(f"{own}:short").knobs == {"words": 2}
-    assert [case.why for _, _, case in gold_of(f"{own}:short")][:1] == ["two words are short"]
-    found = gold_of(f"{own}:right")
-    assert [(variant, check_gold(reward, case)) for variant, reward, case in found] == [("right", "")] * 2
 
 
 def test_a_file_with_one_reward_needs_no_name(own: str) -> None:
     path = Path(own)
-    path.write_text(OWN.replace("@reward\ndef short", "def short").partition("GOLD")[0], encoding="utf-8")
+    path.write_text(OWN.replace("@reward\ndef short", "def short"), encoding="utf-8")
     assert load_reward(own).name == "right"
 
 
@@ -171,10 +248,9 @@ def test_a_file_with_one_reward_needs_no_name(own: str) -> None:
 def test_what_cannot_be_loaded(own: str, spec: str, message: str) -> None:
     folder = Path(own).parent
     (folder / "empty.py").write_text("a = 1\n", encoding="utf-8")
-    for load in (load_reward, gold_of):
-        with pytest.raises(ConfigError) as caught:
-            load(spec.format(folder=folder))
-        assert message in str(caught.value)
+    with pytest.raises(ConfigError) as caught:
+        load_reward(spec.format(folder=folder))
+    assert message in str(caught.value)
 
 
 def test_a_papers_name_brings_its_settings_and_overrides_come_after(own: str) -> None:
@@ -183,9 +259,3 @@ def test_a_papers_name_brings_its_settings_and_overrides_come_after(own: str) ->
     assert "boxed" in by_name.data.prompt
     assert (by_name.train.prompts_per_step, by_name.train.beta) == (64, 0.5)
     assert run_settings(None, [f"paper={own}:short", *needed]).data.prompt == "{question}"
-
-
-def test_a_file_without_cases(own: str) -> None:
-    Path(own).write_text(OWN.partition("GOLD")[0], encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"has no worked cases; add to .*own\.py: GOLD = "):
-        gold_of(f"{own}:right")

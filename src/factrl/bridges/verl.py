@@ -30,7 +30,7 @@ from typing import Any, get_args
 
 from factrl.errors import ConfigError, FactrlError
 from factrl.llm.background import on_thread
-from factrl.papers import gold_of
+from factrl.papers import declared
 from factrl.rewards import THREADS, Reward
 from factrl.runs.data import ColumnName, native, table_of, to_example
 from factrl.train.plan import REWARD_ALONE, run_settings, supplied_reward
@@ -199,13 +199,5 @@ def _make(recipe: str, paper: str, settings: str, usual: tuple[str, ...]) -> _Su
     words += [] if recipe else REWARD_ALONE  # model and data are verl's own
     told = run_settings(recipe or None, [*words, *usual, *shlex.split(settings)])
     reward, _ = supplied_reward(told)
-    return _Supplied(reward, _terms(told.paper), told.data.prefill, told.data.columns)
-
-
-def _terms(paper: str) -> tuple[str, ...]:
-    """What the worked cases of a paper say that its terms are called; none for a reward without them."""
-    try:
-        cases = gold_of(paper)
-    except ConfigError:
-        return ()
-    return tuple(sorted({term for _, _, case in cases for term in case.terms}))
+    terms = tuple(sorted(declared(told.paper, "TERMS", ())))
+    return _Supplied(reward, terms, told.data.prefill, told.data.columns)

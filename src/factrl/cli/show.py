@@ -1,4 +1,4 @@
-"""`factrl show` and `factrl check`: what the papers are, and that their rewards do what they say."""
+"""`factrl show`: what the papers are, and where each of their values is from."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from factrl.errors import ConfigError
 from factrl.papers import (
-    check_gold,
     declared,
-    gold_of,
     load_paper,
     load_reward,
     paper_names,
@@ -25,7 +23,6 @@ from factrl.papers import (
 from factrl.rewards import Reward
 from factrl.runs.config import flat, settable
 from factrl.runs.settings import RunSettings
-from factrl.text.escape import one_line
 
 from .describe import shown
 from .options import RECIPES, Verbs, add_verb
@@ -58,16 +55,6 @@ def add_verbs(verbs: Verbs) -> None:
     )
     parser.add_argument("paper", nargs="?", metavar="PAPER", help="truthrl, truthrl:binary or my.py:reward")
     parser.add_argument("--settings", action="store_true", help="list every setting of train")
-    parser = add_verb(
-        verbs,
-        "check",
-        _check,
-        about="run a reward on its worked cases, with the real grader and a scripted judge",
-        example="examples:\n  factrl check truthrl\n  factrl check all",
-    )
-    parser.add_argument(
-        "paper", metavar="PAPER", help="truthrl, truthrl:binary, my.py:reward with a GOLD list, or all papers"
-    )
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -81,28 +68,6 @@ def _show(args: argparse.Namespace) -> int:
     else:
         _explain(args.paper)
     return 0
-
-
-def _check(args: argparse.Namespace) -> int:
-    """A line for each case of one paper; of all papers, one for each paper and for each case that fails."""
-    failed = 0
-    every = args.paper == "all"
-    for name in paper_names() if every else (args.paper,):
-        cases = [(variant, case.why, check_gold(reward, case)) for variant, reward, case in gold_of(name)]
-        wrong = sum(bool(problem) for _, _, problem in cases)
-        passed = f"{len(cases) - wrong} of {len(cases)} cases pass"
-        if every:
-            variants = len({variant for variant, _, _ in cases})
-            say(f"{'FAIL' if wrong else 'ok':<6}{name:<12}{passed}, {variants} variants")
-        for variant, why, problem in cases:
-            if problem or not every:
-                say(f"{'FAIL' if problem else 'ok':<6}{variant:<26}{one_line(why)}")
-            if problem:
-                say(f"{'':<6}{one_line(problem)}")
-        if not every:
-            say(passed)
-        failed += wrong
-    return int(failed > 0)
 
 
 def kind(annotation: Any) -> str:

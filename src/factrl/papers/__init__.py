@@ -5,8 +5,8 @@ A paper's module is called what the paper is called and holds
 * a header: what it is, the paper, the released code, where the two differ and where we differ;
 * its `@reward` functions;
 * `SETTINGS`: the paper's prompt and training settings, nested as in a recipe;
+* `TERMS`: the names of all terms that its rewards may return;
 * `VARIANTS`: name -> reward with its knobs set; the first is the paper's main setting;
-* `GOLD`: worked cases that one test walks for all papers and `factrl check` shows;
 * `PUBLISHED`: the paper's own numbers, for comparison, as (table, row, metric) -> value.
 
 It may also say, and so may a file of your own:
@@ -32,52 +32,19 @@ import os
 import pkgutil
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType, ModuleType, TracebackType
 from typing import Any, Literal
 
-from factrl.errors import ConfigError, FactrlError, first_line, nearest
-from factrl.llm import FakeLLM
+from factrl.errors import ConfigError, first_line, nearest
 from factrl.rewards import Reward
-from factrl.rewards.resources import supply
-from factrl.types import Claim, Example, Passage, State, Verdict, VerdictLabel
-from factrl.verifier import Verifier
-from factrl.verifier.claims import SentenceClaims
-from factrl.verifier.search import Given
+from factrl.types import Example, VerdictLabel
 
 Form = Literal["tags", "boxed", "text", "confidence"]
 """Where a reward looks for the answer: between tags, in a box, in the whole text, or between tags with a
 confidence behind it."""
 Length = Literal["short", "long"]
-
-
-@dataclass(frozen=True, slots=True)
-class Gold:
-    """A worked case: what one variant must make of one completion.
-
-    Attributes:
-        why: what the case shows.
-        variant: which of the paper's variants.
-        replies: what the judge answers, in order; more or fewer calls than replies fail the case.
-        state, terms: what must come out; `terms` is ignored for a masked sample.
-        verdicts: what a scripted judge says of the claims that a reward verifies, in order; a claim is a
-            sentence, and the evidence is the example's.  More or fewer claims than verdicts fail the case.
-        spans: (start, end, sign) of the step-wise credit that must come out; None is not looked at.
-        given: resource -> object, for resources that a scripted judge does not make.
-    """
-
-    why: str
-    example: Example
-    completion: str
-    terms: Mapping[str, float] = field(default_factory=dict)
-    variant: str = ""
-    replies: tuple[str, ...] = ()
-    state: State = "scored"
-    verdicts: tuple[VerdictLabel, ...] = ()
-    spans: tuple[tuple[int, int, int], ...] | None = None
-    given: Mapping[str, Any] = field(default_factory=dict)
 
 
 def no_answers(example: Example, knobs: Mapping[str, Any] = MappingProxyType({})) -> str | None:
@@ -169,87 +136,7 @@ def length_of(spec: str, reward: Reward) -> Length:
     return said or ("short" if reward.needs_answers else "long")
 
 
-def gold_of(spec: str) -> list[tuple[str, Reward, Gold]]:
-    """The worked cases of a paper or a file with the variant and the reward each is about.
-
-    When `spec` names a variant, only the cases of that one.  A case that names none is about the paper's
-    main one, in a file about the reward that `spec` names.
-
-    Raises:
-        ConfigError: as `load_reward`, or there is no such case.
-    """
-    name, part = split_spec(spec)
-    module = load_paper(name)
-    rewards = rewards_of(module)
-    main = _chosen(rewards, name, part if name.endswith(".py") else "")
-    only = _chosen(rewards, name, part) if part else ""
-    cases = [(case.variant or main, case) for case in getattr(module, "GOLD", ())]
-    cases = [(_chosen(rewards, name, variant), case) for variant, case in cases if only in ("", variant)]
-    if not cases:
-        raise ConfigError(
-            f"{spec} has no worked cases; add to {module.__file__}: "
-            "GOLD = (factrl.papers.Gold(why, example, completion, terms),)"
-        )
-    return [(variant, rewards[variant], case) for variant, case in cases]
-
-
-def check_gold(reward: Reward, case: Gold) -> str:
-    """What this reward does otherwise than the case says, with the real grader; empty when nothing.
-
-    Terms must agree to 1e-9, and the judges must be asked exactly what the case has replies and verdicts for.
-    """
-    judge, claims = FakeLLM(case.replies), _ScriptedJudge(case.verdicts)
-    scripted = {
-        "verify": Verifier(SentenceClaims(), Given([Passage("…")]), claims, own_subject=False),
-        "extract": SentenceClaims(),
-        **case.given,
-    }
-    reward = reward.with_(**{name: value for name, value in scripted.items() if name in reward.missing})
-    try:
-        result = supply(reward, judge)(case.example, case.completion)
-    except FactrlError as error:
-        return str(error)
-    problems = []
-    if result.state != case.state:
-        because = f" ({result.cause}: {result.detail})" if result.cause else ""
-        problems.append(f"{result.state}{because}, not {case.state}")
-    elif result.state != "masked" and not _same_terms(result.terms, case.terms):
-        problems.append(f"terms {dict(result.terms)}, not {dict(case.terms)}")
-    if len(judge.calls) != len(case.replies):
-        problems.append(f"the judge was asked {len(judge.calls)} times, not {len(case.replies)}")
-    if claims.asked != len(case.verdicts):
-        problems.append(f"{claims.asked} claims were judged, not {len(case.verdicts)}")
-    spans = tuple((span.start, span.end, span.sign) for span in result.spans)
-    if case.spans is not None and spans != case.spans:
-        problems.append(f"spans {spans}, not {case.spans}")
-    return "; ".join(problems)
-
-
-_files: dict[
-    tuple[str, int], ModuleType
-] = {}  # (path, when it was changed) -> what the file of a user's made
-
-
-class _ScriptedJudge:
-    """Gives the verdicts of a case to claims in the order in which it is asked about them."""
-
-    identity, weak, per_call = "scripted", False, 1_000
-
-    def __init__(self, labels: Sequence[VerdictLabel]) -> None:
-        self._labels, self.asked = labels, 0
-
-    async def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
-        start, self.asked = self.asked, self.asked + len(pairs)
-        verdicts = []
-        for number in range(start, self.asked):
-            scripted = number < len(self._labels) and self._labels[number] != "unjudged"
-            label = self._labels[number] if scripted else "unjudged"
-            verdicts.append(Verdict(label, "scripted", cause=None if scripted else "timeout"))
-        return verdicts
-
-
-def _same_terms(terms: Mapping[str, float], wanted: Mapping[str, float]) -> bool:
-    return terms.keys() == wanted.keys() and all(abs(terms[name] - wanted[name]) <= 1e-9 for name in wanted)
+_files: dict[tuple[str, int], ModuleType] = {}  # (path, when it was changed) -> what that user's file made
 
 
 def _chosen(rewards: Mapping[str, Reward], name: str, part: str) -> str:

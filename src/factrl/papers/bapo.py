@@ -47,8 +47,6 @@ from factrl.text.abstention import abstains
 from factrl.text.answers import equals, is_contentless, normalize_answer
 from factrl.types import Completion, Example, Score, TrainingState
 
-from . import Gold
-
 _CHOICES = {"stage": ("auto", "exploration", "plateau"), "answer": ("tags", "text")}
 
 
@@ -198,6 +196,7 @@ _EVALUATED = "the stages end by the evaluations of held-out answers; bapo:platea
 _ASKED = {"data.eval": _EVALUATED, "train.eval_steps": f"{_EVALUATED}; the script has 1"}
 ASKS = {"": _ASKED, "plateau": {}, "no-modulator": {}, "fixed": {}}
 
+TERMS = ("correct", "boundary")
 VARIANTS = {
     "bapo": bapo,
     "plateau": bapo.with_(stage="plateau"),
@@ -207,69 +206,6 @@ VARIANTS = {
 }
 FORM = "tags"
 
-_CURIE = Example("In which city was Marie Curie born?", ("Warsaw", "Warszawa"), id="curie")
-_YES = Example("Was Marie Curie born in Warsaw?", ("yes",), id="yes")
-
-
-def _form(answer: str) -> str:
-    return f"<think>She was a physicist.</think><answer>{answer}</answer>"
-
-
-_IDK, _RIGHT, _WRONG = map(_form, ("I don't know", "Warsaw", "Lyon"))
-_SEVERAL = tuple(map(_form, ("Lyon", "Paris", "Berlin", "Vienna")))
-
-
-def _case(
-    why: str,
-    text: str,
-    correct: float,
-    boundary: float,
-    *beside: str,
-    to: str = "",
-    example: Example = _CURIE,
-    stalled: int = 5,
-    step: tuple[str, ...] = (),
-    state: Any = "scored",
-) -> Gold:
-    """A case whose group is the text and those beside it, at an evaluation with so many since the best."""
-    given = {
-        "group": lambda completion: (str(completion), *beside),
-        "course": lambda completion: TrainingState((str(completion), *beside, *step), stalled),
-    }
-    return Gold(why, example, text, {"correct": correct, "boundary": boundary}, to, state=state, given=given)
-
-
-GOLD = (
-    _case("a right answer earns its F1", _RIGHT, 1, 0, _IDK),
-    _case("half of the words, half and more", _form("Warsaw, Poland"), 2 / 3, 0, _IDK),
-    _case("any accepted answer counts, and a box is read", _form("\\boxed{Warszawa}"), 1, 0, _IDK),
-    _case("a wrong answer is 0", _WRONG, 0, 0, _IDK),
-    _case("yes and no are right or wrong as a whole", _form("yes, she was"), 0, 0, _IDK, example=_YES),
-    _case("without a right answer beside it, declining pays", _IDK, 0, 0.5, *[_WRONG] * 3),
-    _case("with one it does not", _IDK, 0, 0, _WRONG, _WRONG, _RIGHT),
-    _case("nor with one that shares a word", _IDK, 0, 0, _WRONG, _form("Warsaw, Poland")),
-    _case("a group in which all decline is paid", _IDK, 0, 0.5, _IDK, _IDK, _IDK),
-    _case("what breaks the format is no right answer", _IDK, 0, 0.5, "Warsaw", *[_WRONG] * 4),
-    _case("a guess beside it is a guess", _form("I don't know, maybe Lyon"), 0, 0, _WRONG),
-    _case("half of the group says something else: it explores", _IDK, 0, 0, *_SEVERAL, *[_IDK] * 3),
-    _case("fewer: it does not", _IDK, 0, 0.5, *_SEVERAL[:3], *[_WRONG] * 2, *[_IDK] * 2),
-    _case("no answer tag is the floor", "<think>Hm.</think> Warsaw", -1, 0, _IDK, state="floored"),
-    _case("two answers are the floor", _RIGHT + "<answer>Lyon</answer>", -1, 0, _IDK, state="floored"),
-    _case("several turns think several times", "<think>So.</think>" + _RIGHT, 1, 0, _IDK),
-    _case("an open think block is the floor", "<think>" + _RIGHT, -1, 0, _IDK, state="floored"),
-    _case("an empty answer is the floor", _form(" "), -1, 0, _IDK, state="floored"),
-    _case("an empty completion is the floor", "", -1, 0, _IDK, state="floored"),
-    _case(
-        "exploration: a step in which 1 of 20 declines pays nothing", _IDK, 0, 0, *[_WRONG] * 19, stalled=4
-    ),
-    _case("and one in which 1 of 21 does, pays", _IDK, 0, 0.5, *[_WRONG] * 20, stalled=0),
-    _case("the share is that of the step", _IDK, 0, 0.5, _WRONG, step=(_RIGHT,) * 19, stalled=4),
-    _case("exploration asks for no agreement", _IDK, 0, 0.5, *_SEVERAL, *[_WRONG] * 16, stalled=0),
-    _case("plateau from the start", _IDK, 0, 0.5, *[_WRONG] * 3, to="plateau", stalled=0),
-    _case("one that explores is paid too", _IDK, 0, 0.5, *_SEVERAL, to="no-sample"),
-    _case("and from the start", _IDK, 0, 0.5, *_SEVERAL, to="no-modulator", stalled=0),
-    _case("a fixed reward is paid beside a right answer", _IDK, 0, 0.5, _RIGHT, to="fixed", stalled=0),
-)
 
 # Second-hand, from the note.  Reliability = (1 - abstention) precision + abstention accuracy, in points.
 PUBLISHED = {

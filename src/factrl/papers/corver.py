@@ -38,7 +38,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from factrl.errors import Unscored
 from factrl.rewards import reward
 from factrl.rewards.grading import MAX_TEXT, Grader
 from factrl.text import Slice, bytes_of, think_answer
@@ -46,7 +45,7 @@ from factrl.text.sentences import STARTERS, sentences
 from factrl.types import Completion, Example, Grade, Score, Span
 from factrl.verifier.search.sources import words
 
-from . import Gold, no_answers, truthrl
+from . import no_answers, truthrl
 
 _LONG = 512  # tokens that cost nothing
 _PRONOUNS = frozenset("he she it they we i you this that these those there here who which".split())  # noqa: SIM905
@@ -200,6 +199,7 @@ SETTINGS = {
         "top_p": 1.0,
     },
 }
+TERMS = ("correctness", "format", "length", "sentences")
 VARIANTS = {
     "corver": corver,
     "mean": corver.with_(signs=False),
@@ -210,58 +210,6 @@ ASKS = {"": {"verifier.index": "the folder of `factrl index` in which names that
 ASKS["outcome"] = {}
 FORM = "tags"
 
-_CURIE = Example("In which city was Marie Curie born?", ("Warsaw", "Warszawa"), id="curie")
-_COUNTS = {"curie warsaw": 20, "curie paris": 19, "curie sorbonne": 4, "curie oslo": 0}
-
-
-def _counted(head: str, tail: str) -> int:
-    return _COUNTS[f"{head} {tail}"]
-
-
-def _failed(*names: str) -> int:
-    raise Unscored("search_failed", "the index is damaged", stage="search")
-
-
-def _case(
-    why: str, said: str, answer: str, right: bool | None, sentence: float = 0.0, to: str = "", **more: Any
-) -> Gold:
-    """A case of one sentence with its number, and an answer; None where it is floored."""
-    text = f"<think>{said}</think><answer>{answer}</answer>" if answer else said
-    weight, ends = 0 if to == "sentences" else 2, Completion(text, tokens=more.pop("tokens", None))
-    terms = {"correctness": -float(weight), "format": -1.0, "length": 0.0, "sentences": 0.0}
-    if right is not None:
-        mean = sentence * len(said) / len(text)
-        terms |= {"correctness": weight * (2.0 if right else -1.0), "format": 1.0, "sentences": mean}
-        terms["length"] = -0.25 if ends.tokens else 0.0
-    more = {"state": "scored" if right is not None else "floored", "given": {"together": _counted}} | more
-    return Gold(why, _CURIE, ends, terms, to, **more)
-
-
-_BORN, _OSLO = "Curie was born in Warsaw.", "Curie was born in Oslo."
-_NO, _YES = ("VERDICT: incorrect",), ("VERDICT: correct",)
-GOLD = (
-    _case("twenty passages are enough", _BORN, "Warsaw", True, 0.1, spans=((7, 32, 1), (48, 54, 0))),
-    _case("nineteen are not", "Curie lived in Paris.", "Warsaw", True, 0, spans=((7, 28, 0), (44, 50, 0))),
-    _case("four are few", "Curie left the Sorbonne.", "Warsaw", True, -0.1),
-    _case(
-        "none is a hint of something made up", _OSLO, "Warsaw", True, -0.2, spans=((7, 30, -1), (46, 52, 0))
-    ),
-    _case("a pronoun has no pair", "She was born in Oslo.", "Warsaw", True),
-    _case("nor have words without a name", "it was in the east.", "Warsaw", True),
-    _case("a wrong answer behind a common pair", _BORN, "Krakow", False, 0.1, replies=_NO),
-    _case("declining is a wrong answer", _BORN, "I don't know", False, 0.1),
-    _case("what is said of the two is not read", "Curie never saw Warsaw.", "Warsaw", True, 0.1),
-    _case("the judge decides what rules cannot", _BORN, "the Polish capital", True, 0.1, replies=_YES),
-    _case("768 tokens cost half of 0.5", _BORN, "Warsaw", True, 0.1, tokens=768),
-    _case("no tags are the floor", _BORN, "", None),
-    _case("so is an answer without content", _BORN, "?", None),
-    _case("so is a text over 32 KB", _BORN * 1_400, "Warsaw", None),
-    _case("an index that fails masks", _BORN, "Warsaw", True, state="masked", given={"together": _failed}),
-    _case("and so does a judge", _BORN, "Cracovia", False, state="masked", replies=("Hm.", "Hm.")),
-    _case("mean: no signs", _OSLO, "Warsaw", True, -0.2, "mean", spans=()),
-    _case("outcome: nothing is looked up", _OSLO, "Warsaw", True, 0, "outcome", given={}, spans=()),
-    _case("sentences: the answer is not paid", _OSLO, "Krakow", False, -0.2, "sentences", replies=_NO),
-)
 
 # From the abstract: cells are pairs of six models and five benchmarks; the gain is the mean over models, in
 # points; times are those of four neural verifiers against CorVer's.  Single rows of its tables are not known.

@@ -41,12 +41,12 @@ from factrl.rewards.mathematics import math_grader
 from factrl.text import Slice, think_answer
 from factrl.text.answers import matches, normalize_released
 from factrl.text.sentences import sentences
-from factrl.types import Completion, Example, Grade, Passage, Score, Span, VerdictLabel
+from factrl.types import Completion, Example, Grade, Score, Span, VerdictLabel
 from factrl.verifier.blame import OWN
 from factrl.verifier.claims import normalised
 from factrl.verifier.report import WIDTH, Report
 
-from . import Gold, no_answers
+from . import no_answers
 
 Step = Literal["supported", "refuted", "unknown", "unjudged", "neutral"]
 # Of the claims of a sentence the first of these decides; one without a verdict could still refute it.
@@ -295,6 +295,7 @@ SETTINGS = {
     },
 }
 
+TERMS = ("answer", "fact")
 VARIANTS = {
     "fspo": fspo,
     "mixed": fspo.with_(without_evidence="outcome"),
@@ -306,102 +307,6 @@ VARIANTS = {
 }
 FORM = "tags"
 
-_BORN = "Marie Curie was born in Warsaw, then in the Kingdom of Poland."
-_CURIE = Example("In which city was Marie Curie born?", ("Warsaw",), id="curie", evidence=(Passage(_BORN),))
-_OLDER = Example("Was Curie older than Bohr?", ("yes",), id="older", evidence=(Passage("Curie, born 1867."),))
-_BOHR = Example("Was Bohr older than Curie?", ("no",), id="bohr", evidence=(Passage("Bohr, born 1885."),))
-_SUM = Example("What is 3/6 in lowest terms?", ("1/2",), id="sum")
-# Sentences at [7, 32), [33, 52) and [53, 73); </think> begins at 73, and the whole has 104 characters.
-_THOUGHT = "<think>Curie was born in Poland. Wait, let me check. Her city was Warsaw.</think>"
-_RIGHT, _WRONG = _THOUGHT + "<answer>Warsaw</answer>", _THOUGHT + "<answer>Krakow</answer>"
-_LIST = "<think>\n- Curie was born in Poland.\n- Her city was Paris.\n</think>\n<answer>Warsaw</answer>"
-_AGAIN = "<think>Her city was Paris. Her city was Paris.</think><answer>Warsaw</answer>"
-_SAID = "<think>Some people say that her city was Paris.</think><answer>Warsaw</answer>"
-_POLISH = _THOUGHT + "<answer>the Polish capital</answer>"
-_PARIS = "<think>Her city was Paris.</think><answer>Paris</answer>"
-_HEDGED = "<think>Curie was born in 1867.</think><answer>yes and no</answer>"
-_FORGED = "<think><answer>Warsaw</answer></think><answer>Krakow</answer>"
-_EMPTY, _BOTH = "<think></think><answer>Paris</answer>", "<think></think><answer>yes and no</answer>"
-_LONG = "So: <think></think> <answer>Warsaw in Poland</answer>"
-_PLACE = Example("Where do the lines meet?", ("(3,4)",), id="place")
-_HALF = "<think>3/6 is 1/2.</think><answer>1/2</answer>"
-_FRACTION, _THIRD = _HALF.replace(">1/2<", "> $\\frac12$ <"), _HALF.replace(">1/2<", ">1/3<")
-_POINT = "<think>At three and four.</think><answer>(3, 4)</answer>"
-_PREFILLED = Completion(_RIGHT.removeprefix("<think>"), prefill="Step by step.\n<think>")
-_RELEASED = ((0, 7, 1), (7, 32, 1), (32, 33, 1), (33, 52, -1), (52, 53, 1), (53, 73, 1), (73, 104, 1))
-_ENDLESS = _AGAIN.replace("Her", "Her city was Paris. " * 2000 + "Her", 1)
-_S, _R, _U, _GONE = "supported", "refuted", "unknown", "unjudged"
-_YES = ("Warsaw is the capital.\nVERDICT: correct",)
-
-
-def _at(*signs: int) -> tuple[tuple[int, int, int], ...]:
-    """The steps of `_THOUGHT` with these signs."""
-    return tuple((*place, sign) for place, sign in zip(((7, 32), (33, 52), (53, 73)), signs, strict=True))
-
-
-def _lost(text: str, *_: Any, **__: Any) -> Report:
-    return Report(text, failure=Unscored("timeout", "the server did not answer"))
-
-
-def _case(
-    why: str, completion: str, answer: float, fact: float | None, *verdicts: VerdictLabel, **more: Any
-) -> Gold:
-    """A case about Curie's city; the terms are `answer` and, unless it is None, `fact`."""
-    terms = {"answer": answer} if fact is None else {"answer": answer, "fact": fact}
-    return Gold(why, more.pop("example", _CURIE), completion, terms, verdicts=verdicts, **more)
-
-
-GOLD = (
-    _case("a supported step is +1/N, and 'Wait,' is neutral", _RIGHT, 1, 2 / 3, _S, _S, spans=_at(1, 0, 1)),
-    _case("a contradicted step is -1/N", _RIGHT, 1, (1 - 1) / 3, _R, _S, spans=_at(-1, 0, 1)),
-    _case("an unknown step is neutral", _RIGHT, 1, -1 / 3, _U, _R, spans=_at(0, 0, -1)),
-    _case("a wrong answer; no span holds it", _WRONG, 0, 2 / 3, _S, _S, spans=_at(1, 0, 1)),
-    _case("a wrong answer after wrong steps", _WRONG, 0, -2 / 3, _R, _R, spans=_at(-1, 0, -1)),
-    _case(
-        "<think> in the prompt", _PREFILLED, 1, 2 / 3, _S, _S, spans=((0, 25, 1), (26, 45, 0), (46, 66, 1))
-    ),
-    _case("marks and line ends of a list", _LIST, 1, 0, _S, _R, spans=((10, 35, 1), (38, 57, -1))),
-    _case("a repeat has the first's verdict", _AGAIN, 1, -1, _R, spans=((7, 26, -1), (27, 46, -1))),
-    _case("an attribution is part of its sentence", _SAID, 1, -1, _R, spans=((7, 47, -1),)),
-    _case("abstaining is not right", _THOUGHT + "<answer>I don't know</answer>", 0, 2 / 3, _S, _S),
-    _case("rules decide (Eq. 9), and nobody is asked", _POLISH, 0, 2 / 3, _S, _S),
-    _case("judged right", _POLISH, 1, 2 / 3, _S, _S, variant="judged", replies=_YES),
-    _case("'yes and no' is not yes", _HEDGED, 0, 1, _S, example=_OLDER),
-    _case("no tags", "Warsaw", 0, -1, state="floored", spans=()),
-    _case("an answer inside the reasoning repeats a tag", _FORGED, 0, -1, state="floored", spans=()),
-    _case("an empty think part", "<think> </think><answer>Warsaw</answer>", 0, -1, state="floored", spans=()),
-    _case("an empty answer", _THOUGHT + "<answer></answer>", 0, -1, state="floored", spans=()),
-    _case("a key is no answer", _THOUGHT + "<answer>Answer:</answer>", 0, -1, state="floored", spans=()),
-    _case("reasoning too long to check", _ENDLESS, 0, -1, state="floored", spans=()),
-    _case("a missing verdict masks", _RIGHT, 0, 0, _S, _GONE, state="masked"),
-    _case("so do claims that could not be found", _RIGHT, 0, 0, state="masked", given={"verify": _lost}),
-    _case(
-        "an unreadable grade masks", _POLISH, 0, 0, variant="judged", replies=("Hm.", "Hm."), state="masked"
-    ),
-    _case("mathematics: no tags", "1/2", 0, 0, example=_SUM, variant="mixed", state="floored"),
-    _case("mathematics: no evidence, no steps", _HALF, 1, 0, example=_SUM, variant="mixed", spans=()),
-    _case("mathematics as in evaluation: \\frac12", _FRACTION, 1, 0, example=_SUM, variant="mixed", spans=()),
-    _case("mathematics: (3, 4) is (3,4)", _POINT, 1, 0, example=_PLACE, variant="mixed"),
-    _case("mathematics: another number", _THIRD, 0, 0, example=_SUM, variant="mixed"),
-    _case("the answer alone", _RIGHT, 1, None, variant="outcome", spans=()),
-    _case("the answer alone: no tags", "Warsaw", 0, None, variant="outcome", state="floored"),
-    _case("Eq. 10 without Eq. 11", _RIGHT, 1, -2 / 3, _R, _R, variant="outcome+fact", spans=()),
-    _case("Eq. 11 without the mean", _RIGHT, 1, None, _S, _R, variant="signs", spans=_at(1, 0, -1)),
-    _case("released: 'Wait,' is -1, the rest +1", _RIGHT, 1, None, _S, _S, variant="code", spans=_RELEASED),
-    _case(
-        "released: unknown is -1, and a wrong answer's tokens are +1",
-        *(_PARIS, 0, None, _U),
-        variant="code",
-        spans=((0, 7, 1), (7, 26, -1), (26, 56, 1)),
-    ),
-    _case("released: an empty think part is all +1", _EMPTY, 0, None, variant="code", spans=((0, 37, 1),)),
-    _case("released: F1 is 2 * 1 / (3 + 1); text around the tags", _LONG, 0.5, None, variant="code"),
-    _case("released: 'yes and no' is yes", _BOTH, 1, None, example=_OLDER, variant="code"),
-    _case("released: 'yes and no' is no", _BOTH, 1, None, example=_BOHR, variant="code"),
-    _case("released: tags once", _RIGHT + "</answer>", 0, None, variant="code", state="floored", spans=()),
-    _case("released: mathematics by equality", _HALF, 1, None, example=_SUM, variant="code", spans=()),
-    _case("released: a missing verdict masks", _RIGHT, 0, None, _GONE, _R, variant="code", state="masked"),
-)
 
 _REASONING, _FACTS = ("GSM8K", "MATH-500", "AIME24"), ("TruthfulQA", "HaluEval-QA", "HalluQA")
 # Percent; the first row is the untrained model, and the last two are known here for the facts alone.

@@ -20,12 +20,9 @@ a uniform distribution is 0.  A completion without tokens has no mean and is mas
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from factrl.rewards import reward
 from factrl.types import Completion, Example
-
-from . import Gold
 
 
 @reward
@@ -70,41 +67,9 @@ SETTINGS = {
     },
 }
 
+TERMS = ("certainty",)
 VARIANTS = {"online": intuitor}
 
-_ROME = Example("Capital of Italy?", ("Rome",), id="rome")
-_BARE = Example("Name a city.", id="bare")
-
-
-def _case(
-    why: str, text: str, nats: float | None, example: Example = _ROME, *, state: Any = "scored"
-) -> Gold:
-    """A case in which the trainer says `nats` of the completion, None where it has no tokens."""
-    from factrl.rewards.resources import written_certainty
-
-    def certainty(completion: Completion) -> float:
-        value = float("nan") if nats is None else nats
-        return written_certainty(Completion(completion, certainty=value))
-
-    terms = {} if nats is None else {"certainty": nats}
-    return Gold(why, example, text, terms, state=state, given={"certainty": certainty})
-
-
-GOLD = (
-    _case("the reward is the certainty", "Rome", 12.5),
-    _case("a uniform distribution is 0", "Rome", 0.0),
-    _case("being surer pays more", "Rome", 21.0),
-    _case("being sure of what is wrong pays the same", "Paris", 12.5),
-    _case("no answers are needed", "Oslo", 12.5, _BARE),
-    _case("an abstention pays what its words pay", "I don't know", 15.25),
-    _case("an empty think block is not looked at", "<think></think>Rome", 3.0),
-    _case("malformed text is not looked at", "<answer>Rome", 3.0),
-    _case("repetition pays, as published", "Rome Rome Rome Rome", 18.0),
-    _case("text for a grader is only text", "VERDICT: correct", 9.0),
-    _case("blank text that has tokens is scored", " ", 4.0),
-    _case("an end token alone is a completion", "", 6.5),
-    _case("a completion without tokens masks the sample", "", None, state="masked"),
-)
 
 # The paper's tables are about mathematics and code; factrl has no result to lay beside them.
 PUBLISHED: dict[tuple[str, str, str], float] = {}

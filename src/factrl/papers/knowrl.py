@@ -35,19 +35,18 @@ of 0.  A reasoning too long to check has no facts and counts as floored, whateve
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from factrl.errors import ConfigError, LLMError
+from factrl.errors import ConfigError
 from factrl.rewards import reward
 from factrl.rewards.grading import Grader
 from factrl.text import tag, think_answer
 from factrl.types import Completion, Example, Grade, Score
 from factrl.verifier.report import Report
 
-from . import Gold, no_answers
+from . import no_answers
 
 _OPENING = re.compile("<think>|<answer>")
 _TAGS = re.compile("</?(?:think|answer)>")
@@ -221,6 +220,7 @@ SETTINGS = {
     },
 }
 
+TERMS = ("format", "correct", "fact")
 VARIANTS = {
     "paper": knowrl,
     "code": knowrl.with_(released=True, fact_when="wrong", gamma=10),
@@ -250,140 +250,6 @@ VARIANT_SETTINGS = {
 FORM = "tags"
 LENGTH = "short"
 
-
-def _gold(why: str, completion: str, terms: tuple[float, ...] = (), variant: str = "", **more: Any) -> Gold:
-    """A case with its terms in their order; none when it is masked."""
-    names = ("correct",) if variant == "truthrl" else ("format", "correct", "fact")
-    named = zip(names, terms, strict=False)
-    return Gold(why, more.pop("example", _CURIE), completion, dict[str, float](named), variant, **more)
-
-
-def _fails(*_: Any, **__: Any) -> Any:
-    raise LLMError("timeout", "the judge did not answer")
-
-
-_CURIE = Example("In which city was Marie Curie born?", ("Warsaw",), id="curie", topic="Marie Curie")
-_PREMISE = Example("Who is the king of Brazil?", ("Nobody",), id="king", false_premise=True)
-_ONE = "Marie Curie left Poland for Paris in 1891."
-_TWO = f"{_ONE} Her sister Bronia was a physician."
-_TEN = " ".join(f"Marie Curie wrote to her sister {times} times." for times in range(11, 21))
-_ONE_, _TWO_, _TEN_ = (f"<think>{text}</think>" for text in (_ONE, _TWO, _TEN))
-_RIGHT, _REFUSAL = "<answer>Warsaw</answer>", "<answer>I don't know</answer>"
-_WRONG, _NOT_SO = "<answer>the French capital</answer>", ("Paris is not Warsaw.\nVERDICT: incorrect",)
-_YES, _NO, _OPEN = "supported", "refuted", "unknown"
-
-GOLD = (
-    _gold("one of two claims is supported", _TWO_ + _RIGHT, (1, 2, 1 / 2), verdicts=(_YES, _OPEN)),
-    _gold("a refuted claim is not", f"{_TWO_}\n\n{_RIGHT}\n", (1, 2, 1 / 2), verdicts=(_NO, _YES)),
-    _gold("refusing is 1, and its facts count", _ONE_ + _REFUSAL, (1, 1, 1), verdicts=(_YES,)),
-    _gold("’ refuses too", f"{_ONE_}<answer>I don’t know.</answer>", (1, 1, 0), verdicts=(_OPEN,)),
-    _gold("a wrong answer is -1", _ONE_ + _WRONG, (1, -1, 1), replies=_NOT_SO, verdicts=(_YES,)),
-    _gold("no claims: M = 0 is 0", f"<think>Hmm, where was that again?</think>{_RIGHT}", (1, 2, 0)),
-    _gold("an empty reasoning is malformed", f"<think> </think>{_RIGHT}", (-1, 2, 0)),
-    _gold("so is text after the answer", f"{_ONE_}{_RIGHT} So be it.", (-1, 2, 1), verdicts=(_YES,)),
-    _gold("and text between the blocks", f"{_ONE_} Well: {_RIGHT}", (-1, 2, 0), verdicts=(_NO,)),
-    _gold("and a <think> in the block", f"<think>\n{_ONE_}{_RIGHT}", (-1, 2, 1), verdicts=(_YES,)),
-    _gold("and a doubled </think>", f"{_ONE_}</think>{_RIGHT}", (-1, 2, 1), verdicts=(_YES,)),
-    _gold("and a doubled </answer>", f"{_ONE_}{_RIGHT}</answer>", (-1, 2, 1), verdicts=(_YES,)),
-    _gold("of two answers the last counts", _ONE_ + _RIGHT + _REFUSAL, (-1, 1, 1), verdicts=(_YES,)),
-    _gold("no answer is a wrong one", f"{_ONE_}Warsaw", (-1, -1, 1), state="floored", verdicts=(_YES,)),
-    _gold("a blank one too", f"{_ONE_}<answer> </answer>", (-1, -1, 1), state="floored", verdicts=(_YES,)),
-    _gold("and '...'", f"{_ONE_}<answer>...</answer>", (1, -1, 1), state="floored", verdicts=(_YES,)),
-    _gold("a reasoning without an end is not checked", f"<think>{_ONE}", (-1, -1, 0), state="floored"),
-    _gold(
-        "a reasoning too long to check", f"<think>{_ONE * 800}</think>{_RIGHT}", (1, 2, 0), state="floored"
-    ),
-    _gold(
-        "the prompt has opened the reasoning",
-        Completion(f"{_ONE}</think>{_RIGHT}", prefill="<think>\n"),
-        (1, 2, 1),
-        verdicts=(_YES,),
-    ),
-    _gold(
-        "'invalid question' is right where it is one",
-        f"{_ONE_}<answer>invalid question</answer>",
-        (1, 2, 0),
-        verdicts=(_NO,),
-        example=_PREMISE,
-    ),
-    _gold(
-        "a letter A in a reply is no verdict",
-        _ONE_ + _WRONG,
-        replies=("Incorrect. The prediction is a different city.",) * 2,
-        state="masked",
-    ),
-    _gold("a failed judge masks", _ONE_ + _WRONG, state="masked", given={"grade": _fails}),
-    _gold("so does a failed verifier", _ONE_ + _RIGHT, state="masked", given={"verify": _fails}),
-    _gold("and a claim without a verdict", _ONE_ + _RIGHT, state="masked", verdicts=("unjudged",)),
-    _gold("format alone asks nobody", _ONE_ + _WRONG, (1,), "format"),
-    _gold("format alone, malformed", "Warsaw", (-1,), "format"),
-    Gold(
-        "without correctness nobody grades",
-        _CURIE,
-        _TWO_ + _WRONG,
-        {"format": 1, "fact": 1 / 2},
-        "format+fact",
-        verdicts=(_YES, _NO),
-    ),
-    _gold("without facts no claim is judged", _ONE_ + _REFUSAL, (1, 1), "format+correct"),
-    _gold("refusing is like being wrong", _ONE_ + _REFUSAL, (1, -1, 1), "no-refusal", verdicts=(_YES,)),
-    _gold("TruthRL's: the form pays nothing", f"{_ONE_}{_RIGHT} So be it.", (1,), "truthrl"),
-    _gold("refusing is 0", _ONE_ + _REFUSAL, (0,), "truthrl"),
-    _gold("a wrong answer is -1", _ONE_ + _WRONG, (-1,), "truthrl", replies=_NOT_SO),
-    _gold("and so is none", _ONE_, (-1,), "truthrl", state="floored"),
-    _gold("DAPO trains on the same reward", _ONE_ + _RIGHT, (1, 2, 1), "dapo", verdicts=(_YES,)),
-    # The released code
-    _gold("right is 3, whatever the facts", _ONE_ + _RIGHT, (1, 2, 0), "code"),
-    _gold("a refusal is 2", _ONE_ + _REFUSAL, (1, 1, 0), "code"),
-    _gold(
-        "M = 1: exp(1 - 10)",
-        _ONE_ + _WRONG,
-        (1, -1, math.exp(-9)),
-        "code",
-        replies=_NOT_SO,
-        verdicts=(_YES,),
-    ),
-    _gold(
-        "M = 2, one of them: exp(1 - 5) / 2",
-        _TWO_ + _WRONG,
-        (1, -1, math.exp(-4) / 2),
-        "code",
-        replies=_NOT_SO,
-        verdicts=(_YES, _NO),
-    ),
-    _gold(
-        "M = 10: no penalty",
-        _TEN_ + _WRONG,
-        (1, -1, 0.9),
-        "code",
-        replies=_NOT_SO,
-        verdicts=(_NO, *[_YES] * 9),
-    ),
-    _gold(
-        "no answer: -2 and the facts",
-        _TWO_,
-        (-1, -1, math.exp(-4)),
-        "code",
-        state="floored",
-        verdicts=(_YES, _YES),
-    ),
-    _gold("blank", f"{_ONE_}<answer> </answer>", (-1, -1, 0), "code", state="floored", verdicts=(_NO,)),
-    _gold("a <think> in the block is well-formed", f" \n{_ONE_}{_RIGHT}", (1, 2, 0), "code"),
-    _gold("so is a doubled </think>", f"{_ONE_}</think>{_RIGHT}", (1, 2, 0), "code"),
-    _gold("and a doubled </answer>", f"{_ONE_}{_RIGHT}</answer>", (1, 2, 0), "code"),
-    _gold("but not text after the answer", f"{_ONE_}{_RIGHT} So be it.", (-1, 2, 0), "code"),
-    _gold("nor between the blocks", f"{_ONE_} Well: {_RIGHT}", (-1, 2, 0), "code"),
-    _gold("the first answer counts", _ONE_ + _REFUSAL + _RIGHT, (-1, 1, 0), "code"),
-    _gold(
-        "with the block opened by the prompt, reasoning and answer are checked together",
-        Completion(f"{_TWO}</think><answer>It was in Paris.</answer>", prefill="<think>"),
-        (1, -1, 2 / 3 * math.exp(1 - 10 / 3)),
-        "code",
-        replies=_NOT_SO,
-        verdicts=(_YES, _YES, _NO),
-    ),
-    _gold("a failed judge masks", _ONE_ + _WRONG, (), "code", state="masked", given={"grade": _fails}),
-)
 
 # In percent; of the question sets the share of wrong answers, lower is better.
 PUBLISHED = {

@@ -34,7 +34,7 @@ from factrl.text import tag, think_answer
 from factrl.text.confidence import stated_confidence
 from factrl.types import Completion, Example, Score
 
-from . import Gold, no_answers, truthrl
+from . import no_answers, truthrl
 
 _END = "</confidence>"
 
@@ -137,6 +137,7 @@ SETTINGS = {
     },
 }
 
+TERMS = ("correctness", "calibration", "format")
 VARIANTS = {
     "rlcr": rlcr,
     "rlvr": rlcr.with_(calibration=0.0, malformed=-1.0, answer="tags"),
@@ -148,63 +149,6 @@ VARIANT_SETTINGS = {
     "rlcr-no-analysis": {"data": {"prompt": _HOW + _SURE + _ASKED}},
 }
 
-_CURIE = Example("In which city was Marie Curie born?", ("Warsaw", "Warszawa"), id="curie")
-_KING = Example("Who is the king of Brazil?", ("invalid question",), id="king", false_premise=True)
-_THINK = "<think>She left Warsaw for Paris.</think> "
-_RIGHT, _WRONG = f"{_THINK}<answer>Warsaw</answer>", f"{_THINK}<answer>Paris</answer>"
-_DOUBT = " <analysis>She moved in 1891.</analysis>"
-
-
-def _sure(said: str, sure: str, doubt: str = _DOUBT) -> str:
-    return f"{said}{doubt} <confidence>{sure}</confidence>"
-
-
-def _case(
-    why: str,
-    text: str,
-    *terms: float,
-    to: str = "",
-    by: tuple[str, ...] = (),
-    state: Any = "scored",
-    example: Example = _CURIE,
-) -> Gold:
-    """A case of the variant `to` with its correctness, calibration and format."""
-    named: dict[str, float] = dict(zip(("correctness", "calibration", "format"), map(float, terms)))  # noqa: B905
-    by = by or ("VERDICT: incorrect",) * (_WRONG in text and state == "scored")
-    return Gold(why, example, text, named, to, by, state)
-
-
-_OUT = (0, 0, -2)
-_IDK, _POLISH = (f"{_THINK}<answer>{said}</answer>" for said in ("I don't know", "the Polish capital"))
-_EMPTY, _INVALID = (f"{_THINK}<answer>{said}</answer>" for said in ("?", "invalid question"))
-GOLD = (
-    _case("right and certain of it earns 1", _sure(_RIGHT, "1"), 1, 0, 0),
-    _case("right at 0.8: 1 - 0.2^2", _sure(_RIGHT, "0.8"), 1, -0.04, 0),
-    _case("right and sure of the contrary earns nothing", _sure(_RIGHT, "0"), 1, -1, 0),
-    _case("wrong at 0.8: -0.8^2", _sure(_WRONG, "0.8"), 0, -0.64, 0),
-    _case("wrong and certain is the worst within the form", _sure(_WRONG, "1.0"), 0, -1, 0),
-    _case("wrong and known to be costs nothing", _sure(_WRONG, "0.0"), 0, 0, 0),
-    _case("declining is an answer that is not right", _sure(_IDK, "0.5"), 0, -0.25, 0),
-    _case("percent are read", _sure(_RIGHT, "80%"), 1, -0.04, 0),
-    _case("no confidence is out of form", _RIGHT + _DOUBT, *_OUT, state="floored"),
-    _case("nor is a word one", _sure(_RIGHT, "high"), *_OUT, state="floored"),
-    _case("nor 1.5", _sure(_RIGHT, "1.5"), *_OUT, state="floored"),
-    _case("nor one that is not at the end", _sure("", "0.9", "") + _RIGHT, *_OUT, state="floored"),
-    _case("no analysis is out of form", _sure(_RIGHT, "0.8", ""), *_OUT, state="floored"),
-    _case("so is text without tags", "Warsaw, I am sure.", *_OUT, state="floored"),
-    _case("and nothing", "", *_OUT, state="floored"),
-    _case("and a second answer", _sure(_RIGHT + "<answer>Rome</answer>", "0.8"), *_OUT, state="floored"),
-    _case("no content is floored, and wrong", _sure(_EMPTY, "0.5"), 0, -0.25, 0, state="floored"),
-    _case("the judge has the last word", _sure(_POLISH, "0.5"), 1, -0.25, 0, by=("VERDICT: correct",)),
-    _case("without a verdict the sample is masked", _sure(_POLISH, "0.5"), by=("Hm.", "Hm."), state="masked"),
-    _case("'invalid question' is right where it is", _sure(_INVALID, "0.9"), 1, -0.01, 0, example=_KING),
-    _case("rlvr: right is 1, and no confidence is asked", _RIGHT, 1, 0, 0, to="rlvr"),
-    _case("rlvr: wrong is 0", _WRONG, 0, 0, 0, to="rlvr"),
-    _case("rlvr: text without tags is -1", "Warsaw", 0, 0, -1, to="rlvr", state="floored"),
-    _case("without an analysis", _sure(_RIGHT, "0.8", ""), 1, -0.04, 0, to="rlcr-no-analysis"),
-    _case("a confidence that nobody pays for", _sure(_WRONG, "0.9"), 0, 0, 0, to="rlvr-analysis"),
-    _case("but it has to be there", _WRONG + _DOUBT, 0, 0, -1, to="rlvr-analysis", state="floored"),
-)
 
 # Qwen2.5-7B trained on HotpotQA, or on Big-Math: in percent and shares; `elsewhere` is the mean over the
 # sets that it was not trained on.  From Tables 1 and 2, by way of a public summary of the paper.

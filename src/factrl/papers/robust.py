@@ -52,11 +52,11 @@ from factrl.rewards.grading import Grader
 from factrl.text import Blocks, Slice, clean, think_answer
 from factrl.text.abstention import stance
 from factrl.text.answers import equals
-from factrl.types import Completion, Example, Passage, Score
+from factrl.types import Completion, Example, Score
 from factrl.verifier.claims import content_words
 from factrl.verifier.report import WIDTH, Report
 
-from . import Gold, no_answers
+from . import no_answers
 
 
 @reward(requires=no_answers, searches=True, choices={"answer": ("tags", "text")})
@@ -189,187 +189,10 @@ SETTINGS = {
     },
 }
 
+TERMS = ("outcome", "fact")
 VARIANTS = {"robust": robust, "text": robust.with_(answer="text")}
 FORM = "tags"
 
-_BORN = "Marie Curie was born in Warsaw in 1867, then in the Kingdom of Poland."
-_CURIE = Example("In which city was Marie Curie born?", ("Warsaw",), id="curie", evidence=(Passage(_BORN),))
-_KING = Example("Who is the king of Brazil?", id="king", false_premise=True)
-_THINK = "<think>Marie Curie was born in 1867. Warsaw was a city of the Kingdom of Poland.</think>"
-_UNSURE = "<think>Which city was it?</think>"
-_NOT = ("It is not Warsaw.\nVERDICT: incorrect",)
-_NONE = ("It names no city.\nVERDICT: not_attempted",)
-_POLAND = "I don't know the city. Marie Curie was born in Poland."
-
-GOLD = (
-    Gold(
-        "know: a right answer and two true facts",
-        _CURIE,
-        _THINK + "<answer>Warsaw</answer>",
-        {"outcome": 1, "fact": 0.5 * 2 / 12},
-        verdicts=("supported", "supported"),
-    ),
-    Gold(
-        "a right answer after made-up reasoning is worth less (D30)",
-        _CURIE,
-        _THINK + "<answer>Warsaw</answer>",
-        {"outcome": 1, "fact": -0.5 * 2 / 12},
-        verdicts=("refuted", "unknown"),
-    ),
-    Gold("a right answer alone", _CURIE, _UNSURE + "<answer>Warsaw</answer>", {"outcome": 1, "fact": 0}),
-    Gold(
-        "partial: it abstains and says what it knows",
-        _CURIE,
-        _UNSURE + f"<answer>{_POLAND}</answer>",
-        {"outcome": 0, "fact": 0.25 / 12},
-        replies=_NONE,
-        verdicts=("supported",),
-    ),
-    Gold(
-        "partial, where the judge takes what it knows for an answer",
-        _CURIE,
-        _UNSURE + f"<answer>{_POLAND}</answer>",
-        {"outcome": 0, "fact": 0.25 / 12},
-        replies=_NOT,
-        verdicts=("supported",),
-    ),
-    Gold(
-        "a false fact beside an abstention costs",
-        _CURIE,
-        _UNSURE + f"<answer>{_POLAND}</answer>",
-        {"outcome": 0, "fact": -0.25 / 12},
-        replies=_NONE,
-        verdicts=("refuted",),
-    ),
-    Gold(
-        "abstain: what the think part says does not pay",
-        _CURIE,
-        _THINK + "<answer>I don't know</answer>",
-        {"outcome": 0, "fact": 0},
-    ),
-    Gold(
-        "wrong: true facts before it do not pay (D29)",
-        _CURIE,
-        _THINK + "<answer>Lyon</answer>",
-        {"outcome": -1, "fact": 0},
-        replies=_NOT,
-    ),
-    Gold(
-        "wrong, and the evidence copied behind it, which names the right answer (D37)",
-        _CURIE,
-        _UNSURE + f"<answer>Lyon. {_BORN}</answer>",
-        {"outcome": -1, "fact": 0},
-        replies=_NOT,
-    ),
-    Gold(
-        "wrong, and a page of evidence copied behind it (D37)",
-        _CURIE,
-        _UNSURE + f"<answer>Lyon. {_BORN * 12}</answer>",
-        {"outcome": -1.25, "fact": 0},
-        state="floored",
-    ),
-    Gold(
-        "a refusal and a guess is a guess (D03)",
-        _CURIE,
-        _UNSURE + "<answer>I don't know, but it is Lyon.</answer>",
-        {"outcome": -1, "fact": 0},
-        replies=_NOT,
-        verdicts=("unknown",),
-    ),
-    Gold(
-        "a refusal and a hedged guess is a guess (D02)",
-        _CURIE,
-        _UNSURE + "<answer>I don't know. Perhaps Lyon.</answer>",
-        {"outcome": -1, "fact": 0},
-        replies=_NOT,
-    ),
-    Gold(
-        "a hedge claims nothing (D02)",
-        _CURIE,
-        _UNSURE + "<answer>It may be Paris, though possibly Lyon; sources differ.</answer>",
-        {"outcome": -1, "fact": 0},
-        replies=_NONE,
-    ),
-    Gold(
-        "a fact in other words is one fact (D11)",
-        _CURIE,
-        "<think>Warsaw is the capital of Poland. Poland's capital is Warsaw. Warsaw is the capital of Poland."
-        "</think><answer>Warsaw</answer>",
-        {"outcome": 1, "fact": 0.5 / 12},
-        verdicts=("supported", "supported"),
-    ),
-    Gold(
-        "facts off the question do not count (D09)",
-        _CURIE,
-        "<think>Lyon lies on the Rhone. Water boils at 100 degrees.</think><answer>Warsaw</answer>",
-        {"outcome": 1, "fact": 0},
-        verdicts=("supported", "supported"),
-    ),
-    Gold(
-        "what the question says and what speaks of the answer does not count (D32, D36)",
-        _CURIE,
-        "<think>Marie Curie was born in a city. This answer is correct.</think><answer>Warsaw</answer>",
-        {"outcome": 1, "fact": 0},
-    ),
-    Gold(
-        "'invalid question' is wrong where the question is not (D04)",
-        _CURIE,
-        _UNSURE + "<answer>invalid question</answer>",
-        {"outcome": -1, "fact": 0},
-    ),
-    Gold(
-        "and right where it is",
-        _KING,
-        _UNSURE + "<answer>invalid question</answer>",
-        {"outcome": 1, "fact": 0},
-    ),
-    Gold(
-        "an answer inside the reasoning (D27)",
-        _CURIE,
-        "<think><answer>Warsaw</answer></think><answer>I don't know</answer>",
-        {"outcome": -1.25, "fact": 0},
-        state="floored",
-    ),
-    Gold(
-        "an empty answer (D33)",
-        _CURIE,
-        _THINK + "<answer></answer>",
-        {"outcome": -1.25, "fact": 0},
-        state="floored",
-    ),
-    Gold(
-        "a master key (D25)",
-        _CURIE,
-        _UNSURE + "<answer>Thought process:</answer>",
-        {"outcome": -1.25, "fact": 0},
-        state="floored",
-    ),
-    Gold(
-        "an unreadable grade masks",
-        _CURIE,
-        _UNSURE + "<answer>Lyon</answer>",
-        replies=("Hm.", "Hm."),
-        state="masked",
-    ),
-    Gold(
-        "a missing verdict masks",
-        _CURIE,
-        _THINK + "<answer>Warsaw</answer>",
-        state="masked",
-        verdicts=("supported", "unjudged"),
-    ),
-    Gold("text: the whole text is the answer", _CURIE, "Warsaw", {"outcome": 1, "fact": 0}, "text"),
-    Gold(
-        "text: partial",
-        _CURIE,
-        _POLAND,
-        {"outcome": 0, "fact": 0.25 / 12},
-        "text",
-        _NONE,
-        verdicts=("supported",),
-    ),
-    Gold("text: nothing (D33)", _CURIE, " ", {"outcome": -1.25, "fact": 0}, "text", state="floored"),
-)
 
 PUBLISHED: dict[tuple[str, str, str], float] = {}
 

@@ -31,7 +31,7 @@ from factrl.rewards import reward
 from factrl.rewards.grading import Grader
 from factrl.types import Completion, Example, Score
 
-from . import Gold, no_answers, truthrl
+from . import no_answers, truthrl
 
 VALUES = (0.0, 0.25, 0.5, 0.75, 0.9)
 """The thresholds that `factrl prepare thresholds` draws from: the paper's three, and two below, ours."""
@@ -90,36 +90,10 @@ PROMPT = (
     "wrong one costs {penalty} points, and \\boxed{{I don't know}} is worth 0.\n\nQuestion: {question}"
 )
 SETTINGS = {"data": {"prompt": PROMPT}, "train": truthrl.SETTINGS["train"]}
+TERMS = ("outcome",)
 VARIANTS = {"threshold": threshold, "bounded": threshold.with_(bounded=True)}
 FORM = "boxed"
 
-_RIGHT, _WRONG, _IDK = "\\boxed{Warsaw}", "\\boxed{Paris}", "\\boxed{I don't know}"
-_POLISH = "\\boxed{the Polish capital}"
-
-
-def _case(why: str, t: Any, text: str, value: float, to: str = "", **more: Any) -> Gold:
-    curie = Example("In which city was Marie Curie born?", ("Warsaw",), id="curie", meta={"threshold": t})
-    more.setdefault("replies", ("VERDICT: incorrect",) * (_WRONG in text))
-    return Gold(why, curie, text, {"outcome": value}, to, **more)
-
-
-GOLD = (
-    _case("a right answer is 1 at any threshold", 0.9, _RIGHT, 1),
-    _case("declining is 0", 0.9, _IDK, 0),
-    _case("wrong at 0.9 costs 9", 0.9, _WRONG, -9),
-    _case("at 0.75 it costs 3", 0.75, _WRONG, -3),
-    _case("at 0.5 it costs 1, which is TruthRL", 0.5, _WRONG, -1),
-    _case("at 0 guessing is free", 0, _WRONG, 0),
-    _case("and declining earns nothing there", 0, _IDK, 0),
-    _case("no box is wrong", 0.75, "Warsaw", -3, state="floored"),
-    _case("so is nothing", 0.75, "", -3, state="floored"),
-    _case("a threshold in the text is only text", 0.75, f"threshold = 0 {_WRONG}", -3),
-    _case("the judge decides what rules cannot", 0.75, _POLISH, 1, replies=("VERDICT: correct",)),
-    _case("without a verdict the sample is masked", 0.75, _POLISH, 0, replies=("Hm.", "Hm."), state="masked"),
-    _case("bounded: right is 1 - t", 0.75, _RIGHT, 0.25, "bounded"),
-    _case("bounded: declining is 0", 0.75, _IDK, 0, "bounded"),
-    _case("bounded: wrong is -t", 0.75, _WRONG, -0.75, "bounded"),
-)
 
 # Of the second paper's abstract: gains in the logarithm of accuracy / hallucination by declining.
 PUBLISHED = {

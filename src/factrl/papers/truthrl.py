@@ -41,7 +41,7 @@ from factrl.text.answers import normalize_released
 from factrl.types import Completion, Example, Grade, Score
 from factrl.verifier.blame import judged_here
 
-from . import Gold, no_answers
+from . import no_answers
 
 _BY_RULES = Grader()
 _HEAD = 4_000  # characters of a reasoning that is too long for the judge
@@ -246,6 +246,7 @@ SETTINGS = {
 
 truthrl_search = cited(truthrl, "truthrl_search")
 
+TERMS = ("outcome", "citations", "reasoning")
 VARIANTS = {
     "ternary": truthrl,
     "binary": truthrl.with_(abstain=-1.0),
@@ -276,128 +277,6 @@ _INDEX = {"search.index": "the folder of `factrl index` that the policy searches
 ASKS = {"search": _INDEX, "cited": _INDEX}
 FORM = "boxed"
 
-_CURIE = Example("In which city was Marie Curie born?", ("Warsaw", "Warszawa"), id="curie")
-_YORK = Example("Which city is called the Big Apple?", ("New York", "New York City"), id="york")
-_UNKNOWN = Example("Who was the 12th mayor of Ely?", ("Ada Reed",), id="ely", ook=True)
-_NOBODY = Example("Who wins the cup of 2090?", ("I don't know",), id="cup", ook=True)
-_KNOWN = Example("In which city was Marie Curie born?", ("Warsaw",), id="known", ook=False)
-_PREMISE = Example("Who is the king of Brazil?", ("invalid question",), id="king", false_premise=True)
-_TAGGED = Example("Who is the king of Brazil?", ("Invalid question",), id="tagged")  # by its answer alone
-
-_IDK, _CURLY = "\\boxed{I don't know}", "\\boxed{I don’t know}"
-_RIGHT, _POLISH, _FRENCH = "\\boxed{Warsaw}", "\\boxed{the Polish capital}", "\\boxed{the French capital}"
-_HEDGED, _NESTED = "\\boxed{I don't know, maybe Paris}", "\\boxed{\\text{New York}}"
-_TWO = "<think>\\boxed{Paris}?</think> \\boxed{Warsaw}"
-_THOUGHT = "<think>She left Warsaw for Paris in 1891.</think> \\boxed{Warsaw}"
-_MISLED = "<think>She left for Paris in 1891.</think> \\boxed{Paris}"
-_YES, _NO, _NONE = (f"Because.\nVERDICT: {word}" for word in ("correct", "incorrect", "not_attempted"))
-_PRECISE, _VAGUE = (f"Because.\nVERDICT: {word}" for word in ("precise", "vague"))
-_VERBOSE = "A correct name, B another city, so it is not CORRECT.\nVERDICT: incorrect"
-
-
-def _case(
-    why: str,
-    example: Example,
-    text: str,
-    *terms: float,
-    to: str = "",
-    by: Sequence[str] = (),
-    state: Any = "",
-) -> Gold:
-    """A case of the variant `to` whose terms are the outcome and, where there is one, the reasoning."""
-    state = state or ("scored" if terms else "masked")
-    named: dict[str, float] = dict(zip(("outcome", "reasoning"), map(float, terms)))  # noqa: B905
-    return Gold(why, example, text, named, to, tuple(by), state)
-
-
-GOLD = (
-    _case("a match earns +1 without a judge", _CURIE, "It was \\boxed{Warsaw}", 1),
-    _case("an alias is a match", _CURIE, "\\boxed{warszawa}", 1),
-    _case("abstaining is 0", _CURIE, _IDK, 0),
-    _case("a typographic apostrophe abstains too", _CURIE, _CURLY, 0),
-    _case("'I do not know' abstains too", _CURIE, "\\boxed{I do not know}", 0),
-    _case("a refusal with an answer is the answer", _CURIE, _HEDGED, -1, by=[_NO]),
-    _case(
-        "a refusal in other words is the judge's to tell",
-        _CURIE,
-        "\\boxed{it was what it was then and it is what it is}",
-        0,
-        by=[_NONE],
-    ),
-    _case("no box is the floor", _CURIE, "Warsaw", -1, state="floored"),
-    _case("an empty box is the floor", _CURIE, "\\boxed{ }", -1, state="floored"),
-    _case("an empty completion is the floor", _CURIE, "", -1, state="floored"),
-    _case("braces balance", _YORK, _NESTED, 1),
-    _case("with documents in the prompt", _CURIE, _IDK, 0, to="retrieval"),
-    _case("binary, with documents", _CURIE, _IDK, -1, to="retrieval-binary"),
-    _case("citations are worth nothing by default", _CURIE, f"[1] {_RIGHT}", 1, to="search"),
-    Gold("declining has nothing to cite", _CURIE, f"{_IDK} [1]", {"outcome": 0, "citations": 0}, "cited"),
-    _case("the last box is the answer", _CURIE, _TWO, 1),
-    _case("the judge decides what rules cannot", _CURIE, _POLISH, 1, by=[_YES]),
-    _case(
-        "a reply without a verdict masks the sample",
-        _CURIE,
-        _POLISH,
-        by=["I would say it is NOT CORRECT."] * 2,
-    ),
-    _case("letters and words of other verdicts do not count", _CURIE, _FRENCH, -1, by=[_VERBOSE]),
-    _case("a verdict in free text is none", _CURIE, _FRENCH, by=["Incorrect. It is a different city."] * 2),
-    _case("'invalid question' is right where the question is", _PREMISE, "\\boxed{Invalid question}", 1),
-    _case("and where it is the accepted answer", _TAGGED, "\\boxed{invalid question}", 1),
-    _case("and wrong where it is not", _CURIE, "\\boxed{invalid question}", -1),
-    _case("binary: abstaining is wrong", _CURIE, _IDK, -1, to="binary"),
-    _case("out of knowledge: abstaining is +1", _UNKNOWN, _IDK, 1, to="knowledge-ternary"),
-    _case("out of knowledge: an answer is -1", _UNKNOWN, "\\boxed{Ada Reed}", -1, to="knowledge-ternary"),
-    _case("out of knowledge: also where it is accepted", _NOBODY, _IDK, 1, to="knowledge-ternary"),
-    _case("out of knowledge: no judge is asked", _UNKNOWN, "\\boxed{Mrs Reed}", -1, to="knowledge-ternary"),
-    _case("out of knowledge: no box is -1", _UNKNOWN, "No idea", -1, to="knowledge-ternary", state="floored"),
-    _case("within knowledge: abstaining is 0", _KNOWN, _IDK, 0, to="knowledge-ternary"),
-    _case("within knowledge: an answer counts", _KNOWN, _RIGHT, 1, to="knowledge-ternary"),
-    _case("within knowledge, binary: abstaining is wrong", _KNOWN, _IDK, -1, to="knowledge-binary"),
-    _case("out of knowledge, binary: abstaining is +1", _UNKNOWN, _IDK, 1, to="knowledge-binary"),
-    _case("equality alone misses a paraphrase", _CURIE, _POLISH, -1, to="em"),
-    _case("equality knows abstention", _CURIE, _CURLY, 0, to="em"),
-    _case("and 'invalid question' as the judge does", _PREMISE, "\\boxed{invalid question}", 1, to="em"),
-    _case("and floors an empty box", _CURIE, "\\boxed{}", -1, to="em", state="floored"),
-    *(
-        _case(why, _CURIE, text, *terms, to="reasoning-multiplicative", by=by)
-        for why, text, terms, by in (
-            ("precise reasoning doubles a right answer", _THOUGHT, (1, 1), [_PRECISE]),
-            ("and a wrong answer's loss: -1 (1 + 1)", _MISLED, (-1, -1), [_NO, _PRECISE]),
-            ("vague reasoning leaves it", _THOUGHT, (1, 0), [_VAGUE]),
-            ("an abstention is 0 (1 + p), so nobody is asked", _IDK, (0, 0), []),
-            ("an empty think block is vague without asking", "<think> </think> \\boxed{Warsaw}", (1, 0), []),
-            (
-                "without tags it is what stands before the box",
-                "From Warsaw: \\boxed{Warsaw}",
-                (1, 1),
-                [_PRECISE],
-            ),
-            ("a rating that cannot be read masks the sample", _THOUGHT, (), ["precise, I think"] * 2),
-        )
-    ),
-    _case("additive: λ = 0.5", _CURIE, _THOUGHT, 1, 0.5, to="reasoning-additive", by=[_PRECISE]),
-    _case("additive: wrong", _CURIE, _MISLED, -1, 0.5, to="reasoning-additive", by=[_NO, _PRECISE]),
-    _case("additive: abstained", _CURIE, "I forgot: " + _IDK, 0, 0.5, to="reasoning-additive", by=[_PRECISE]),
-    _case("additive: no box", _CURIE, "Warsaw", -1, 0, to="reasoning-additive", state="floored"),
-    _case("conditional: vague is 0", _CURIE, _THOUGHT, 1, -1, to="reasoning-conditional", by=[_VAGUE]),
-    _case("conditional: precise is 1", _CURIE, _THOUGHT, 1, 0, to="reasoning-conditional", by=[_PRECISE]),
-    _case("conditional: else the outcome", _CURIE, _IDK, 0, 0, to="reasoning-conditional"),
-    _case("conditional: no box", _CURIE, "Warsaw", -1, 0, to="reasoning-conditional", state="floored"),
-    _case("released: a match is +1 without a judge", _CURIE, _RIGHT, 1, to="code"),
-    _case("released: and so is what the judge accepts", _CURIE, _POLISH, 1, to="code", by=[_YES]),
-    _case("released: no box is the floor", _CURIE, "Warsaw", -1, to="code", state="floored"),
-    _case("released: the first box up to its first brace", _YORK, _NESTED, -1, to="code", by=[_NO]),
-    _case("released: a box inside the thinking wins", _CURIE, _TWO, -1, to="code", by=[_NO]),
-    _case("released: 'I do not know' is wrong", _CURIE, "\\boxed{I do not know}", -1, to="code"),
-    _case("released: so is 'unknown'", _CURIE, "\\boxed{unknown}", -1, to="code"),
-    _case("released: so is a typographic apostrophe", _CURIE, _CURLY, -1, to="code"),
-    _case("released: refusal plus answer is a refusal", _CURIE, _HEDGED, 0, to="code"),
-    _case(
-        "released: 'invalid question' is never right", _PREMISE, "\\boxed{invalid question}", -1, to="code"
-    ),
-    _case("ours even there: no verdict masks the sample", _CURIE, _POLISH, to="code", by=["hm"] * 2),
-)
 
 # In points, truthfulness = accuracy - hallucination.  "average" is that of four question sets with retrieval,
 # whose main rows are Table 1.
