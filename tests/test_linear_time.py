@@ -21,7 +21,7 @@ pytestmark = pytest.mark.alone
 
 # Found by the search below, or by an attacker: (reader, before, unit, after).
 FOUND = [
-    ("verifier.judges.replies.read_verdicts", "", '"\\', ""),
+    ("llm.replies.read_verdicts", "", '"\\', ""),
     ("rewards.checklist.read_checklist", "", '"\\', ""),
     ("prepare.dataset.read_choices", '{"', '\\"', "\\"),
     ("rewards.guards.repeats", "", '"', ""),

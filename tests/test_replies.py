@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from factrl.errors import Unscored
 from factrl.llm import Reply
-from factrl.rewards.grading import read_verdict
+from factrl.llm.replies import read_supported, read_true_false, read_verdict, read_verdicts
 from factrl.verifier.claims.llm import read_facts
-from factrl.verifier.judges.replies import read_supported, read_true_false, read_verdicts
 from factrl.verifier.small_judge import is_letter
 
 IDS = ("a1b2", "c3d4", "e5f6")

@@ -20,12 +20,12 @@ from factrl.errors import Unscored
 from factrl.evals import shortqa
 from factrl.llm import FakeLLM, quoting
 from factrl.llm.bodies import excerpt
+from factrl.llm.replies import read_supported, read_true_false, read_verdict, read_verdicts, records_by_id
 from factrl.papers.corver import pair_of
 from factrl.prepare import dataset, entities
 from factrl.prepare import prompts as new_prompts
 from factrl.rewards import citations, guards, mathematics, preference
-from factrl.rewards.checklist import Checklist, JudgedChecklist, read_checklist, records_by_id
-from factrl.rewards.grading import read_verdict
+from factrl.rewards.checklist import Checklist, JudgedChecklist, read_checklist
 from factrl.rewards.truthfulness import shown_claim
 from factrl.runs.data import render_prompt
 from factrl.runs.folder import redact
@@ -44,7 +44,6 @@ from factrl.verifier import claims, search, small_judge
 from factrl.verifier.claims import SentenceClaims, llm
 from factrl.verifier.claims.llm import LLMClaims
 from factrl.verifier.judges import LLMJudge, WeakJudge, spans
-from factrl.verifier.judges import replies as verdicts
 from factrl.verifier.report import Check, Report, page
 from factrl.verifier.search import Given, sources
 
@@ -162,8 +161,8 @@ READERS: dict[str, Reader] = {
     "verifier.claims.llm.read_facts": llm.read_facts,
     "verifier.claims.llm.Places.claim": _placed,
     "rewards.grading.Grader.__call__": lambda raw: Grader(FakeLLM(lambda _: raw))(QUESTION, raw, ["Paris"]),
-    "rewards.grading.read_verdict": lambda raw: read_verdict(raw, ["correct", "incorrect"]),
-    "rewards.checklist.records_by_id": lambda raw: records_by_id(raw, ["a", "b"], ["keep"], "fact", {}),
+    "llm.replies.read_verdict": lambda raw: read_verdict(raw, ["correct", "incorrect"]),
+    "llm.replies.records_by_id": lambda raw: records_by_id(raw, ["a", "b"], ["keep"], "fact", {}),
     "rewards.guards.coverage": lambda raw: guards.coverage(raw, [Claim(FACT, 0, 9)]),
     "rewards.guards.relevant": lambda raw: guards.relevant(Claim(raw, 0, 9), raw),
     "rewards.guards.repeats": lambda raw: guards.repeats(_claims(raw), QUESTION),
@@ -174,9 +173,9 @@ READERS: dict[str, Reader] = {
     "verifier.judges.weak.WeakJudge.judge": lambda raw: WeakJudge().judge(
         [(Claim(raw, 0, 1), [Passage(raw)])] * 2
     ),
-    "verifier.judges.replies.read_verdicts": lambda raw: verdicts.read_verdicts(raw, ["a", "b"]),
-    "verifier.judges.replies.read_true_false": verdicts.read_true_false,
-    "verifier.judges.replies.read_supported": verdicts.read_supported,
+    "llm.replies.read_verdicts": lambda raw: read_verdicts(raw, ["a", "b"]),
+    "llm.replies.read_true_false": read_true_false,
+    "llm.replies.read_supported": read_supported,
     "text.mentions.mentions": lambda raw: mentions.mentions("Where?", raw, ["Paris"]),
     "text.mentions.mentions (question)": lambda raw: mentions.mentions(raw, "In Rome", ["Paris"]),
     "text.mentions.mentions (answers)": lambda raw: mentions.mentions("Where?", "In Rome", [raw]),
@@ -274,7 +273,7 @@ ELSEWHERE = {
     "verifier.claims.normalised verifier.claims.content_words "
     "verifier.claims.speaks_of_itself verifier.claims.statements verifier.claims.stating "
     "verifier.judges.overlap verifier.judges.subjects "
-    "verifier.judges.replies verifier.search.sources verifier.search.Given.scores "
+    "llm.replies verifier.search.sources verifier.search.Given.scores "
     "evals.shortqa.GradeAnswer evals.shortqa.short_answer evals.samples "
     "verifier.verify rewards.citations.supporting train.search.last_said "
     "bridges.verifiers_search "

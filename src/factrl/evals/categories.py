@@ -30,9 +30,9 @@ from factrl.evals.metrics import wilson
 from factrl.evals.samples import EvalSample
 from factrl.llm import LLM
 from factrl.llm.quoting import quoted_message
+from factrl.llm.replies import after_thinking
 from factrl.rewards.grading import MAX_TEXT, ask_verdict
 from factrl.text import first_bytes, think_answer
-from factrl.verifier.judges.replies import after_thinking
 
 Kind = Literal["causes", "strategies"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

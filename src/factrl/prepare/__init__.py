@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.errors import DataError
+from factrl.llm.replies import after_thinking
 from factrl.llm.writers import Writer, Written
 from factrl.runs.data import load_examples, render_prompt, to_example
 from factrl.runs.rows import read_rows
@@ -30,7 +31,6 @@ from factrl.text import clean
 from factrl.text.answers import normalize_answer
 from factrl.text.sentences import sentences
 from factrl.types import Completion, Example
-from factrl.verifier.judges.replies import after_thinking
 
 TOGETHER = 16  # texts of a policy in this process that are written, and lost by a kill, together
 CALLERS = 16  # of a server at once; of KLCF's, each checks a question and keeps several calls in flight

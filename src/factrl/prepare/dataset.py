@@ -35,9 +35,9 @@ from typing import Any, Literal, get_args
 from factrl.errors import ConfigError, DataError, Unscored
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import quoted_message
+from factrl.llm.replies import item_ids, records_by_id
 from factrl.llm.store import Store, kept, readable
 from factrl.llm.writers import digest_of
-from factrl.rewards.checklist import item_ids, records_by_id
 from factrl.runs.data import ColumnName, render_prompt
 from factrl.runs.disk import Mine, anything, nothing, whole_file, write_whole
 from factrl.runs.settings import DataSettings

@@ -16,9 +16,9 @@ from typing import Any
 from factrl.errors import Unscored
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import quoted_message
+from factrl.llm.replies import after_thinking
 from factrl.llm.store import Store, kept, readable
 from factrl.types import Example
-from factrl.verifier.judges.replies import after_thinking
 
 REQUEST = """\
 You name the entities of a question and its accepted answers: the people, places, works, organisations and \

@@ -11,20 +11,20 @@ Neither says whether an item is true: that was settled when the checklist was ma
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from factrl.errors import Unscored
 from factrl.llm import LLM, Reply
 from factrl.llm.background import wait_for
 from factrl.llm.quoting import forges, quoted_message
+from factrl.llm.replies import item_ids, records_by_id
 from factrl.llm.store import Store, kept, readable
 from factrl.rewards.grading import MAX_TEXT, unless_forged
 from factrl.text import bytes_of
 from factrl.text.answers import is_contentless
 from factrl.types import Claim, Passage, Verdict, VerdictLabel
 from factrl.verifier.judges import Judge
-from factrl.verifier.judges.replies import after_thinking, item_ids, json_records, no_verdict
 from factrl.verifier.search import Given
 from factrl.verifier.search.sources import cut
 
@@ -183,41 +183,6 @@ def read_checklist(reply: str, ids: Sequence[str], **facts: Any) -> dict[str, It
     """
     records = records_by_id(reply, ids, _WORDS, "item", facts)
     return {id_: _WORDS[record["verdict"]] for id_, record in records.items()}
-
-
-def records_by_id(
-    reply: str, ids: Sequence[str], words: Collection[str], what: str, facts: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """The JSON object of every id in a judge's reply, its `verdict` one of `words`; see `read_checklist`.
-
-    Args:
-        what: what an id stands for, for the errors.
-    """
-    text = after_thinking(reply)
-    said: dict[str, dict[str, Any]] = {}
-    problem = ""
-    for record in json_records(text):
-        if "verdict" not in record:
-            continue
-        id_, word = record.get("id"), record["verdict"]
-        word = word.strip().lower() if isinstance(word, str) else word
-        if not isinstance(id_, str) or id_ not in ids:
-            problem = f"is about {str(id_)[:40]!r}, no {what} of this call"
-        elif id_ in said:
-            problem = f"holds two verdicts on {what} {id_!r}"
-        elif not isinstance(word, str) or word not in words:
-            problem = f"says of {what} {id_!r} {str(record['verdict'])[:40]!r}, not {'|'.join(words)}"
-        else:
-            said[id_] = {**record, "verdict": word}
-        if problem:
-            raise Unscored("judge_unreadable", f"the judge's reply {problem}", **facts)
-    if not said:
-        failure = no_verdict(text)
-        raise Unscored(failure.cause, failure.detail, **facts)
-    left = [id_ for id_ in ids if id_ not in said]
-    if left:
-        raise Unscored("judge_unreadable", f"the judge's reply has no verdict on {what} {left[0]!r}", **facts)
-    return {id_: said[id_] for id_ in ids}
 
 
 def _nothing_to_read(text: str) -> bool:

@@ -13,7 +13,6 @@ all accepted answers, and in words of our own.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
@@ -21,6 +20,7 @@ from typing import Any, Literal
 from factrl.errors import DataError, LLMError, PolicyFault, SetupError, Unscored
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import forges, quoted_message
+from factrl.llm.replies import read_verdict
 from factrl.llm.store import readable
 from factrl.text import bytes_of, clean, first_bytes, strip_end_tokens
 from factrl.text.abstention import names_nothing, says_invalid_question, stance
@@ -30,7 +30,6 @@ from factrl.text.mentions import MAX_MENTIONS, ORDERED, mentions
 from factrl.text.words import same_amount
 from factrl.types import Grade, Label
 from factrl.verifier.blame import judged_here
-from factrl.verifier.judges.replies import bare
 from factrl.verifier.small_judge import BRIEF_PROMPT, ask_briefly, is_letter, names_no_answer
 
 MAX_TEXT = 32_768  # bytes of policy text that are graded
@@ -314,43 +313,6 @@ def _rated(llm: LLM, question: str, reasoning: str, answers: Sequence[str]) -> f
         return 1.0 - asked([_DECOY]) if value and forges(head) else value
 
     return unless_forged(rated, head, _RATINGS["vague"])
-
-
-# `factrl.llm.quoting` breaks whatever this can match, so that quoted policy text is never read as a verdict.
-_SAID = r"verdict[*`]{0,2}:[ *`]{0,4}([a-z_]+)"
-_VERDICT = re.compile(_SAID, re.I | re.A)
-_VERDICT_LINE = re.compile(rf"(?:^|[.!?][\"')*`]{{0,2}} {{1,3}})[*`]{{0,4}}{_SAID}[.*`]{{0,4}}$", re.I | re.A)
-_LAST = 120  # characters of the last line that are looked at
-
-
-def read_verdict(reply: str, words: Sequence[str] | Mapping[str, Any], **facts: Any) -> str:
-    """The verdict of a judge's reply: one of `words`.
-
-    The last line that is not empty must be `VERDICT: word`, alone or after the end of a sentence; case, bold,
-    backticks and a final period do not matter.  Every other verdict in the reply must be the same.  Nothing
-    is guessed from letters, from parts of words or from free text.  Of a reasoning model's reply only what
-    follows `</think>` is read.
-
-    Args:
-        words: the verdicts that exist, in lower case.
-        facts: what is known about the call; kept with the error.
-
-    Raises:
-        Unscored: `judge_unreadable`.
-    """
-    text = bare(reply.rpartition("</think>")[2])
-    last = text.rpartition("\n")[2].strip()
-    verdict_line = _VERDICT_LINE.search(last if len(last) <= _LAST else "…" + last[-_LAST:])
-    word = verdict_line[1].lower() if verdict_line else ""
-    said = {other.lower() for other in _VERDICT.findall(text)}
-    if word in words and said == {word}:
-        return word
-    if len(said) > 1:
-        problem = f"the judge's reply holds several verdicts: {', '.join(sorted(said))[:200]}"
-    else:
-        choice = "|".join(words)
-        problem = f"the judge's reply does not end with 'VERDICT: {choice}' but with {last[-200:]!r}"
-    raise Unscored("judge_unreadable", problem, **facts)
 
 
 def _ask_grade(judge: LLM, question: str, answer: str, gold: Sequence[str]) -> tuple[str, str]:

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from factrl.errors import Unscored
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import broken
+from factrl.llm.replies import bare
 from factrl.text.answers import SCALES, matches, parse_number, unaccented
 from factrl.verifier.claims import content_words
-from factrl.verifier.judges.replies import bare
 
 BRIEF_PROMPT = """\
 Compare the predicted answer with the gold target and grade it. Reply A when the predicted answer is \

@@ -25,9 +25,9 @@ from typing import Any, Literal
 from factrl.errors import LLMError, PolicyFault, Unscored
 from factrl.llm import LLM, ask
 from factrl.llm.quoting import quoted_message
+from factrl.llm.replies import bare
 from factrl.types import Claim
 from factrl.verifier.claims import Statement, content_words, mark, normalised, speaks_of_itself, statements
-from factrl.verifier.judges.replies import bare
 
 Style = Literal["factscore", "veriscore", "veriscore_response", "knowrl"]
 

@@ -5,7 +5,7 @@ its evidence, so a verdict that belongs to another call, or one that slipped by 
 not exist here.  What the judge cites is looked up: the quote of a verdict is a sentence of the evidence.
 
 The styles `factscore` and `veriscore` ask the questions of these two systems, one claim per call, in words of
-ours; their replies are read by repaired parsers (`factrl.verifier.judges.replies`).
+ours; their replies are read by repaired parsers (`factrl.llm.replies`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from factrl.errors import LLMError, Unscored
 from factrl.llm import LLM, Reply, ask
 from factrl.llm.quoting import quoted_message
 from factrl.types import Claim, Passage, Verdict, VerdictLabel
+from factrl.llm.replies import Said, item_ids, read_supported, read_true_false, read_verdicts
 from factrl.verifier.judges.overlap import quote_of
-from factrl.verifier.judges.replies import Said, item_ids, read_supported, read_true_false, read_verdicts
 
 Style = Literal["factrl", "factscore", "veriscore"]
 _Pair = tuple[Claim, tuple[Passage, ...]]

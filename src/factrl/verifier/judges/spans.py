@@ -23,9 +23,9 @@ from typing import Any
 from factrl.errors import Unscored
 from factrl.llm import LLM, Message, ask
 from factrl.llm.quoting import broken
+from factrl.llm.replies import after_thinking
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier.judges.overlap import quote_of
-from factrl.verifier.judges.replies import after_thinking
 
 _PROMPT = Path(__file__).parent / "prompts" / "lettucedetect.txt"
 _MARK = re.compile(r"(answer to verify)\W{0,3}:", re.I)  # which a text or a passage could repeat

@@ -1,11 +1,13 @@
-"""Reading what a judge wrote about claims: strictly, in linear time, and never by guessing.
+"""Reading what a judge wrote: strictly, in linear time, and never by guessing.
 
 A verdict is a word from a closed set that stands where a verdict stands.  Whatever cannot be read that way
 is no verdict: it is never turned into one by a substring ("Unsupported" holds "supported"), by position or
 by the absence of a word.  Of a reasoning model's reply only what follows `</think>` is read.
 
-`read_verdicts` reads the reply about several claims; `read_true_false` and `read_supported` read the replies
-to FActScore's and VeriScore's questions about one, and say where they differ from the released parsers.
+`read_verdict` reads one word of a closed set, `read_verdicts` the verdicts on several claims, each by itself,
+and `records_by_id` those on several items, all or none.  `read_true_false` and `read_supported` read the
+replies to FActScore's and VeriScore's questions about one claim, and say where they differ from the released
+parsers.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from factrl.errors import Unscored
@@ -48,6 +50,45 @@ _DECLINES = re.compile(
     r"(?:i['’]?m |i am )?(?:very )?sorry\b|i (?:can(?:no|['’]|\b)t?|won['’]?t|am unable)\b", re.I
 )
 _REFUSES = 0.95  # score: a reply that cannot be read is more often a verdict in other words than a refusal
+
+
+# -- A word on the last line -------------------------------------------------------------------------
+
+# `factrl.llm.quoting` breaks whatever this can match, so that quoted policy text is never read as a verdict.
+_SAID = r"verdict[*`]{0,2}:[ *`]{0,4}([a-z_]+)"
+_VERDICT = re.compile(_SAID, re.I | re.A)
+_VERDICT_LINE = re.compile(rf"(?:^|[.!?][\"')*`]{{0,2}} {{1,3}})[*`]{{0,4}}{_SAID}[.*`]{{0,4}}$", re.I | re.A)
+_LAST = 120  # characters of the last line that are looked at
+
+
+def read_verdict(reply: str, words: Sequence[str] | Mapping[str, Any], **facts: Any) -> str:
+    """The verdict of a judge's reply: one of `words`.
+
+    The last line that is not empty must be `VERDICT: word`, alone or after the end of a sentence; case, bold,
+    backticks and a final period do not matter.  Every other verdict in the reply must be the same.  Nothing
+    is guessed from letters, from parts of words or from free text.  Of a reasoning model's reply only what
+    follows `</think>` is read.
+
+    Args:
+        words: the verdicts that exist, in lower case.
+        facts: what is known about the call; kept with the error.
+
+    Raises:
+        Unscored: `judge_unreadable`.
+    """
+    text = bare(reply.rpartition("</think>")[2])
+    last = text.rpartition("\n")[2].strip()
+    verdict_line = _VERDICT_LINE.search(last if len(last) <= _LAST else "…" + last[-_LAST:])
+    word = verdict_line[1].lower() if verdict_line else ""
+    said = {other.lower() for other in _VERDICT.findall(text)}
+    if word in words and said == {word}:
+        return word
+    if len(said) > 1:
+        problem = f"the judge's reply holds several verdicts: {', '.join(sorted(said))[:200]}"
+    else:
+        choice = "|".join(words)
+        problem = f"the judge's reply does not end with 'VERDICT: {choice}' but with {last[-200:]!r}"
+    raise Unscored("judge_unreadable", problem, **facts)
 
 
 # -- Several claims -----------------------------------------------------------------------------------
@@ -114,7 +155,7 @@ def json_records(text: str) -> list[Mapping[str, Any]]:
     starts, unread = [opened.start() for opened in _RECORD.finditer(text)], set[str | None]()
     for start, end in zip(starts, [*starts[1:], len(text)], strict=False):
         if start in found:
-            if len(_VERDICTS.findall(text, start, end)) > 1:  # what looked like its end was in its quote
+            if len(_VERDICT_KEY.findall(text, start, end)) > 1:  # what looked like its end was in its quote
                 unread.add(found[start].get("id"))
         else:
             record, whole = _without_quote(text[start:end])
@@ -130,7 +171,7 @@ def json_records(text: str) -> list[Mapping[str, Any]]:
 # A verdict whose quote cannot be read: before and behind that, only pairs that leave nothing to guess.
 _S = r"\s{0,20}"
 _KEYS = re.compile(rf'"(id|verdict|quote)"{_S}:')
-_VERDICTS = re.compile(rf'"verdict"{_S}:')
+_VERDICT_KEY = re.compile(rf'"verdict"{_S}:')
 _RECORD = re.compile(rf'\{{(?={_S}"(?:id|verdict|quote)"{_S}:)')
 _PAIR = re.compile(rf'{_S}"(id|verdict)"{_S}:{_S}"([^"\\\n{{}}]{{0,200}})"{_S},?')
 _QUOTE = re.compile(rf'{_S}"quote"{_S}:{_S}"')
@@ -173,6 +214,41 @@ def _loads(text: str) -> Mapping[str, Any] | None:
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
+
+
+def records_by_id(
+    reply: str, ids: Sequence[str], words: Collection[str], what: str, facts: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """The JSON object of every id in a judge's reply, its `verdict` one of `words`; all of the ids or none.
+
+    Args:
+        what: what an id stands for, for the errors.
+    """
+    text = after_thinking(reply)
+    said: dict[str, dict[str, Any]] = {}
+    problem = ""
+    for record in json_records(text):
+        if "verdict" not in record:
+            continue
+        id_, word = record.get("id"), record["verdict"]
+        word = word.strip().lower() if isinstance(word, str) else word
+        if not isinstance(id_, str) or id_ not in ids:
+            problem = f"is about {str(id_)[:40]!r}, no {what} of this call"
+        elif id_ in said:
+            problem = f"holds two verdicts on {what} {id_!r}"
+        elif not isinstance(word, str) or word not in words:
+            problem = f"says of {what} {id_!r} {str(record['verdict'])[:40]!r}, not {'|'.join(words)}"
+        else:
+            said[id_] = {**record, "verdict": word}
+        if problem:
+            raise Unscored("judge_unreadable", f"the judge's reply {problem}", **facts)
+    if not said:
+        failure = no_verdict(text)
+        raise Unscored(failure.cause, failure.detail, **facts)
+    left = [id_ for id_ in ids if id_ not in said]
+    if left:
+        raise Unscored("judge_unreadable", f"the judge's reply has no verdict on {what} {left[0]!r}", **facts)
+    return {id_: said[id_] for id_ in ids}
 
 
 # -- One claim, in the words of a published prompt ----------------------------------------------------
