@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
-from itertools import chain, pairwise
+from graphlib import TopologicalSorter
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "factrl"
@@ -80,25 +75,12 @@ def test_no_module_imports_a_later_wing() -> None:
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
     known = {name: {module_of(top) for top in tops} - {None, name} for name, tops in imports().items()}
-    assert circles(known) == []
-    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == ["a", "b", "c"]
+    TopologicalSorter(known).prepare()  # its CycleError names the circle
 
 
 def module_of(top: str) -> str | None:
     """The module of factrl that an import names, or a name of which it has; None for another package's."""
     return next((name for name in (top, top.rpartition(".")[0]) if name in MODULES), None)
-
-
-def circles(known: Mapping[str, set]) -> list[str]:
-    """The modules that reach themselves."""
-    left = dict(known)
-    while free := [name for name, tops in left.items() if not tops & left.keys()]:
-        for name in free:
-            del left[name]
-    reached = {name: {*tops} & left.keys() for name, tops in left.items()}
-    for _ in left:
-        reached = {name: tops.union(*(reached[top] for top in tops)) for name, tops in reached.items()}
-    return sorted(name for name, tops in reached.items() if name in tops)
 
 
 def test_torch_is_imported_where_the_page_says() -> None:
@@ -110,47 +92,3 @@ def test_torch_is_imported_where_the_page_says() -> None:
     ]
     assert found
     assert [name for name in found if not WITH_TORCH.match(name)] == []
-
-
-def test_the_picture_has_the_order_of_the_table() -> None:
-    order = wings(PAGE)
-    picture = PAGE.partition("```text\n")[2].partition("```")[0].splitlines()
-    rows = [[order[word] for word in line.split() if word in order] for line in picture]
-    assert sorted(chain(*rows)) == sorted({*order.values()} - {order["__main__"]})
-    assert all(min(above) > max(below) for above, below in pairwise(rows))
-
-
-def steps(verb: str) -> list[tuple[str, str]]:
-    """The files of a walk with the function or class that the page names of each, in order."""
-    walk = PAGE.partition(f"\n### {verb}\n")[2].partition("\n#")[0]
-    return re.findall(r"`([\w/]+\.py)` `(\w+)`", walk)
-
-
-@pytest.mark.parametrize("verb", ["train", "verify", "eval"])
-def test_a_walk_names_what_there_is(verb: str) -> None:
-    assert len(steps(verb)) > 5
-    for file, name in steps(verb):
-        source = (PACKAGE / file).read_text("utf-8")
-        assert re.search(rf"(?:def|class) {name}\b", source), f"{file} has no {name}"
-
-
-@pytest.mark.parametrize(
-    "command", ["verify text.txt --docs curie.txt --judge weak --no-cache", "eval answers.jsonl"]
-)
-def test_a_walk_runs_the_files_that_it_names(command: str, tmp_path: Path) -> None:
-    (tmp_path / "text.txt").write_text("Marie Curie was born in 1868.", "utf-8")
-    (tmp_path / "curie.txt").write_text((ROOT / "examples" / "curie.txt").read_text("utf-8"), "utf-8")
-    row = {"question": "Where was she born?", "answers": ["Warsaw"], "completion": "She was born in Warsaw."}
-    (tmp_path / "answers.jsonl").write_text(json.dumps(row), "utf-8")
-    words = [sys.executable, str(ROOT / "benchmarks" / "walk.py"), *command.split()]
-    ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-    named = [file for file, _ in steps(command.split()[0])]
-    assert [file for file in named if f"\n{file}: " not in f"\n{ran}"] == []
-
-
-def test_what_is_not_allowed_is_found() -> None:
-    layer = {"types": 0, "rewards": 1, "train": 2}
-    assert upward(layer, "types", "from .rewards import Reward", "factrl") == ["rewards.Reward"]
-    assert upward(layer, "rewards", "from . import train, types", "factrl") == ["train"]
-    assert upward(layer, "rewards", "def f():\n    from .train import x", "factrl") == []
-    assert upward(layer, "train.model", "from .. import types\nfrom ..rewards import x", "factrl.train") == []

@@ -1,18 +1,14 @@
-"""Text of others that attacks its readers: judges, parsers, regular expressions, terminals and tables."""
+"""Text of others that attacks its readers: judges, parsers, terminals and tables."""
 
 from __future__ import annotations
 
-import importlib
 import json
-import pkgutil
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from test_grading import data_of, saying
-from test_linear_time import unbounded_pairs
 from test_text import INVISIBLE, MALFORMED
 
 import factrl
@@ -128,56 +124,6 @@ def test_no_malformed_text_is_paid_like_a_right_answer(spec: str) -> None:
     assert good.state == "scored"
     assert good.value is not None
     assert not [raw for raw, result in results if result.value is None or result.value >= good.value]
-
-
-# ---------------------------------------------------------------- time
-
-
-# Repetitions of repetitions, by name, and why they are harmless.
-ALLOWED = {
-    "factrl.rewards.mathematics._AROUND": "reads at most 400 characters",
-    "factrl.cli.doctor._REQUIREMENT": "reads this package's own metadata",
-    "factrl.cli.options._SETTING": "reads the command line",
-    "factrl.runs.folder._SECRET": "reads the command line",
-    "factrl.text.sentences._FENCE": "its repetitions have limits; its time is tested",
-    "factrl.runs.data._LIST_OF_STRINGS": "space, comma and quotation mark each begin one part alone",
-    "factrl.runs.data._LOOK_LISTED": "digits and spaces take turns, and neither can be the other",
-    "factrl.verifier.claims.stating._COUNTS": "at most two words, each with its space",
-    "factrl.verifier.judges.inherited._WORD": "a mark stands between two words, and neither holds it",
-    "factrl.verifier.judges.subjects._WORD": "a mark stands between two words, and neither holds it",
-}
-
-
-def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
-    """Every compiled pattern of a module's own, also in its lists and tables."""
-
-    def inside(value: Any, deep: int) -> Iterator[re.Pattern[str]]:
-        if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
-            yield value
-        elif deep and isinstance(value, (list, tuple, set, frozenset, dict)):
-            for one in value.values() if isinstance(value, dict) else value:
-                yield from inside(one, deep - 1)
-
-    for module in pkgutil.walk_packages(factrl.__path__, "factrl."):
-        if not module.name.removeprefix("factrl.").startswith(
-            ("train", "bridges", "studies.engine", "__main__")
-        ):
-            try:
-                loaded = importlib.import_module(module.name)
-            except ImportError:  # of an extra
-                continue
-            for name, value in vars(loaded).items():
-                yield from ((f"{module.name}.{name}", one) for one in inside(value, 3))
-
-
-@pytest.mark.security("S15")
-def test_no_pattern_anywhere_repeats_a_repetition() -> None:
-    known: dict[str, re.Pattern[str]] = {}
-    for name, pattern in patterns():
-        known.setdefault(name, pattern)
-    repeated = {name for name, one in known.items() if unbounded_pairs(one.pattern, one.flags)}
-    assert len(known) > 100
-    assert repeated <= {*ALLOWED}, repeated - {*ALLOWED}
 
 
 # ---------------------------------------------------------------- terminals, tables, files

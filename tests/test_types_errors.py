@@ -7,7 +7,6 @@ from collections.abc import Collection
 
 import pytest
 
-from factrl import errors
 from factrl.errors import (
     ConfigError,
     DataError,
@@ -18,7 +17,6 @@ from factrl.errors import (
     NoScore,
     PolicyFault,
     RewardBug,
-    SetupError,
     TooManyMasked,
     Unscored,
     nearest,
@@ -84,27 +82,11 @@ def test_errors_come_back_whole_from_another_process(error: FactrlError) -> None
     assert (str(back), back.args, vars(back)) == (str(error), error.args, vars(error))
 
 
-def test_every_error_is_in_the_list_above_and_in_the_tree() -> None:
-    tree = errors.__doc__ or ""
-    kinds = {
-        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, FactrlError)
-    }
-    assert kinds == {*map(type, EVERY), FactrlError, SetupError}
-    for kind in kinds - {FactrlError}:
-        assert kind.__name__ in tree
-
-
 def test_unscored_says_cause_and_detail() -> None:
     assert str(Unscored("no_evidence")) == "no_evidence"
     assert str(Unscored("no_evidence", "nothing found")) == "no_evidence: nothing found"
     error = LLMError("timeout", "no reply", attempts=4)
     assert (error.cause, error.detail, error.facts) == ("timeout", "no reply", {"attempts": 4})
-
-
-def test_a_missing_extra_names_the_command() -> None:
-    error = MissingExtra("trl", "train")
-    assert str(error) == "trl is not installed; run: pip install '.[train]' in a clone of factrl"
-    assert (error.package, error.extra) == ("trl", "train")
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,14 @@
-"""Every public function that reads text of others, called with one string; `test_linear_time.py` times them.
-
-`unlisted` finds the functions that are missing here, so a new one is timed or excused with a reason.
-"""
+"""Public functions that read text of others, called with one string; `test_linear_time.py` times them."""
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
-import factrl
 from factrl import Example, Grader, Verifier, prepare, text
 from factrl.errors import Unscored
 from factrl.evals import shortqa
@@ -48,7 +42,6 @@ from factrl.verifier.report import Check, Report, page
 from factrl.verifier.search import Given, sources
 
 Reader = Callable[[str], object]
-PACKAGE = Path(factrl.__file__).parent
 QUESTION = "Where was Marie Curie born?"
 FACT = "Marie Curie was born in Warsaw in 1867."
 EXTRACT = SentenceClaims()
@@ -258,69 +251,6 @@ READERS: dict[str, Reader] = {
         for spec in ("bapo", "corver", "factreason", "fspo", "klcf", "knowrl", "robust")
     },
 }
-
-# What takes text and is not timed here, and why.
-ELSEWHERE = {
-    "what the user writes": "bridges.verl train.page cli evals.plots evals.report train.tuning.settings",
-    "texts of our own": "stress studies",
-    "a protocol": "verifier.search.Search rewards.Reward verifier.judges.local.LetterModel",
-    "what others here are given to": "evals.shortqa.score_text text.html.page "
-    "text.retractions text.words text.answers.normalize_released text.answers.unaccented "
-    "text.answers.fold text.answers.telling_marks text.answers.roman "
-    "runs.data text.abstention.score text.masking text.messages.with_reasoning verifier.claims.hedges "
-    "verifier.judges.inherited verifier.judges.table "
-    "text.few_marks text.encodable text.bytes_of text.first_bytes verifier.claims.unwrapped "
-    "verifier.claims.normalised verifier.claims.content_words "
-    "verifier.claims.speaks_of_itself verifier.claims.statements verifier.claims.stating "
-    "verifier.judges.overlap verifier.judges.subjects "
-    "llm.replies verifier.search.sources verifier.search.Given.scores "
-    "evals.shortqa.GradeAnswer evals.shortqa.short_answer evals.samples "
-    "verifier.verify rewards.citations.supporting train.search.last_said "
-    "bridges.verifiers_search "
-    "papers.intuitor rewards.result_of rewards.grading.unless_forged "
-    "papers.truthrl.truthrl_reasoning",
-    "answers of at most 2,000 characters, in a process with a deadline": "rewards.mathematics.MathGrader",
-    "a model's own limit": "rewards.preference.LetterReference llm.local rewards.preference.SelfReference "
-    "verifier.search.Dense",
-    "a server is asked": "rewards.remote rewards.preference.second_wins verifier.search.web.WebSearch",
-    "a query of at most 4,000 characters, to tantivy": "verifier.search.index",
-    "an own test of its time": "train.credit",
-    "a text of factrl's own": "train.tuning.reliability_plot",
-}
-_NAMES = (
-    "answer body claim claims completion content document evidence fact gold inside line part prediction "
-    "query question raw reply sentence solution_str text title"
-)
-TEXTS = frozenset(_NAMES.split())
-
-
-def public_readers() -> Iterator[str]:
-    """The public functions and methods of the package with a parameter that is a text."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
-        for node in ast.parse(path.read_text("utf-8")).body:
-            inside = [("", node)]
-            if isinstance(node, ast.ClassDef):
-                inside = [] if node.name.startswith("_") else [(f"{node.name}.", part) for part in node.body]
-            for owner, part in inside:
-                if not isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                    continue
-                named = part.name == "__call__" or not part.name.startswith("_")
-                given = (*part.args.posonlyargs, *part.args.args, *part.args.kwonlyargs)
-                types = {ast.unparse(one.annotation) for one in given if one.annotation and one.arg in TEXTS}
-                if named and types & {"str", "str | None", "Completion", "Claim", "Sequence[Claim]"}:
-                    yield f"{module}.{owner}{part.name}"
-
-
-def unlisted() -> list[str]:
-    """The public readers that are neither timed nor excused."""
-    timed = {name.partition(" (")[0] for name in READERS}
-    excused = [name for names in ELSEWHERE.values() for name in names.split()]
-    return [
-        name
-        for name in public_readers()
-        if name not in timed and not any(f"{name}.".startswith(f"{one}.") for one in excused)
-    ]
 
 
 def called(reader: Reader) -> Reader:
