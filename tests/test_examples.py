@@ -1,4 +1,4 @@
-"""The numbered programs in `examples/` run as they stand, are short, and print what they promise."""
+"""The numbered programs in `examples/` run as they stand, and print what they promise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-SHORTER_THAN = 60
 PRINTS = {
     "01_verify": ("Marie Curie was born in Warsaw", "of 2 claims are supported"),
     "02_evaluate": (
@@ -44,10 +43,8 @@ def names() -> list[str]:
     return sorted(path.stem for path in EXAMPLES.glob("[0-9]*.py"))
 
 
-def test_examples_are_short_and_each_says_what_it_prints() -> None:
+def test_each_example_says_what_it_prints() -> None:
     assert names() == sorted(PRINTS)
-    lines = {name: len((EXAMPLES / f"{name}.py").read_text("utf-8").splitlines()) for name in names()}
-    assert max(lines.values()) < SHORTER_THAN, lines
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, [])) for name in names()])

@@ -47,12 +47,6 @@ def test_help_is_a_verb_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean 'verify'?" in capsys.readouterr().err
 
 
-def test_a_recipe_with_a_letter_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    for word in ("smal/truthrl", "small/truthlr", "smal/truthlr"):
-        assert main(["train", word, "--dry-run"]) == 2
-        assert f"no recipe is called {word!r}; did you mean 'small/truthrl'?" in capsys.readouterr().err
-
-
 def test_nobody_is_asked_whether_they_meant_what_they_wrote(capsys: pytest.CaptureFixture[str]) -> None:
     assert nearest("a.jsonl", ["a.jsonl", "b.jsonl"]) == "; did you mean 'b.jsonl'?"
     assert nearest("a.jsonl", ["a.jsonl"]) == ""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from factrl.evals.metrics import short_form
 from factrl.rewards import SUM
-from factrl.text import think_answer
 from factrl.train.metrics import reward_metrics
 from factrl.types import Result
 
@@ -23,8 +20,6 @@ TRL_UNUSED = {
     *("tools/call_frequency", "tools/failure_frequency"),
 }
 TRANSFORMERS = {"loss", "grad_norm", "learning_rate", "epoch"}
-# Calls that name a cause, and at which position.
-NAMES_A_CAUSE = {"Unscored": 0, "LLMError": 0, "Failure": 0, "_floored": 0, "EvalSample": 3, "Blocks": 2}
 
 
 def glossary(*sections: str) -> dict[str, str]:
@@ -48,53 +43,12 @@ def test_evaluation_metrics() -> None:
 
 
 def test_causes() -> None:
-    named = {
-        cause for path in (ROOT / "src").rglob("*.py") for cause in causes(ast.parse(path.read_text("utf-8")))
-    }
-    assert set(glossary("Causes")) == named | {malformed(text) for text in MALFORMED}
-
-
-# What the parser says by looking it up in tables of its own.
-MALFORMED = (
-    *("<answer>a</answer>", "<think>t", "<think>t</think>", "<think>t</think><answer>a"),
-    *("<think> </think><answer>a</answer>", "<think>t</think><answer> </answer>"),
-)
-
-
-def malformed(text: str) -> str:
-    return think_answer(text).malformed or ""
-
-
-def causes(tree: ast.Module) -> Iterator[str]:
-    """The causes that a module names in calls and in assignments to `cause`."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "super().__init__" and node.args[1:]:
-            yield from words(node.args[0])  # a failure that always has the same cause
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            position = NAMES_A_CAUSE.get(node.func.id)
-            if position is not None and len(node.args) > position:
-                yield from words(node.args[position])
-            for keyword in node.keywords:
-                if keyword.arg == "floored" or (
-                    node.func.id in ("Verdict", "replace") and keyword.arg == "cause"
-                ):
-                    yield from words(keyword.value)
-        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "cause":
-            yield from words(node.value)
-
-
-def words(node: ast.expr) -> Iterator[str]:
-    """What a literal, an f-string or a choice between them says; `http_<status>` for a part that varies."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value:
-        yield node.value
-    elif isinstance(node, ast.JoinedStr):
-        yield "".join(
-            f"<{ast.unparse(part.value)}>" if isinstance(part, ast.FormattedValue) else ast.literal_eval(part)
-            for part in node.values
-        )
-    elif isinstance(node, ast.IfExp):
-        yield from words(node.body)
-        yield from words(node.orelse)
+    """What is raised or floored with one finds it in the table, and the table has none that is gone."""
+    source = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    raised = re.findall(r'\b(?:Unscored|LLMError|Failure|_floored)\(\s*"(\w+)"|\bfloored=\s*"(\w+)"', source)
+    known = {*glossary("Causes")}
+    assert {cause for pair in raised for cause in pair} - {""} <= known
+    assert [cause for cause in known - {"http_<status>"} if f'"{cause}"' not in source] == []
 
 
 def test_reward_metrics() -> None:

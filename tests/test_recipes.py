@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from factrl.types import Example
 ROOT = Path(__file__).parent.parent
 RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
 SMALL = sorted((ROOT / "recipes" / "small").glob("*.toml"))
-PUBLISHED = ["factreason", "fspo", "klcf", "knowrl", "truthrl"]
 QUESTIONS, TOPICS = (f"recipes/small/{name}.jsonl" for name in ("questions", "topics"))
 # What a recipe leaves to the user, and questions of this repository instead of those on the hub.
 JUDGE = "judge.url=http://localhost:8000/v1#judge"  # a dry run asks nobody
@@ -109,17 +107,6 @@ def test_weights_that_are_lost_are_asked_for(recipe: str, more: list[str], wante
     settings = run_settings(ROOT / "recipes" / f"{recipe}.toml", [f"data.train={TOPICS}", JUDGE, *more])
     with pytest.raises(ConfigError, match=wanted):
         make_plan(settings, only_show=True)
-
-
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
-def test_a_papers_recipe_says_how_to_run_it_and_where_its_numbers_come_from(recipe: Path) -> None:
-    text = recipe.read_text(encoding="utf-8")
-    header = text.split("\n\n")[0]
-    assert f"factrl train recipes/{recipe.name}" in header
-    assert "arXiv:" in header
-    section = re.split(r"^\[(\w+)\]\n", text, flags=re.M)
-    train = section[section.index("train") + 1] if "train" in section else ""
-    assert [line for line in train.splitlines() if "=" in line and "#" not in line] == []
 
 
 @pytest.mark.parametrize("name", paper_names())

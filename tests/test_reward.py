@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from random import Random
 from types import MappingProxyType
@@ -16,10 +15,9 @@ import numpy as np
 import pytest
 
 from factrl.errors import ConfigError, DataError, LLMError, RewardBug, Unscored
-from factrl.llm import FakeLLM, Message
+from factrl.llm import FakeLLM
 from factrl.papers import load_reward
 from factrl.rewards import THREADS, Reward, reward
-from factrl.rewards.grading import Grader
 from factrl.rewards.resources import supply
 from factrl.types import Completion, Example, Score, Span
 
@@ -285,49 +283,6 @@ def outcome(index: int) -> str:
     """What must become of a sample, drawn from its number."""
     kinds = ("right", "wrong", "abstains", "no box", "judged", "refuted", "unreadable", "outage", "not json")
     return Random(index).choice(kinds)
-
-
-def completion_for(index: int) -> str:
-    inside = {"right": "Warsaw", "wrong": "invalid question", "abstains": "I don't know"}
-    kind = outcome(index)
-    return "Warsaw" if kind == "no box" else f"\\boxed{{{inside.get(kind, f'city number {index}')}}}"
-
-
-def judge_with_faults(messages: Sequence[Message]) -> str | Exception:
-    number = messages[-1]["content"].rpartition("city number ")[2].partition('"')[0]
-    if not number.isdigit():  # a sentence in the place of an unreadable one: this judge fails on that too
-        return "It is NOT CORRECT, I think"
-    index = int(number)
-    replies: Mapping[str, str | Exception] = {
-        "judged": "Fine.\nVERDICT: correct",
-        "refuted": "No.\nVERDICT: incorrect",
-        "unreadable": "It is NOT CORRECT, I think",
-        "outage": LLMError("timeout", "no reply", attempts=4),
-        "not json": LLMError("bad_body", "an HTML page", attempts=4),
-    }
-    return replies[outcome(index)]
-
-
-def test_nothing_is_lost_and_nothing_masked_has_a_number() -> None:
-    n = 10_000
-    ready = load_reward("truthrl").with_(grade=Grader(FakeLLM(judge_with_faults)))
-    results = ready.batch([CURIE] * n, [completion_for(i) for i in range(n)])
-    expected = {
-        "right": ("scored", 1.0, None),
-        "wrong": ("scored", -1.0, None),
-        "abstains": ("scored", 0.0, None),
-        "no box": ("floored", -1.0, "no_box"),
-        "judged": ("scored", 1.0, None),
-        "refuted": ("scored", -1.0, None),
-        "unreadable": ("masked", None, "judge_unreadable"),
-        "outage": ("masked", None, "timeout"),
-        "not json": ("masked", None, "bad_body"),
-    }
-    assert [(r.state, r.value, r.cause) for r in results] == [expected[outcome(i)] for i in range(n)]
-    states = Counter(result.state for result in results)
-    assert states["scored"] + states["masked"] + states["floored"] == n
-    assert min(states.values()) > 500
-    assert all((result.value is None) == (result.state == "masked") for result in results)
 
 
 # Before a run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import math
@@ -16,7 +15,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from factrl.errors import DataError, Unscored
+from factrl.errors import DataError
 from factrl.llm.background import wait_for
 from factrl.types import Passage
 from factrl.verifier.search import Given, WebSearch, without_secrets
@@ -29,7 +28,7 @@ from factrl.verifier.search.sources import (
     title_key,
     words,
 )
-from fault_server import Fault, FaultServer, answers, hang, reset
+from fault_server import FaultServer, answers
 
 pytestmark = pytest.mark.alone
 Serve = Callable[..., FaultServer]
@@ -396,58 +395,12 @@ def ask(server: FaultServer, query: str = "Where was Marie Curie born?", k: int 
     return wait_for(WebSearch(server.url, "secret-key-1", **LIMITS).search(query, k))
 
 
-def test_results_become_passages(serve: Serve) -> None:
-    server = serve(answers(200, GOOD))
-    assert ask(server) == [Passage("Born in Warsaw.", title="Marie Curie", source="https://example.org/mc")]
-    (request,) = server.requests
-    assert (request.method, request.path) == ("POST", "/v1/search")
-    assert request.body == {"q": "Where was Marie Curie born?", "num": 5}
-    assert request.headers["x-api-key"] == "secret-key-1"
-    assert "authorization" not in request.headers
-
-
 @pytest.mark.fault("F27")
-def test_nothing_found_is_an_empty_list(serve: Serve) -> None:
-    organic = [{"title": "T", "link": "L"}, {**RESULT, "snippet": " "}]
-    assert ask(serve(answers(200, {"organic": []}))) == []
-    assert ask(serve(answers(200, {"organic": organic}))) == []
-    assert len(ask(serve(answers(200, {"organic": [RESULT] * 10})), k=2)) == 2
+def test_what_cannot_be_sent_is_not_asked_and_a_captcha_is_asked_again(serve: Serve) -> None:
     unasked = serve(answers(200, GOOD))
     assert ask(unasked, " ann.lee@example.org ") == []
     assert unasked.requests == []  # nothing is left to be sent
     assert len(ask(serve(answers(200, CAPTCHA), answers(200, GOOD)))) == 1  # asked again
-
-
-@pytest.mark.security("S21", "S23")
-@pytest.mark.fault("F27")
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [
-        (answers(403, {"message": "quota exceeded"}), "auth"),
-        (answers(200, CAPTCHA, content_type="text/html"), "bad_body"),
-        (answers(200, {"error": "quota"}), "bad_body"),
-        (answers(200, {"organic": [{**RESULT, "snippet": ["Warsaw"]}]}), "bad_body"),
-        (hang, "timeout"),
-        (reset, "connection"),
-    ],
-)
-def test_a_failed_search_is_not_a_result(serve: Serve, fault: Fault, reason: str) -> None:
-    with pytest.raises(Unscored) as caught:
-        ask(serve(fault))
-    assert caught.value.cause == "search_failed"
-    assert caught.value.facts["reason"] == reason
-    assert caught.value.facts["stage"] == "search"
-    assert "secret-key-1" not in str(caught.value)
-
-
-@pytest.mark.security("S37")
-def test_the_key_comes_from_the_environment(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SERPER_API_KEY", "from-the-environment")
-    server = serve(answers(200, GOOD))
-    search = WebSearch(server.url)
-    assert "from-the-environment" not in repr(search)
-    asyncio.run(search.search("x"))  # from a loop of one's own
-    assert server.requests[0].headers["x-api-key"] == "from-the-environment"
 
 
 SECRETS = [

@@ -157,11 +157,6 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setenv(provider.key_variable, KEY)
 
 
-def test_every_engine_has_its_replies_here() -> None:
-    assert {*REPLIES} == {*ASKED} == {*PROVIDERS}
-    assert {name for name in PROVIDERS if PROVIDERS[name].key_variable} == {*KEYED}
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_is_asked_in_its_form_and_its_results_become_passages(
     serve: Serve, engine: str, caplog: pytest.LogCaptureFixture

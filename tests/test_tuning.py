@@ -22,7 +22,6 @@ from factrl.runs.data import render_prompt
 from factrl.runs.settings import AskSettings, RunSettings
 from factrl.text import think_answer
 from factrl.train.plan import extract_of
-from factrl.train.tuning.labelled import LABELLED
 from factrl.train.tuning.plan import demonstrated, plan_tuning
 from factrl.train.tuning.rules import RULES, UNDECIDED, Candidate, TargetFormat
 from factrl.train.tuning.samples import TuningResult, grading, measure_samples, measurement
@@ -179,13 +178,7 @@ def settings(*overrides: str) -> TuneSettings:
 @pytest.mark.parametrize(
     ("overrides", "rate", "rows", "samples", "rounds"),
     [
-        (["tune.method=sft"], 5e-6, 16, 1, 1),
-        (["tune.method=rft"], 5e-6, 16, 64, 1),
-        (["tune.method=sft-seed"], 5.5e-6, 32, 10, 1),
-        (["tune.method=dpo", "rule=correctness"], 3e-6, 32, 32, 1),
         (["tune.method=dpo", "rule=margin-length"], 1e-6, 16, 10, 1),
-        (["tune.method=dpo", "rule=klc"], 1e-6, 32, 8, 1),
-        (["tune.method=dpo", "rule=factscore-ends"], 1e-6, 32, 8, 1),
         (["tune.method=iterative-dpo", "rule=max-min"], 3e-6, 32, 32, 4),
         (["tune.method=rft", "learning_rate=1e-4", "num_samples=8"], 1e-4, 16, 8, 1),
     ],
@@ -196,14 +189,6 @@ def test_a_method_comes_with_the_values_of_its_paper(
     told = settings(*overrides)
     assert (told.train.learning_rate, told.train.prompts_per_step) == (rate, rows)
     assert (told.sampling.num_samples, told.tune.rounds) == (samples, rounds)
-
-
-def test_klcfs_dpo_has_its_schedule_and_two_of_its_models_two_epochs() -> None:
-    for rule in ("klc", "factscore-ends"):
-        told = settings("tune.method=dpo", f"rule={rule}").train
-        assert (told.lr_scheduler_type, told.warmup_steps) == ("cosine", 0.1)
-    epochs = {m: settings(f"tune.method={m}").train.epochs for m in LABELLED}
-    assert epochs == {"truthfulness": 1.0, "checklist-verifier": 2.0, "extractor": 2.0}
 
 
 @pytest.mark.parametrize(
