@@ -39,7 +39,7 @@ from typing import Any, Literal
 
 from factrl.errors import ConfigError, first_line, nearest
 from factrl.rewards import Reward
-from factrl.types import Example, VerdictLabel
+from factrl.types import Example
 
 Form = Literal["tags", "boxed", "text", "confidence"]
 """Where a reward looks for the answer: between tags, in a box, in the whole text, or between tags with a

@@ -41,7 +41,7 @@ from factrl.rewards.mathematics import math_grader
 from factrl.text import Slice, think_answer
 from factrl.text.answers import matches, normalize_released
 from factrl.text.sentences import sentences
-from factrl.types import Completion, Example, Grade, Score, Span, VerdictLabel
+from factrl.types import Completion, Example, Grade, Score, Span
 from factrl.verifier.blame import OWN
 from factrl.verifier.claims import normalised
 from factrl.verifier.report import WIDTH, Report

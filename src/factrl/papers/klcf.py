@@ -44,7 +44,7 @@ from factrl.errors import ConfigError, DataError, PolicyFault
 from factrl.rewards import for_example, reward
 from factrl.rewards.checklist import Item
 from factrl.text import think_answer
-from factrl.types import Claim, Completion, Example, Score, VerdictLabel
+from factrl.types import Claim, Completion, Example, Score
 from factrl.verifier.blame import judged_here
 from factrl.verifier.report import Report
 

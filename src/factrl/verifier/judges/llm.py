@@ -20,8 +20,8 @@ from typing import Any, Literal
 from factrl.errors import LLMError, Unscored
 from factrl.llm import LLM, Reply, ask
 from factrl.llm.quoting import quoted_message
-from factrl.types import Claim, Passage, Verdict, VerdictLabel
 from factrl.llm.replies import Said, item_ids, read_supported, read_true_false, read_verdicts
+from factrl.types import Claim, Passage, Verdict, VerdictLabel
 from factrl.verifier.judges.overlap import quote_of
 
 Style = Literal["factrl", "factscore", "veriscore"]
