@@ -1,4 +1,4 @@
-"""What the package's own code may do: nothing goes online or is uploaded unseen; ruff (S) sees to the rest."""
+"""What the package's own code may do: nothing goes online or is uploaded; ruff (S) sees to the rest."""
 
 from __future__ import annotations
 
