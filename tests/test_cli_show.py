@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from factrl.cli import main
-from factrl.cli.describe import OUTCOMES, SUPPLIED_BY, Payoff, payoffs
+from factrl.cli.describe import OUTCOMES, Payoff, payoffs
 from factrl.cli.show import recipe_path, sourced
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of
-from factrl.rewards import resources, reward
+from factrl.rewards import reward
 from factrl.types import Completion, Example, Result, Score
 
 if sys.version_info >= (3, 11):
@@ -184,9 +184,3 @@ def test_the_form_that_a_reward_reads_is_found(form: str, read: Callable[[str], 
     assert [payoff.value(outcome) for outcome in OUTCOMES] == [3, 1, -1, -1, -1]
     assert payoff.answering_pays_above == 0.5
     assert payoff.broken == []
-
-
-def test_every_resource_has_a_word_on_where_it_comes_from() -> None:
-    assert {*SUPPLIED_BY} == {*resources._NAMES, *resources._BESIDE}
-    needed = {name for spec in SPECS for name in load_reward(spec).resources}
-    assert needed <= {*SUPPLIED_BY}

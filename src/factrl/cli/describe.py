@@ -12,43 +12,22 @@ import dataclasses
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 from factrl.errors import RewardBug
 from factrl.papers import load_paper, load_reward, rewards_of, split_spec
 from factrl.rewards import Reward
-from factrl.text.abstention import abstains
-from factrl.text.answers import is_contentless
+from factrl.rewards.resources import RESOURCES, Truth
 from factrl.text.escape import one_line
 from factrl.train.plan import REWARD_ALONE, run_settings
-from factrl.types import Claim, Completion, Example, Grade, Passage, Result, TrainingState, Verdict
-from factrl.verifier import Verifier
-from factrl.verifier.claims import SentenceClaims
-from factrl.verifier.search import Given
+from factrl.types import Completion, Example, Passage, Result, TrainingState
 
 from .options import Verbs, add_settings, add_verb
 from .terminal import say, show_rows
 
 OUTCOMES = ("correct", "abstained", "wrong", "malformed", "empty")
-
-# What makes a resource when the user gives settings alone, as `factrl.rewards.resources` has it.
-SUPPLIED_BY = {
-    "grade": "rules, and judge.url for what they cannot decide",
-    "reason": "judge.url",
-    "verify": "verifier.preset and the rest of [verifier]; evidence of the question's own comes first",
-    "contradicts": "judge.url, with the evidence of the question's own or what [verifier] finds",
-    "together": "verifier.index",
-    "extract": "judge.extractor_model, else verifier.preset",
-    "compare": "judge.preference_model, else judge.url",
-    "rate": "judge.reward_model, else judge.url",
-    "checklist": "judge.checklist_model, else judge.url, else verifier.judge",
-    "truthfulness": "judge.truthfulness_model, else the small model in this process",
-    "certainty": "the policy, in training alone",
-    "group": "the other completions of the question: at least two in one step, file or request",
-    "course": "the trainer: factrl train with TRL",
-}
 
 _RIGHT, _WRONG = "Warsaw", "Paris"
 PROBE = Example(
@@ -149,9 +128,10 @@ def scripted(reward: Reward, *, good: bool = True) -> Reward:
     Args:
         good: whether they find what speaks neither of Warsaw nor of Paris good.
     """
-    return reward.with_(
-        **{name: made for name, made in _resources(good=good).items() if name in reward.resources}
-    )
+    others = () if good else [form.format(_RIGHT) for form in _FORMS]
+    truth = Truth(_is_right, good, others, PROBE.evidence)
+    rows = {name: RESOURCES[name] for name in reward.resources if name in RESOURCES}
+    return reward.with_(**{name: row.stand_in(truth) for name, row in rows.items()})
 
 
 def knob_help(reward: Reward, module: ModuleType) -> dict[str, str]:
@@ -180,7 +160,7 @@ def _describe(args: argparse.Namespace) -> int:
     settings = run_settings(None, [f"paper={args.paper}", *REWARD_ALONE, *args.settings])
     reward = load_reward(args.paper).with_(**settings.reward)
     why_not, paid = "", []
-    unknown = [name for name in reward.missing if name not in _resources(good=True)]
+    unknown = [name for name in reward.missing if name not in RESOURCES]
     if unknown:
         why_not = f"what it pays depends on {' and '.join(unknown)}, which nothing here can stand in for"
     else:
@@ -201,7 +181,10 @@ def _describe(args: argparse.Namespace) -> int:
             [(k, shown(v), helps.get(k, "")) for k, v in reward.knobs.items()],
             lines=False,
         )
-    needs = [(name, SUPPLIED_BY.get(name, "Python alone: .with_()")) for name in reward.missing]
+    needs = [
+        (name, RESOURCES[name].source if name in RESOURCES else "Python alone: .with_()")
+        for name in reward.missing
+    ]
     if needs:
         show_rows(("it needs", "which comes from"), needs, lines=False)
     return 0
@@ -261,53 +244,10 @@ def _values(results: Mapping[str, Result]) -> list[float | None]:
     return [result.value for result in results.values()]
 
 
-def _resources(*, good: bool) -> dict[str, Callable[..., Any]]:
-    """Stand-ins: what they say of right and wrong answers is true, of everything else it is good or bad."""
-    items = {True: "consistent", False: "contradictory", None: "missing"}
-    return {
-        "grade": _grade,
-        "reason": lambda question, reasoning, answers: float(good),
-        "verify": Verifier(SentenceClaims(), Given(PROBE.evidence), _Judge(good)),
-        "extract": SentenceClaims(),
-        "compare": lambda question, answer, **order: float(good),
-        "rate": lambda question, text: float(good),
-        "checklist": lambda question, text, listed: [items[_is_right(text)] for _ in listed],
-        "truthfulness": lambda claims: [float(_is_right(claim, good) or False) for claim in claims],
-        "certainty": lambda completion: float(good),
-        "contradicts": lambda question, text, evidence: _WRONG in text,
-        "together": lambda *names: 1_000 * (_is_right(" ".join(names), good) is not False),
-        "group": lambda completion: (completion, *(() if good else (f.format(_RIGHT) for f in _FORMS))),
-        "course": lambda completion: TrainingState((), stalled=1_000),
-    }
-
-
-def _is_right(text: str, otherwise: bool | None = None) -> bool | None:
-    """Whether a text gives the right answer or a wrong one; `otherwise` where it gives neither."""
+def _is_right(text: str) -> bool | None:
+    """Whether a text gives the right answer or a wrong one; None where it gives neither."""
     said = text.casefold()  # an index gets its names in small letters
-    return True if _RIGHT.casefold() in said else False if _WRONG.casefold() in said else otherwise
-
-
-def _grade(
-    question: str, prediction: str, answers: Sequence[str], *, false_premise: bool | None = None
-) -> Grade:
-    if is_contentless(prediction):  # as the real grader
-        return Grade("incorrect", prediction, how="gate", floored="contentless")
-    if _RIGHT in prediction:
-        return Grade("correct", prediction, how="scripted")
-    return Grade("abstained" if abstains(prediction) else "incorrect", prediction, how="scripted")
-
-
-class _Judge:
-    identity, weak, per_call = "scripted", False, 1_000
-
-    def __init__(self, good: bool) -> None:
-        self._good = good
-
-    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
-        return [
-            Verdict("supported" if _is_right(claim.text, self._good) else "refuted", self.identity)
-            for claim, _ in pairs
-        ]
+    return True if _RIGHT.casefold() in said else False if _WRONG.casefold() in said else None
 
 
 def shown(value: Any) -> str:

@@ -1,13 +1,13 @@
 """What a reward's resources are when all the user gave are settings.
 
-A reward says what it needs by the names of its parameters; this is what the names mean.  In Python any of
-them can be another object with the same shape: `.with_(verify=my_verifier)`.
+A reward says what it needs by the names of its parameters; `RESOURCES` is what the names mean.  In Python any
+of them can be another object with the same shape: `.with_(verify=my_verifier)`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,14 +16,18 @@ from factrl.errors import ConfigError, Unscored
 from factrl.llm import LLM, Reply
 from factrl.llm.background import wait_for
 from factrl.rewards import Reward
-from factrl.rewards.grading import AnswerForm, Grader, has_grade, has_rating, reasoning_judge
+from factrl.rewards.grading import AnswerForm, GRADE_PROMPT, Grader, REASONING_PROMPT, has_grade, has_rating, reasoning_judge
+from factrl.rewards.preference import LetterReference, RATING_PROMPT, SelfReference, rating_judge
 from factrl.runs.settings import LOCAL, JudgeSettings, VerifierSettings
-from factrl.types import Claim, Completion
+from factrl.text.abstention import abstains
+from factrl.text.answers import is_contentless
+from factrl.text.sentences import sentences
+from factrl.types import Claim, Completion, Course, Grade, Passage, Verdict
 
 
 @dataclass(frozen=True)
 class Supplier:
-    """Makes resources from settings, a method for each; without a judge, from rules where they do."""
+    """Makes resources from settings, a method for each; without a judge, by rules where they do."""
 
     judge: LLM | None
     models: JudgeSettings
@@ -103,8 +107,6 @@ class Supplier:
         return together
 
     def compare(self) -> Any:
-        from factrl.rewards.preference import LetterReference, SelfReference
-
         if (own := self.models.preference_model) is not None:
             return SelfReference(self._tuned(own, "preference"), store=self._store())
         judge = self.asked("a reward for preferred answers")
@@ -115,8 +117,6 @@ class Supplier:
         return SelfReference(judge, store=self._store())
 
     def rate(self) -> Any:
-        from factrl.rewards.preference import rating_judge
-
         if self.models.reward_model is None:
             judge = self.asked("a reward for general quality, without judge.reward_model,")
             return rating_judge(judge, store=self._store())
@@ -170,19 +170,167 @@ class Supplier:
         return None if self.models.url == LOCAL else self.judge
 
 
-_NAMES = (
-    *("grade", "reason", "verify", "extract", "compare", "rate", "checklist", "truthfulness"),
-    *("contradicts", "together"),
-)
-_BESIDE = {
-    "certainty": "how certain a policy was is known in training alone; a reward that needs it cannot score "
-    "stored completions: use it with factrl train",
-    "group": "this reward compares the completions of a question, and here is one alone; give at least two "
-    "of each question in one file, request or step (train.num_generations)",
-    "course": "how a run goes is known to factrl train with TRL alone; elsewhere take a variant that does "
-    "not ask for it (bapo:plateau)",
+@dataclass(frozen=True)
+class Truth:
+    """What stands in for a resource by rules: it knows what is true, and says of all else the same.
+
+    Attributes:
+        holds: whether what a text says is right; None where it says neither what is right nor what is wrong.
+        good: what is found of such a text, and of reasoning, quality and certainty.
+        others: completions beside one in its group.
+        evidence: what is found on a question that brings none.
+    """
+
+    holds: Callable[[str], bool | None]
+    good: bool = True
+    others: Sequence[str] = ()
+    evidence: Sequence[Passage] = ()
+
+    def of(self, text: str) -> bool:
+        """Whether a text is found good."""
+        found = self.holds(text)
+        return self.good if found is None else found
+
+    def grade(self) -> Callable[..., Grade]:
+        def graded(question: str, prediction: str, answers: Sequence[str], **_: Any) -> Grade:
+            if is_contentless(prediction):  # as the real grader
+                return Grade("incorrect", prediction, how="gate", floored="contentless")
+            if self.holds(prediction):
+                return Grade("correct", prediction, how="scripted")
+            return Grade("abstained" if abstains(prediction) else "incorrect", prediction, how="scripted")
+
+        return graded
+
+    def verify(self) -> Any:
+        from factrl.verifier import Verifier
+        from factrl.verifier.search import Given
+
+        return Verifier(_claims(self), Given(self.evidence), _TruthJudge(self))
+
+    def contradicts(self) -> Callable[..., bool]:
+        return lambda question, text, evidence: any(
+            self.holds(text[part.start : part.end]) is False for part in sentences(text)
+        )
+
+
+@dataclass(frozen=True)
+class _TruthJudge:
+    truth: Truth
+    identity, weak, per_call = "scripted", False, 1_000
+
+    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
+        return [
+            Verdict("supported" if self.truth.of(claim.text) else "refuted", self.identity)
+            for claim, _ in pairs
+        ]
+
+
+def _claims(_: Truth) -> Callable[..., list[Claim]]:
+    from factrl.verifier.claims import SentenceClaims
+
+    return SentenceClaims()
+
+
+def _same(truth: Truth) -> Callable[..., float]:
+    return lambda *_, **__: float(truth.good)
+
+
+@dataclass(frozen=True)
+class Resource:
+    """What a reward may ask for by a name: a row of `RESOURCES`.
+
+    Attributes:
+        source: where it comes from, for a person.
+        stand_in: the same by rules.
+        make: makes it from settings; None where it comes with each completion.
+        reads: the settings that it is made with.
+        own_model: that of `[judge]` which puts a model of its own in the judge's place.
+        needs_judge: whether it cannot do without a judge or such a model.
+        prompt: what the judge is asked, once for a completion; empty where what is written decides how often.
+        absent: what is said where it does not come with a completion.
+        trains: it comes with completions in `factrl train` alone.
+    """
+
+    source: str
+    stand_in: Callable[[Truth], Any]
+    make: Callable[[Supplier], Any] | None = None
+    reads: Sequence[str] = ()
+    own_model: str = ""
+    needs_judge: bool = False
+    prompt: str = ""
+    absent: str = ""
+    trains: bool = False
+
+    def asks(self, settings: JudgeSettings) -> bool:
+        """Whether it asks the judge of these settings."""
+        own = getattr(settings, self.own_model) if self.own_model else None
+        return "judge.url" in self.reads and not own
+
+
+_JUDGE = ("judge.url",)
+_ITEMS = {True: "consistent", False: "contradictory", None: "missing"}
+_VERIFIER = tuple(f"verifier.{name}" for name in VerifierSettings.model_fields if name != "cache")
+
+# fmt: off
+RESOURCES: dict[str, Resource] = {
+    "grade": Resource(
+        "rules, and judge.url for what they cannot decide",
+        Truth.grade, Supplier.grade, _JUDGE, prompt=GRADE_PROMPT),
+    "reason": Resource(
+        "judge.url", _same, Supplier.reason, _JUDGE, needs_judge=True, prompt=REASONING_PROMPT),
+    "verify": Resource(
+        "verifier.preset and the rest of [verifier]; evidence of the question's own comes first",
+        Truth.verify, Supplier.verify, (*_JUDGE, *_VERIFIER)),
+    "extract": Resource(
+        "judge.extractor_model, else verifier.preset",
+        _claims, Supplier.extract, (*_JUDGE, "verifier.preset"), own_model="extractor_model"),
+    "contradicts": Resource(
+        "judge.url, with the evidence of the question's own or what [verifier] finds",
+        Truth.contradicts, Supplier.contradicts, (*_JUDGE, *_VERIFIER), needs_judge=True),
+    "compare": Resource(
+        "judge.preference_model, else judge.url",
+        _same, Supplier.compare, _JUDGE, own_model="preference_model", needs_judge=True),
+    "rate": Resource(
+        "judge.reward_model, else judge.url",
+        _same, Supplier.rate, _JUDGE, own_model="reward_model", needs_judge=True, prompt=RATING_PROMPT),
+    "checklist": Resource(
+        "judge.checklist_model, else judge.url, else verifier.judge",
+        lambda truth: lambda question, text, listed: [_ITEMS[truth.holds(text)] for _ in listed],
+        Supplier.checklist, (*_JUDGE, "verifier.judge"), own_model="checklist_model"),
+    "truthfulness": Resource(
+        "judge.truthfulness_model, else the small model in this process",
+        lambda truth: lambda claims: [float(truth.of(claim)) for claim in claims],
+        Supplier.truthfulness, own_model="truthfulness_model"),
+    "together": Resource(
+        "verifier.index",
+        lambda truth: lambda *names: 1_000 * truth.of(" ".join(names)),
+        Supplier.together, ("verifier.index",)),
+    "certainty": Resource(
+        "the policy, in training alone", _same, trains=True,
+        absent="how certain a policy was is known in training alone; a reward that needs it cannot score "
+        "stored completions: use it with factrl train"),
+    "group": Resource(
+        "the other completions of the question: at least two in one step, file or request",
+        lambda truth: lambda completion: (completion, *truth.others),
+        absent="this reward compares the completions of a question, and here is one alone; give at least two "
+        "of each question in one file, request or step (train.num_generations)"),
+    "course": Resource(
+        "the trainer: factrl train with TRL",
+        lambda truth: lambda completion: Course((), stalled=1_000), trains=True,
+        absent="how a run goes is known to factrl train with TRL alone; elsewhere take a variant that does "
+        "not ask for it (bapo:plateau)"),
 }
-"""What comes with a completion and not from settings, and what is said where it does not."""
+"""Name -> what a reward that asks for it gets.  A further resource is a further row."""
+# fmt: on
+
+
+def readers() -> dict[str, list[str]]:
+    """Setting -> the resources that are made with it; the others are for every job."""
+    found: dict[str, list[str]] = {}
+    for name, row in RESOURCES.items():
+        for key in (*row.reads, *([f"judge.{row.own_model}"] if row.own_model else [])):
+            found.setdefault(key, []).append(name)
+    return found
 
 
 def _beside(name: str, completion: Completion) -> Any:
@@ -194,7 +342,7 @@ def _beside(name: str, completion: Completion) -> Any:
     """
     value = getattr(completion, name)
     if value is None:
-        raise ConfigError(_BESIDE[name])
+        raise ConfigError(RESOURCES[name].absent)
     if isinstance(value, float) and math.isnan(value):
         raise Unscored("no_tokens", "the policy wrote no token to be certain of", stage="certainty")
     return value
@@ -206,7 +354,8 @@ written_group = partial(_beside, "group")
 
 def outside_training(reward: Reward) -> str:
     """Why a reward that still lacks its resources works in `factrl train` alone; empty where it does not."""
-    return next((_BESIDE[name] for name in ("certainty", "course") if name in reward.missing), "")
+    rows = (row for name, row in RESOURCES.items() if name in reward.missing)
+    return next((row.absent for row in rows if row.trains), "")
 
 
 def check_resources(reward: Reward) -> None:
@@ -215,7 +364,7 @@ def check_resources(reward: Reward) -> None:
     Raises:
         ConfigError: it names the resource.
     """
-    unknown = [name for name in reward.missing if name not in (*_NAMES, *_BESIDE)]
+    unknown = [name for name in reward.missing if name not in RESOURCES]
     if unknown:
         raise ConfigError(
             f"reward {reward.name!r} needs the resource {unknown[0]!r}, which only Python can supply: "
@@ -229,11 +378,10 @@ def check_unjudged(reward: Reward, source: Supplier) -> None:
     Raises:
         ConfigError: a resource needs a judge.
     """
-    own = {"rate": source.models.reward_model, "compare": source.models.preference_model}
-    needs = {"reason", "contradicts", *(name for name, model in own.items() if not model)}
     for name in reward.missing:
-        if name in needs:
-            getattr(source, name)()
+        row = RESOURCES[name]
+        if row.make is not None and row.needs_judge and row.asks(source.models):
+            row.make(source)
         elif name == "verify" and source.verifier.preset in ("factscore", "veriscore", "knowrl"):
             source.asked(f"verifier.preset={source.verifier.preset!r}")
 
@@ -250,9 +398,5 @@ def supply(reward: Reward, judge: LLM | None = None, supplier: Supplier | None =
     """
     check_resources(reward)
     source = supplier or Supplier(judge, JudgeSettings(), VerifierSettings())
-    return reward.with_(
-        **{
-            name: partial(_beside, name) if name in _BESIDE else getattr(source, name)()
-            for name in reward.missing
-        }
-    )
+    made = ((name, RESOURCES[name].make) for name in reward.missing)
+    return reward.with_(**{name: make(source) if make else partial(_beside, name) for name, make in made})

@@ -23,6 +23,7 @@ from factrl.rewards.checklist import Checklist, Item
 from factrl.rewards.contradiction import SAID, contradiction_judge
 from factrl.rewards.grading import Grader, reasoning_judge
 from factrl.rewards.preference import SelfReference, rating_judge
+from factrl.rewards.resources import RESOURCES, Truth
 from factrl.text.answers import final_answer, normalize_answer
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage, TrainingState, Verdict, VerdictLabel
@@ -295,10 +296,15 @@ def _passages() -> list[frozenset[str]]:
 
 
 def oracle_resources() -> dict[str, Any]:
-    """What a reward may ask for, by name: the real graders, verifiers and raters with oracles as models."""
+    """What a reward may ask for, by name: the real graders, verifiers and raters with oracles as models.
+
+    What has no oracle has the stand-in of `RESOURCES`.
+    """
+    truth = Truth(lambda text: {"supported": True, "refuted": False}.get(label_of(text)))
+    rules = {name: row.stand_in(truth) for name, row in RESOURCES.items() if name != "certainty"}
     llm, verifier = OracleLLM(), open_verifier("local", judge=OracleJudge())
     verifier.extract = read_claims  # what the preset has, remembered
-    return {
+    return rules | {
         "grade": Grader(llm),
         "reason": reasoning_judge(llm),
         "verify": verifier,
@@ -310,5 +316,4 @@ def oracle_resources() -> dict[str, Any]:
         "contradicts": contradiction_judge(llm),
         "together": together,
         "group": lambda completion: completion.group or (completion,),  # a group that all cheats alike
-        "course": lambda completion: TrainingState((), stalled=1_000),
     }

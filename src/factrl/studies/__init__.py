@@ -32,6 +32,7 @@ else:
 from factrl.errors import ConfigError, nearest
 from factrl.papers import load_reward
 from factrl.rewards import Reward
+from factrl.rewards.resources import RESOURCES
 from factrl.runs.config import load_settings
 from factrl.runs.settings import Positive, Section, TrainSettings
 
@@ -307,8 +308,7 @@ def steps_of(studies: Mapping[str, StudySettings], only: Sequence[str] = ()) -> 
 
 
 SUPPLIED = ("verify", "grade", "extract", "checklist", "truthfulness", "compare", "contradicts")
-BY_TRAINER = ("group", "course", "certainty")
-"""What a reward may ask for in a study: made by rules and from the table, and what the trainer writes."""
+"""What a reward may ask for in a study beside what the trainer writes: made by rules and from the table."""
 
 
 def row_settings(study: StudySettings, row: str) -> TrainSettings:
@@ -336,7 +336,8 @@ def row_reward(row: RowSettings) -> Reward | None:
     if row.reward == RANDOM:
         return None
     bare = load_reward(row.reward).with_(**row.knobs)
-    if lacking := [name for name in bare.missing if name not in (*SUPPLIED, *BY_TRAINER)]:
+    written = [name for name, row in RESOURCES.items() if row.make is None]
+    if lacking := [name for name in bare.missing if name not in (*SUPPLIED, *written)]:
         raise ConfigError(
             f"{row.reward} needs {', '.join(lacking)}, which a study of the small world has not; it has "
             f"{', '.join(SUPPLIED)}"

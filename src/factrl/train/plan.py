@@ -22,12 +22,10 @@ from factrl.llm import connect, models
 from factrl.llm.spending import BYTES_PER_TOKEN, Account, Spent, allowance, overdraft, read_account
 from factrl.papers import asked_of, form_of, load_reward, paper_names, settings_of, split_spec
 from factrl.rewards import Reward
-from factrl.rewards.grading import GRADE_PROMPT, REASONING_PROMPT
-from factrl.rewards.preference import RATING_PROMPT
-from factrl.rewards.resources import Supplier, check_resources, check_unjudged, supply
+from factrl.rewards.resources import RESOURCES, Supplier, check_resources, check_unjudged, readers, supply
 from factrl.runs.config import Unused, load_settings, read_setting
 from factrl.runs.data import load_held_out, load_training, render_prompt
-from factrl.runs.settings import LOCAL, JudgeSettings, RunSettings, TrainSettings, VerifierSettings
+from factrl.runs.settings import LOCAL, JudgeSettings, RunSettings, TrainSettings
 from factrl.text import clean
 from factrl.types import Example
 
@@ -43,21 +41,7 @@ SCORED = 64  # held-out answers that the reward scores too (`train.held_out`)
 _LIMITS = {"max_concurrency", "timeout_attempt", "timeout_call", "max_attempts"}
 _REPLY = 512  # tokens that a verdict may have
 _ANSWER = 200  # bytes of a short answer that a grader is shown
-_PROMPTS = {"grade": GRADE_PROMPT, "reason": REASONING_PROMPT, "rate": RATING_PROMPT}
 _UNKNOWN = "unknown: it depends on what the completions say"
-_JUDGED = ("grade", "reason", "verify", "extract", "contradicts", "compare", "rate", "checklist")
-_VERIFIED = ("verify", "contradicts")
-_READ_BY: Mapping[str, Sequence[str]] = {  # setting -> the resources that are made with it
-    "judge.url": _JUDGED,
-    "judge.reward_model": ("rate",),
-    "judge.truthfulness_model": ("truthfulness",),
-    "judge.extractor_model": ("extract",),
-    "judge.checklist_model": ("checklist",),
-    **{f"verifier.{name}": _VERIFIED for name in VerifierSettings.model_fields if name != "cache"},
-    "verifier.preset": (*_VERIFIED, "extract"),
-    "verifier.judge": (*_VERIFIED, "checklist"),
-    "verifier.index": (*_VERIFIED, "together"),
-}
 _ADAPTER = ("lora_rank", "lora_alpha", "lora_dropout", "lora_target_modules")
 _ASKED = ("max_completion_length", "bf16", "use_vllm", "vllm_mode", "vllm_server_base_url")
 _EXTRACTS = dict[str, Extract](boxed="boxed", text="text", tags="answer", confidence="answer")
@@ -135,9 +119,9 @@ def unread(settings: RunSettings, resources: Collection[str]) -> Unused:
     """The settings of `[model]`, `[judge]` and `[verifier]` that a job with these resources does not read."""
     needs = ", ".join(resources) or "no judge and no verifier"
     found = {
-        key: f"it is for {', '.join(readers)}, and this needs {needs}"
-        for key, readers in _READ_BY.items()
-        if not {*readers} & {*resources}
+        key: f"it is for {', '.join(names)}, and this needs {needs}"
+        for key, names in readers().items()
+        if not {*names} & {*resources}
     }
     if not settings.model.lora:
         found |= {f"model.{name}": "all weights are trained without model.lora=true" for name in _ADAPTER}
@@ -232,7 +216,7 @@ def check_usable(settings: RunSettings, reward: Reward, examples: Sequence[Examp
     """Refuse questions that lack what the bare reward needs, such as evidence where nothing is searched."""
     reward.check_examples(examples)
     told = settings.verifier
-    if not reward.searches or not {"verify", "contradicts"} & {*reward.missing}:
+    if not reward.searches or not {*readers()["verifier.docs"]} & {*reward.missing}:
         return
     bare = [] if told.docs or told.index or told.web else [e for e in examples if not e.evidence]
     if bare:
@@ -350,18 +334,15 @@ def _of_judge(plan: Plan) -> Spent | None:
     The text of a request is the prompt, the question, its answers and the completion, at four bytes a token.
     """
     told, every = plan.settings, plan.settings.train.eval_steps
-    own = {"rate": told.judge.reward_model, "checklist": told.judge.checklist_model}
-    own |= {"extract": told.judge.extractor_model, "compare": told.judge.preference_model}
-    own |= {"truthfulness": "local", "certainty": "local"}
-    asked = {name for name in plan.reward.missing if not own.get(name)}
-    if asked - _PROMPTS.keys():
+    asking = {name: RESOURCES[name] for name in plan.reward.missing if RESOURCES[name].asks(told.judge)}
+    if not all(row.prompt for row in asking.values()):
         return None
     rounds = 1 + ((plan.steps - 1) // every if every else 0)
     rewarded = plan.completions + (rounds * min(len(plan.held_out), SCORED) if every else 0)
     question = fmean(sum(len(t.encode()) for t in (e.question, *e.answers)) for e in plan.examples)
     spent = Spent()
-    for name, calls in (("grade", len(plan.held_out) * rounds), *((name, rewarded) for name in asked)):
+    for name, calls in (("grade", len(plan.held_out) * rounds), *((name, rewarded) for name in asking)):
         room = _ANSWER if name == "grade" else told.train.max_completion_length * BYTES_PER_TOKEN
-        text = len(_PROMPTS[name].encode()) + question + room
+        text = len(RESOURCES[name].prompt.encode()) + question + room
         spent += Spent(calls, round(calls * text / BYTES_PER_TOKEN), calls * _REPLY)
     return spent
