@@ -27,7 +27,7 @@ from factrl.papers import load_paper, load_reward, paper_names, rewards_of
 from factrl.rewards.grading import Grader
 from factrl.rewards.resources import supply
 from factrl.train.plan import run_settings
-from factrl.types import Claim, Completion, Course, Example, Passage, Verdict
+from factrl.types import Claim, Completion, TrainingState, Example, Passage, Verdict
 from factrl.verifier import Report, Verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.search import Given
@@ -124,7 +124,7 @@ def check(paper: str, case: Mapping[str, Any]) -> None:
     completion = Completion(filled(case["text"]), **known)
     completion.group = (str(completion), *several(case.get("beside", {})))
     step = (*completion.group, *several(case.get("step", {})))
-    completion.course = Course(step, case.get("stalled", every.get("stalled")))
+    completion.course = TrainingState(step, case.get("stalled", every.get("stalled")))
 
     rewards = rewards_of(load_paper(paper))
     reward = rewards[case.get("variant", next(iter(rewards)))]

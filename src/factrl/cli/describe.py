@@ -22,7 +22,7 @@ from factrl.rewards import Reward
 from factrl.rewards.resources import RESOURCES, Truth
 from factrl.text.escape import one_line
 from factrl.train.plan import REWARD_ALONE, run_settings
-from factrl.types import Completion, Example, Passage, Result, TrainingState
+from factrl.types import Completion, Example, Passage, Result
 
 from .options import Verbs, add_settings, add_verb
 from .terminal import say, show_rows

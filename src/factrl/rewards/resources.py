@@ -16,13 +16,21 @@ from factrl.errors import ConfigError, Unscored
 from factrl.llm import LLM, Reply
 from factrl.llm.background import wait_for
 from factrl.rewards import Reward
-from factrl.rewards.grading import AnswerForm, GRADE_PROMPT, Grader, REASONING_PROMPT, has_grade, has_rating, reasoning_judge
-from factrl.rewards.preference import LetterReference, RATING_PROMPT, SelfReference, rating_judge
+from factrl.rewards.grading import (
+    GRADE_PROMPT,
+    REASONING_PROMPT,
+    AnswerForm,
+    Grader,
+    has_grade,
+    has_rating,
+    reasoning_judge,
+)
+from factrl.rewards.preference import RATING_PROMPT, LetterReference, SelfReference, rating_judge
 from factrl.runs.settings import LOCAL, JudgeSettings, VerifierSettings
 from factrl.text.abstention import abstains
 from factrl.text.answers import is_contentless
 from factrl.text.sentences import sentences
-from factrl.types import Claim, Completion, Course, Grade, Passage, Verdict
+from factrl.types import Claim, Completion, TrainingState, Grade, Passage, Verdict
 
 
 @dataclass(frozen=True)
@@ -316,7 +324,7 @@ RESOURCES: dict[str, Resource] = {
         "of each question in one file, request or step (train.num_generations)"),
     "course": Resource(
         "the trainer: factrl train with TRL",
-        lambda truth: lambda completion: Course((), stalled=1_000), trains=True,
+        lambda truth: lambda completion: TrainingState((), stalled=1_000), trains=True,
         absent="how a run goes is known to factrl train with TRL alone; elsewhere take a variant that does "
         "not ask for it (bapo:plateau)"),
 }

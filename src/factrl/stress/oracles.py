@@ -26,7 +26,7 @@ from factrl.rewards.preference import SelfReference, rating_judge
 from factrl.rewards.resources import RESOURCES, Truth
 from factrl.text.answers import final_answer, normalize_answer
 from factrl.text.sentences import sentences
-from factrl.types import Claim, Passage, TrainingState, Verdict, VerdictLabel
+from factrl.types import Claim, Passage, Verdict, VerdictLabel
 from factrl.verifier import open_verifier
 from factrl.verifier.claims import SentenceClaims, content_words, normalised, unwrapped
 from factrl.verifier.search.sources import words
