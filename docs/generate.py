@@ -17,9 +17,9 @@ from pathlib import Path
 from unittest.mock import patch
 
 from factrl.cli import _parsers
-from factrl.cli.describe import OUTCOMES, knob_help, payoffs, shown
-from factrl.cli.show import differences, recipe_path, sourced
+from factrl.cli.show import differences, knob_help, recipe_path, shown, sourced
 from factrl.papers import declared, load_paper, load_reward, paper_names, rewards_of, split_spec
+from factrl.rewards.payoffs import OUTCOMES, payoffs
 from factrl.studies import load_study, study_names
 from factrl.types import Result
 
@@ -115,7 +115,7 @@ def published(paper: str) -> str:
 
 
 def pays(spec: str) -> str:
-    """What a right, an abstaining, a wrong and a broken answer earn: `factrl describe`."""
+    """What a right, an abstaining, a wrong and a broken answer earn: `factrl show`."""
     found = payoffs(load_reward(spec))
     head = ("outcome", *(payoff.when or "it pays" for payoff in found))
     rows = [(outcome, *(_paid(payoff.results[outcome]) for payoff in found)) for outcome in OUTCOMES]

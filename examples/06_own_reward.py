@@ -2,14 +2,14 @@
 
     python examples/06_own_reward.py
 
-The same from the command line: `factrl describe`, `factrl stress` and `factrl train` take
+The same from the command line: `factrl show`, `factrl stress` and `factrl train` take
 `examples/06_own_reward.py:brief` wherever they take a paper's name.
 """
 
 from dataclasses import replace
 
 import factrl as fx
-from factrl.cli.describe import OUTCOMES, payoffs
+from factrl.rewards.payoffs import OUTCOMES, payoffs
 from factrl.stress import oracle_setup, run_battery
 
 

@@ -19,7 +19,7 @@ import pytest
 from commands import process, write
 from factrl.bridges import trl as bridge
 from factrl.cli import main, options
-from factrl.cli.describe import knob_help
+from factrl.cli.show import knob_help
 from factrl.errors import SetupError, TooManyMasked
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of, settings_of
 from factrl.rewards.grading import Grader
@@ -30,9 +30,10 @@ from fault_server import FaultServer, answers, closed_port, says
 
 VERBS = {
     *("demo", "verify", "index", "probe", "score", "train", "tune", "report", "eval", "ask"),
-    *("label", "stress", "study", "serve", "mcp", "show", "describe", "models", "doctor"),
-    *(f"prepare {what}" for what in ("fspo", "klcf", "prompts", "entities", "retrieve", "thresholds")),
-    *(f"prepare {what}" for what in ("mix", "convert", "questions")),
+    *("prepare", "stress", "study", "serve", "mcp", "show", "models", "doctor"),
+}
+KINDS = {
+    *("fspo", "klcf", "prompts", "entities", "retrieve", "thresholds", "mix", "convert", "questions"),
 }
 SMALL = ["--model", "m", "train.prompts_per_step=1"]
 ROWS: list[dict[str, Any]] = [
@@ -99,7 +100,7 @@ MISTAKES: list[tuple[str, str]] = [
     ("show truthrl --toml", "--toml is gone since 0.2 (commit 1b92e7e has it): recipes/ has the papers'; "),
     # usage
     ("trian", "unknown verb 'trian'; did you mean 'train'? (there are: demo, verify, "),
-    ("lab --table truthrl", "`factrl lab` is gone; `factrl study` compares rewards on a real model"),
+    ("lab --table truthrl", "`factrl lab` is gone; use `factrl study NAME`"),
     ("train truthrl --modle m", "unknown option '--modle'; did you mean '--model'?; see factrl train --help"),
     ("train good.toml --model", "argument --model: expected one argument; see factrl train --help"),
     ("eval", "the following arguments are required: FILE"),
@@ -195,7 +196,7 @@ def test_a_reader_who_leaves_is_no_error() -> None:
 
 
 def test_a_terminal_without_the_letters_is_no_error() -> None:
-    command = ["-m", "factrl", "describe", "truthrl:reasoning-additive"]
+    command = ["-m", "factrl", "show", "truthrl:reasoning-additive"]
     done = process(*command, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert (done.returncode, done.stderr) == (0, "")
     assert "\\u03bb of the additive form" in done.stdout
@@ -214,8 +215,13 @@ def replace(monkeypatch: pytest.MonkeyPatch, module: str, **names: object) -> No
 def test_help_lists_the_verbs_and_each_shows_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     for words in ([], ["--help"]):
         assert main(words) == 0
-        assert {*re.findall(r"^  (\w+(?: \w+)?)  ", capsys.readouterr().out, re.M)} == VERBS
-    for verb in VERBS:
+        out = capsys.readouterr().out
+        assert {*re.findall(r"^  (\w+) +", out, re.M)} == VERBS
+        assert len(out.splitlines()) <= 23
+        assert max(map(len, out.splitlines())) <= 80
+    assert main(["prepare", "--help"]) == 0
+    assert {*re.findall(r"^  factrl prepare (\w+)  ", capsys.readouterr().out, re.M)} == KINDS
+    for verb in (*VERBS, *(f"prepare {kind}" for kind in KINDS)):
         assert main([*verb.split(), "--help"]) == 0
         out = capsys.readouterr().out
         assert f"\n  factrl {verb}" in out.partition("example")[2], verb

@@ -1,4 +1,4 @@
-"""`factrl show` and `describe`: where a paper's values are from, and what its reward pays."""
+"""`factrl show`: where a paper's values are from, and what its reward pays."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from factrl.cli import main
-from factrl.cli.describe import OUTCOMES, Payoff, payoffs
-from factrl.cli.show import recipe_path, sourced
+from factrl.cli.show import SUPPLIED_BY, recipe_path, sourced
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of
 from factrl.rewards import reward
+from factrl.rewards.payoffs import OUTCOMES, Payoff, payoffs
 from factrl.types import Completion, Example, Result, Score
 
 if sys.version_info >= (3, 11):
@@ -87,7 +87,6 @@ def test_every_training_value_is_shown_with_its_source(capsys: pytest.CaptureFix
             assert told[f"train.{key}"][0] == value
             assert told[f"train.{key}"][1], f"train.{key} has no source in {path}"
             assert re.search(rf"^train\.{key} ", out, re.M)
-        assert f"factrl describe {name}" in out
 
 
 # describe
@@ -102,32 +101,30 @@ def test_describe_in_words_and_numbers(capsys: pytest.CaptureFixture[str]) -> No
     assert re.search(r"^grade +rules, and judge\.url", out, re.M)
 
 
-def test_describe_follows_the_knobs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "answering pays above 75% confidence" in out_of(capsys, "describe", "truthrl", "reward.wrong=-3")
-    assert "answering always pays" in out_of(capsys, "describe", "truthrl:binary")
-    out = out_of(capsys, "describe", "truthrl", "abstain=2")
+def test_it_follows_the_knobs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "answering pays above 75% confidence" in out_of(capsys, "show", "truthrl", "reward.wrong=-3")
+    assert "answering always pays" in out_of(capsys, "show", "truthrl:binary")
+    out = out_of(capsys, "show", "truthrl", "abstain=2")
     assert "answering never pays more than abstaining" in out
     assert "does not hold: correct is not above abstained" in out
 
 
 def test_what_else_counts_has_columns_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    out = out_of(capsys, "describe", "truthrl:reasoning-additive")
+    out = out_of(capsys, "show", "truthrl:reasoning-additive")
     assert re.search(r"^it pays +all else at best +all else at worst", out, re.M)
     assert re.search(r"^abstained +0\.5 = outcome 0 \+ reasoning 0\.5 +0 = outcome 0", out, re.M)
-    out = out_of(capsys, "describe", "truthrl:knowledge-ternary")
+    out = out_of(capsys, "show", "truthrl:knowledge-ternary")
     assert re.search(r"^it pays +within knowledge +out of knowledge", out, re.M)
     assert "out of knowledge: a right answer pays no more than a wrong one" in out
 
 
 def test_a_reward_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
-    out = out_of(capsys, "describe", "own.py:right", "reward.bonus=2")
+    out = out_of(capsys, "show", "own.py:right", "reward.bonus=2")
     assert out.startswith("own.py:right: Pays for right answers.\n")
     assert re.search(r"^correct +2 = right 2", out, re.M)
     assert re.search(r"^bonus +2(\.0)? +what a right answer pays\.", out, re.M)
-    assert "depends on oracle, which nothing here can stand in for" in out_of(
-        capsys, "describe", "own.py:odd"
-    )
-    assert "could not be found out: reward 'mine' failed" in out_of(capsys, "describe", "own.py:mine")
+    assert "depends on oracle, which nothing here can stand in for" in out_of(capsys, "show", "own.py:odd")
+    assert "could not be found out: reward 'mine' failed" in out_of(capsys, "show", "own.py:mine")
 
 
 # An ablation that does not look at the answer; as its mean is over characters, the answer's length moves it.

@@ -1,4 +1,4 @@
-"""`factrl label`: an evaluation's wrong answers by cause, its reasoning by strategy."""
+"""`factrl report --of`: an evaluation's wrong answers by cause, its reasoning by strategy."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def label(monkeypatch: pytest.MonkeyPatch, replies: list[str], *words: str) -> tuple[int, FakeLLM]:
     judge = FakeLLM(replies)
-    monkeypatch.setattr("factrl.cli.label.open_judge", lambda _: judge)
-    monkeypatch.setattr("factrl.cli.label.preflight", lambda _: None)
-    return main(["label", "out", "--judge", "local", *words]), judge
+    monkeypatch.setattr("factrl.cli.report.open_judge", lambda _: judge)
+    monkeypatch.setattr("factrl.cli.report.preflight", lambda _: None)
+    return main(["report", "out", "--judge", "local", *words]), judge
 
 
 def test_only_wrong_answers_have_a_cause_and_an_unreadable_reply_has_none(
@@ -39,7 +39,7 @@ def test_only_wrong_answers_have_a_cause_and_an_unreadable_reply_has_none(
 ) -> None:
     capfd.readouterr()
     replies = ["It had Oslo.\nVERDICT: overthink", "It goes on, so overthink."]
-    code, judge = label(monkeypatch, replies, "--of", "causes", "--json", "--output", "rows.jsonl")
+    code, judge = label(monkeypatch, replies, "--of", "causes", "--json")
     told = json.loads(capfd.readouterr().out)
     assert code == 0
     # The four of FSPO's Appendix E.
@@ -48,26 +48,12 @@ def test_only_wrong_answers_have_a_cause_and_an_unreadable_reply_has_none(
     ]
     assert told["categories"]["overthink"]["answers"] == 1
     assert told["left_out"] == {"judge_unreadable": 1}
-    rows = [json.loads(line) for line in Path("rows.jsonl").read_text("utf-8").splitlines()]
+    rows = told["rows"]
     assert [(row["id"], row["category"]) for row in rows] == [("2", "overthink"), ("3", None)]
     assert rows[0]["why"] == "It had Oslo."
     prompts = [call[0]["content"] for call in judge.calls]
     assert "- others: none of these, such as an output that is not complete" in prompts[0]
     assert "VERDICT: overthink" not in prompts[1]  # a text's own verdict is taken apart
-
-
-def test_a_well_formed_reasoning_has_a_strategy_of_the_users(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    capfd.readouterr()
-    Path("mine.json").write_text('{"doubt": "it doubts itself"}', "utf-8")
-    code, judge = label(monkeypatch, ["VERDICT: doubt"], "--of", "strategies", "--categories", "mine.json")
-    out = capfd.readouterr().out
-    assert code == 0
-    assert "doubt" in out
-    assert "100.0" in out
-    assert "- doubt: it doubts itself" in judge.calls[0][0]["content"]
-    assert "Oslo is older. No, it is Bergen." in judge.calls[0][0]["content"]
 
 
 def analysis(*strategies: object, score: object) -> str:
@@ -97,10 +83,9 @@ def test_a_reasoning_has_the_strategies_that_the_judge_lists_and_a_score(
     score: float | None,
 ) -> None:
     capfd.readouterr()
-    words = ("--of", "strategies", "--output", "rows.jsonl")
-    code, judge = label(monkeypatch, [reply], *words, "--json")
+    code, judge = label(monkeypatch, [reply], "--of", "strategies", "--json")
     told = json.loads(capfd.readouterr().out)
-    (row,) = [json.loads(line) for line in Path("rows.jsonl").read_text("utf-8").splitlines()]
+    (row,) = told["rows"]
     assert "Oslo is older. No, it is Bergen." in judge.calls[0][0]["content"]
     assert "Bergen</answer>" not in judge.calls[0][0]["content"]
     if strategies is None:
@@ -120,9 +105,9 @@ def test_the_twenty_most_frequent_strategies_are_shown(
     capfd.readouterr()
     replies = [analysis(*(f"way {n}" for n in range(30)), score=4), analysis("way 29", score=8)]
     judge = FakeLLM(replies)
-    monkeypatch.setattr("factrl.cli.label.open_judge", lambda _: judge)
-    monkeypatch.setattr("factrl.cli.label.preflight", lambda _: None)
-    assert main(["label", "out2", "--of", "strategies", "--judge", "local"]) == 0
+    monkeypatch.setattr("factrl.cli.report.open_judge", lambda _: judge)
+    monkeypatch.setattr("factrl.cli.report.preflight", lambda _: None)
+    assert main(["report", "out2", "--of", "strategies", "--judge", "local"]) == 0
     out, err = capfd.readouterr()
     lines = [line for line in out.splitlines() if "way " in line]
     assert len(lines) == 20
@@ -134,16 +119,6 @@ def test_an_answer_without_any_verdict_is_no_table(folder: Path, monkeypatch: py
     assert label(monkeypatch, ["recall"], "--of", "strategies")[0] == 3
 
 
-@pytest.mark.parametrize(
-    ("held", "message"),
-    [
-        ("{", "cannot be read as JSON"),
-        ('{"Two words": "x"}', "'Two words': 'x' is no category"),
-    ],
-)
-def test_categories_that_cannot_be_told_apart_are_one_error(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], held: str, message: str
-) -> None:
-    Path("mine.json").write_text(held, "utf-8")
-    assert label(monkeypatch, [], "--of", "causes", "--categories", "mine.json")[0] == 2
-    assert message in capfd.readouterr().err
+@pytest.mark.parametrize("words", [("out", "out"), ("out", "--output", "page.html")])
+def test_what_a_table_of_categories_has_not_is_refused(folder: Path, words: tuple[str, ...]) -> None:
+    assert main(["report", *words, "--of", "causes", "--judge", "local"]) == 2

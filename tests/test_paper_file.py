@@ -84,7 +84,7 @@ def _shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     [
         ("show", "madeup      Made up: right or not"),
         ("show madeup", "declined"),
-        ("describe madeup", "0.25"),
+        ("show madeup", "0.25"),
         ("score rows.jsonl --paper madeup", "1.0"),
         ("train madeup --data rows.jsonl --model none --dry-run train.prompts_per_step=8", "madeup"),
     ],

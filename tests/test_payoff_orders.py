@@ -1,4 +1,4 @@
-"""Which way each published reward pushes: the order of what it pays, by the judges of `factrl describe`.
+"""Which way each published reward pushes: the order of what it pays, by the judges of `factrl show`.
 
 Each row has a sign that a table of trainings in made-up worlds showed (notebook/training.md, "The lab"), and
 the order of pay-offs that it came from.  Methods without a reward (SFT, RFT, R-Tuning, DPO) have none.
@@ -26,9 +26,9 @@ from typing import Any
 
 import pytest
 
-from factrl.cli.describe import PROBE, Payoff, payoffs, scripted
 from factrl.papers import form_of, load_reward
 from factrl.rewards import Reward
+from factrl.rewards.payoffs import PROBE, Payoff, payoffs, scripted
 from factrl.types import Completion, Example, Result, Score
 
 UPSIDE_DOWN: dict[str, Any] = {}  # the mutant of rewards without a knob for it

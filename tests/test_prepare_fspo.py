@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from commands import write
-from factrl.cli import main, prepare_fspo
+from factrl.cli import main, prepare
 from factrl.papers import load_reward
 from factrl.runs.data import load_examples
 
@@ -71,9 +71,7 @@ def test_a_row_in_another_form_has_its_supporting_passages_too(monkeypatch: pyte
     assert (found["A?"], found["B?"]) == (["Yes."], ["All of it."])
     asked = []
     told = {"hotpotqa/hotpot_qa": "hotpotqa", "framolfese/2WikiMultihopQA": "2wiki"}
-    monkeypatch.setattr(
-        prepare_fspo, "read_rows", lambda *where: asked.append(where) or [ROWS[told[where[0]]]]
-    )
+    monkeypatch.setattr(prepare, "read_rows", lambda *where: asked.append(where) or [ROWS[told[where[0]]]])
     made("--facts", "2", line=["prepare", "fspo", "hotpotqa", "2wiki", *WORDS[5:]])
     assert asked == [
         ("hotpotqa/hotpot_qa", "train", "distractor"),

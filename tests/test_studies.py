@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from factrl.cli import main
-from factrl.cli.prepare_questions import facts_of
 from factrl.errors import ConfigError, DataError
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
@@ -215,7 +214,7 @@ def test_the_world_is_written_as_files(tmp_path: Path) -> None:
     words = ["prepare", "questions", "--table", str(tmp_path / "facts.csv"), "--output", str(tmp_path / "q")]
     assert main(words) == 0
     table = Table.read(tmp_path / "facts.csv")
-    (tmp_path / "again.csv").write_bytes(facts_of(table))
+    (tmp_path / "again.csv").write_bytes(table.to_csv())
     assert Table.read(tmp_path / "again.csv").facts == table.facts
     asked = {
         path.stem: load_examples(str(path), require_answers=False)

@@ -363,7 +363,7 @@ def test_the_scales_are_told_apart(
         ("accuracy", "acuracy", "full.rows.mine.acuracy is no column"),
         ('model = "a/large-model"', "", "full.model is required"),
         ('base = "', 'start = "', "full.steps needs base"),
-        ("prepare convert {base}", "prepare covert {base}", "the step 'mine': prepare is one of"),
+        ("prepare convert {base}", "prepare covert {base}", "the step 'mine': argument KIND: invalid"),
         ("--to verl", "--to verl --x", "the step 'mine': unknown option '--x'"),
         ("\nprompt =", "\npromt =", "the step 'eval base': [full.recipe]: unknown key data.promt"),
         (
@@ -760,4 +760,4 @@ def test_knowrls_rows_are_what_the_paper_compares(capfd: pytest.CaptureFixture[s
 
 def test_the_former_name_says_the_new_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "truthrl", "--output", "out"]) == 2
-    assert capsys.readouterr().err == "factrl: `factrl reproduce` is `factrl study … --full` now\n"
+    assert capsys.readouterr().err == "factrl: `factrl reproduce` is gone; use `factrl study PAPER --full`\n"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
@@ -18,15 +17,10 @@ from factrl.errors import ConfigError, NoScore, RewardBug, SetupError, TooManyMa
 
 from . import (
     ask,
-    completion,
     demo,
-    describe,
     doctor,
     evaluate,
-    label,
     prepare,
-    prepare_fspo,
-    prepare_questions,
     probe,
     report,
     score,
@@ -54,8 +48,6 @@ _VERBS = (
     verify,
     probe,
     prepare,
-    prepare_fspo,
-    prepare_questions,
     score,
     train,
     tune,
@@ -63,11 +55,9 @@ _VERBS = (
     report,
     evaluate,
     ask,
-    label,
     stress,
     serve,
     show,
-    describe,
     doctor,
 )
 
@@ -85,7 +75,6 @@ GONE = {
         f"prepare {what} contaminated": "what --against finds is left out and counted"
         for what in ("klcf", "prompts", "retrieve", "convert")
     },
-    "describe json": "factrl.load_reward(SPEC) in Python has the knobs, and scores any completion",
     "show toml": "recipes/ has the papers'; factrl train SPEC … --dry-run prints one for any reward",
     "probe confidence": "0.95 saved one sample in eight at most; --samples says how many a question gets",
     "eval weights": "truthfulness is accuracy - hallucination; weigh them yourself",
@@ -105,30 +94,31 @@ GONE = {
     **dict.fromkeys(("tune held-out", "tune calibrate", "tune style"), _LABELLED),
 }
 FORMER = {
-    "lab": "is gone; `factrl study` compares rewards on a real model",
-    "reproduce": "is `factrl study … --full` now",
+    "lab": "study NAME",
+    "reproduce": "study PAPER --full",
+    "describe": "show SPEC",
+    "label": "report FOLDER --of causes",
 }
-"""Verbs that there were, and what to do instead."""
+"""Verbs that there were, and what does it now."""
 
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "check a text": ("verify", "index", "mcp"),
-    "train": (
-        "demo",
-        "train",
-        "tune",
-        "study",
-        "probe",
-        "prepare",
-        "describe",
-        "stress",
-        "serve",
-    ),
-    "evaluate, and look around": (
-        *("eval", "ask", "score", "label", "report", "show", "check", "models", "doctor"),
-    ),
+    "check texts": ("verify", "index", "mcp"),
+    "train": ("demo", "train", "tune", "study", "prepare", "probe", "stress", "serve"),
+    "evaluate, and look around": ("eval", "ask", "score", "report", "show", "models", "doctor"),
 }
-"""Under which word the help lists a verb, or those that begin with it."""
+_COMPLETION = """\
+_factrl() {{
+  local here="${{COMP_WORDS[COMP_CWORD]}}" words=""
+  if [ "$COMP_CWORD" -eq 1 ]; then words="{verbs}"
+  else case "${{COMP_WORDS[1]}} ${{COMP_WORDS[2]}} " in
+{cases}
+  esac fi
+  COMPREPLY=($(compgen -W "$words" -- "$here"))
+  [ "${{here:0:1}}" = - ] || COMPREPLY+=($(compgen -f -- "$here"))
+}}
+complete -o filenames -F _factrl factrl
+"""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -140,20 +130,15 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Root(_Parser):
-    """The verbs by what somebody came for."""
+    """The verbs by what somebody came for, on a screen of 80 columns and 24 lines."""
 
-    verbs: Mapping[str, argparse.ArgumentParser]
+    abouts: Mapping[str, str]
 
     def format_help(self) -> str:
-        parts = [f"usage: factrl [--version] [--help] VERB …\n\n{self.description}\n"]
+        lines = [f"usage: factrl VERB …   ({self.epilog})", self.description or ""]
         for title, names in GROUPS.items():
-            parts.append(f"\n{title}:\n")
-            for first in names:
-                for verb in (verb for verb in self.verbs if verb.split()[0] == first):
-                    about = textwrap.wrap((self.verbs[verb].description or "").rstrip("."), 57)
-                    lines = [about[0][0].lower() + about[0][1:], *about[1:]]
-                    parts.append(f"  {verb:<19} " + f"\n{' ' * 22}".join(lines) + "\n")
-        return "".join([*parts, f"\n{self.epilog}\n"])
+            lines += [f"{title}:", *(f"  {name:<9}{self.abouts[name]}" for name in names)]
+        return "\n".join(lines) + "\n"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -206,7 +191,7 @@ def _run(words: Sequence[str]) -> int:
             raise ConfigError(f"{word!r} is not UTF-8 text; rename the file, or write the word in UTF-8")
     parser, verbs = _parsers()
     if list(words) == ["--completion"]:
-        say(completion.script(verbs).rstrip())
+        say(_completion(verbs))
         return 0
     try:
         args = _parse(parser, verbs, list(words) or ["--help"])
@@ -224,7 +209,7 @@ def _parse(
     if rest and f"{verb} {rest[0]}" in verbs:  # "prepare klcf": argparse's own second level takes no settings
         verb, rest = f"{verb} {rest[0]}", rest[1:]
     if verb in FORMER:
-        raise ConfigError(f"`factrl {verb}` {FORMER[verb]}")
+        raise ConfigError(f"`factrl {verb}` is gone; use `factrl {FORMER[verb]}`")
     for name in (word.partition("=")[0].strip() for word in rest if word.startswith("--") or "=" in word):
         leaf = name.rpartition(".")[2].lstrip("-").replace("_", "-")
         if (why := GONE.get(f"{verb} {leaf}")) and not name.startswith("reward."):
@@ -234,10 +219,9 @@ def _parse(
     elif verb in verbs:
         # Intermixed: settings may stand between options.
         chosen, (args, unknown) = verbs[verb], verbs[verb].parse_known_intermixed_args(rest)
-    elif parts := [name for name in verbs if name.startswith(f"{verb} ")]:
-        raise ConfigError(f"{verb} is one of: {', '.join(parts)}; see factrl {parts[0]} --help")
     else:
-        raise ConfigError(f"unknown verb {verb!r}{nearest(verb, verbs)} (there are: {', '.join(verbs)})")
+        there = [name for name in verbs if " " not in name]
+        raise ConfigError(f"unknown verb {verb!r}{nearest(verb, there)} (there are: {', '.join(there)})")
     if unknown or verb.startswith("-"):
         option = (unknown or words)[0].partition("=")[0]
         known = re.findall(r"--[a-z-]+", chosen.format_usage())
@@ -248,15 +232,32 @@ def _parse(
 def _parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
     parser = _Root(
         prog="factrl",
-        description="Find what language models make up, and train them to be right, and to say so when they\n"
-        "do not know.",
-        epilog="factrl VERB --help tells more. Start with: factrl demo\n"
-        'The tab key completes verbs and options after: eval "$(factrl --completion)"',
+        description="Find what language models make up, and train them to be right.",
+        epilog="factrl VERB --help tells more; start with: factrl demo",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"factrl {__version__}")
     verbs = parser.add_subparsers(parser_class=_Parser)
     for module in _VERBS:
         module.add_verbs(verbs)
-    parser.verbs = verbs.choices
+    parser.abouts = {action.dest: action.help or "" for action in verbs._choices_actions}
     return parser, verbs.choices
+
+
+def _completion(verbs: Mapping[str, argparse.ArgumentParser]) -> str:
+    """What `eval "$(factrl --completion)"` reads, in bash, and in zsh after `bashcompinit`."""
+    cases = "\n".join(
+        f'    "{name} "*) words="{" ".join(_completed(verbs[name]))}" ;;'
+        for name in sorted(verbs, key=lambda name: -name.count(" "))
+    )
+    return _COMPLETION.format(verbs=" ".join(name for name in verbs if " " not in name), cases=cases).rstrip()
+
+
+def _completed(parser: argparse.ArgumentParser) -> list[str]:
+    """Its options, and what a positional word can be."""
+    return [
+        word
+        for action in parser._actions
+        for word in (action.option_strings or map(str, action.choices or ()))
+        if word.startswith("--") or not action.option_strings
+    ]

@@ -41,7 +41,7 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "ask",
         _ask,
-        about="talk to a model, or to two side by side, and see what the reward makes of each answer",
+        about="talk to a model, or to two, and see what a reward pays each answer",
         example=(
             "examples:\n"
             "  factrl ask runs/R/model --config runs/R/config.toml\n"

@@ -33,7 +33,7 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "demo",
         _demo,
-        about="teach a small real model to say when it does not know: ten minutes, no GPU, no key",
+        about="teach a small model to say when it does not know, in ten minutes",
         example=(
             "examples:\n"
             "  factrl demo --quick\n"

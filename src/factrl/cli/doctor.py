@@ -70,7 +70,7 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "models",
         _models,
-        about="list the models known by name, download one and check it, or say where it is",
+        about="list the models known by name, or download one and check it",
         example="examples:\n"
         "  factrl models list\n"
         "  factrl models get Qwen2.5-Coder-1.5B-Instruct\n"
@@ -84,7 +84,7 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "doctor",
         _doctor,
-        about="look at this machine: packages, models, cache, keys and the judge server",
+        about="look at this machine: packages, models, cache, keys, judge",
         example=(
             "example:\n  factrl doctor\n"
             "exit code: 0 nothing is wrong, whatever optional parts are missing; 1 otherwise"

@@ -62,7 +62,7 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "eval",
         _eval,
-        about="evaluate a model or stored answers: accuracy, abstention, hallucination, with intervals",
+        about="measure accuracy, abstention and hallucination, with intervals",
         example=(
             "examples:\n"
             "  factrl eval simpleqa truthfulqa gsm8k --model MODEL --limit 100 --output out\n"

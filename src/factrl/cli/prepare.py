@@ -1,26 +1,37 @@
-"""`factrl prepare` klcf, prompts, entities, retrieve, thresholds, mix, convert: what training reads."""
+"""`factrl prepare KIND`: what training reads."""
 
 from __future__ import annotations
 
 import argparse
 import itertools
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 from factrl.errors import ConfigError, TooManyMasked
-from factrl.evals.catalogue import is_hopeless
+from factrl.evals.catalogue import benchmarks
 from factrl.papers.threshold import VALUES, penalty
 from factrl.prepare import FEW_SHOT, ZERO_SHOT, Sieve, few_shot, read_demonstrations
-from factrl.prepare.dataset import FILES, JOURNAL, Target, columns_of, convert, write_dataset, write_rows
+from factrl.prepare.dataset import (
+    FILES,
+    JOURNAL,
+    Target,
+    columns_of,
+    convert,
+    lines_of,
+    write_dataset,
+    write_rows,
+)
+from factrl.prepare.mix import FACTS, MATHEMATICS, mix_fspo, mix_unanswerable, unanswerable
 from factrl.runs.config import load_settings
 from factrl.runs.data import ColumnName, load_examples, load_training
-from factrl.runs.disk import nothing
+from factrl.runs.disk import check_free, nothing, write_whole
 from factrl.runs.progress import Progress
+from factrl.runs.rows import Row, read_rows
 from factrl.runs.settings import LOCAL, AskSettings, RunSettings
-from factrl.text.abstention import abstains
+from factrl.studies import StartSettings
+from factrl.studies.world import PARTS, Task, open_world
 from factrl.text.escape import one_line
 from factrl.train.plan import open_judge, run_settings
 from factrl.types import Example
@@ -28,6 +39,7 @@ from factrl.verifier import open_search
 
 from .options import (
     Verbs,
+    a_seed,
     add_options,
     add_settings,
     add_verb,
@@ -44,18 +56,27 @@ _LENGTH = 512  # tokens of an answer that is taken apart; a training run's 2,048
 _TEMPERATURE = {"klcf": 0.7, "prompts": 1.0}  # ours: KLCF's is lost, the other is not in its paper
 _ASKED = "folder, hub id, local, or http://host/v1#model"
 _QUESTIONS = "questions, in any form that factrl train reads"
-_DECLINES = ("I don't know", "I do not know")  # the accepted answers of a question that nobody can answer
+_WORLD_FILES: Mapping[str, Task] = {"": "reasoned", "profiles-": "profile"}
 
 
 def add_verbs(verbs: Verbs) -> None:
     """Add this module's verbs to the command line."""
-    _add_klcf(verbs)
-    _add_prompts(verbs)
-    _add_entities(verbs)
-    _add_retrieve(verbs)
-    _add_thresholds(verbs)
-    _add_mix(verbs)
-    _add_convert(verbs)
+    about = "make what training reads: datasets, prompts, passages, thresholds"
+    parser = add_verb(verbs, "prepare", _explain, about=about, example="")
+    for add in (
+        *(_add_questions, _add_klcf, _add_entities, _add_fspo, _add_mix),
+        *(_add_thresholds, _add_retrieve, _add_prompts, _add_convert),
+    ):
+        add(verbs)
+    kinds = {each.dest: each.help for each in verbs._choices_actions if each.dest.startswith("prepare ")}
+    lines = [f"  factrl {name:<20}{about}" for name, about in kinds.items()]
+    parser.epilog = "\n".join(["kinds, each with an example in its --help:", *lines])
+    choices = [name.split()[1] for name in kinds]
+    parser.add_argument("kind", metavar="KIND", choices=choices, help="what is made")
+
+
+def _explain(args: argparse.Namespace) -> int:
+    raise ConfigError(f"KIND stands before all else: factrl prepare {args.kind} …")
 
 
 def _add_klcf(verbs: Verbs) -> None:
@@ -63,7 +84,7 @@ def _add_klcf(verbs: Verbs) -> None:
         verbs,
         "prepare klcf",
         _klcf,
-        about="make KLCF's dataset from a model's own answers: checklists and truthfulness rows",
+        about="make KLCF's dataset: checklists and truthfulness rows",
         example=(
             "examples:\n"
             "  factrl prepare klcf prompts.jsonl --model SmolLM2-135M-Instruct --judge local \\\n"
@@ -92,7 +113,7 @@ def _add_prompts(verbs: Verbs) -> None:
         verbs,
         "prepare prompts",
         _prompts,
-        about="have a model write new fact-seeking prompts after two groups of demonstrations",
+        about="have a model write new prompts that ask for facts",
         example=(
             "example:\n"
             "  factrl prepare prompts --model http://host:8000/v1#Llama-4-Maverick --count 7000 \\\n"
@@ -118,7 +139,7 @@ def _add_entities(verbs: Verbs) -> None:
         verbs,
         "prepare entities",
         _entities,
-        about="make KnowRL's rows: a model names the entities whose pages its verifier looks up",
+        about="make KnowRL's rows: a model names the entities",
         example=(
             "examples:\n"
             "  factrl prepare entities google-research-datasets/nq_open --judge openai/gpt-4o \\\n"
@@ -141,7 +162,7 @@ def _add_retrieve(verbs: Verbs) -> None:
         verbs,
         "prepare retrieve",
         _retrieve,
-        about="put passages into the rows of questions, for prompts that show documents",
+        about="put passages into the rows of questions",
         example=(
             "examples:\n"
             "  factrl index wikipedia.jsonl --out wiki\n"
@@ -181,7 +202,7 @@ def _add_thresholds(verbs: Verbs) -> None:
         verbs,
         "prepare thresholds",
         _thresholds,
-        about="say in each row how sure an answer has to be, for prompts and for the reward `threshold`",
+        about="say in each row how sure an answer has to be",
         example=(
             "examples:\n"
             "  factrl prepare thresholds questions.jsonl --output train.jsonl\n"
@@ -204,7 +225,7 @@ def _add_mix(verbs: Verbs) -> None:
         verbs,
         "prepare mix",
         _mix,
-        about='mix unanswerable questions into others, with "I don\'t know" as their accepted answer',
+        about="mix unanswerable questions into others",
         example=(
             "examples:\n"
             "  factrl prepare mix questions.jsonl --unanswerable selfaware.jsonl --output train.jsonl\n"
@@ -238,7 +259,7 @@ def _add_convert(verbs: Verbs) -> None:
         verbs,
         "prepare convert",
         _convert,
-        about="write questions as TRL, verl or OpenRLHF read them, with a recipe's prompt",
+        about="write questions as TRL, verl or OpenRLHF read them",
         example=(
             "examples:\n"
             "  factrl prepare convert q.jsonl --to verl --config recipes/truthrl.toml --output t.parquet\n"
@@ -255,8 +276,57 @@ def _add_convert(verbs: Verbs) -> None:
     )
 
 
-def _add_files(parser: argparse.ArgumentParser, *rows: tuple[str, str, str], settings: str) -> None:
-    """Options with value and help, `*` behind those that are required, and what all of these verbs have."""
+def _add_fspo(verbs: Verbs) -> None:
+    parser = add_verb(
+        verbs,
+        "prepare fspo",
+        _fspo,
+        about="mix FSPO's questions: HotpotQA, 2Wiki and mathematics",
+        example=(
+            "examples:\n"
+            "  factrl prepare fspo hotpotqa 2wiki simplerl.jsonl --output train.jsonl\n"
+            "  factrl prepare fspo hotpotqa 2wiki --facts 500 --seed 1 --against train.jsonl \\\n"
+            "      --output held_out.jsonl\n"
+            "then: factrl train fspo:mixed --data train.jsonl …\n"
+            "      factrl study fspo --full --train train.jsonl --held-out held_out.jsonl …\n"
+            "Of the first two the gold paragraphs are kept (supporting_facts), as in the release."
+        ),
+    )
+    source = "a file as released or with a column `evidence`, or {} for the hub's training split"
+    parser.add_argument("hotpotqa", metavar="HOTPOTQA", help=source.format("hotpotqa"))
+    parser.add_argument("wiki", metavar="2WIKI", help=source.format("2wiki"))
+    about = "questions and answers without evidence, all of which are taken; the paper's are SimpleRL's 8,523"
+    parser.add_argument(MATHEMATICS, metavar="MATHEMATICS", nargs="?", help=about)
+    about = f"questions of the first two, drawn in the release's proportion (default: {sum(FACTS)})"
+    parser.add_argument("--facts", metavar="N", type=at_least_one, default=sum(FACTS), help=about)
+    _add_seed(parser, "of what is drawn")
+    _add_files(parser, ("--output*", "FILE.jsonl", "the rows, in an order drawn"))
+
+
+def _add_questions(verbs: Verbs) -> None:
+    parser = add_verb(
+        verbs,
+        "prepare questions",
+        _questions,
+        about="write the studies' questions on countries and cities",
+        example="example:\n  factrl prepare questions --output questions\n"
+        "writes warm.jsonl, train.jsonl and test.jsonl, each about other entities, with what is known of an\n"
+        "entity as evidence; profiles-warm.jsonl and so on, which ask for all that is known of an entity,\n"
+        "with its facts as checklist; in both of warm a column `reasoned`, a text as the studies teach it,\n"
+        "of whose answers a share declines, at random; and, without --table, facts.csv, which is for\n"
+        "verifier.judge=table:facts.csv and factrl study --table",
+    )
+    parser.add_argument("--output", metavar="DIR", required=True, help="folder for the files")
+    parser.add_argument("--table", metavar="FILE", help="your own facts: entity,relation,value")
+    _add_seed(parser, "of the split")
+
+
+def _add_seed(parser: argparse.ArgumentParser, of: str) -> None:
+    parser.add_argument("--seed", metavar="N", type=a_seed, default=0, help=f"seed {of} (default: 0)")
+
+
+def _add_files(parser: argparse.ArgumentParser, *rows: tuple[str, str, str], settings: str = "") -> None:
+    """Options with value and help, `*` behind those that are required, `--against` and maybe settings."""
     for flag, value, about in rows:
         name = flag.removesuffix("*")
         parser.add_argument(name, metavar=value, required=name != flag, help=about)
@@ -267,7 +337,8 @@ def _add_files(parser: argparse.ArgumentParser, *rows: tuple[str, str, str], set
         default=[],
         help="an evaluation set, file or folder, whose questions are left out; may be repeated",
     )
-    add_settings(parser, settings)
+    if settings:
+        add_settings(parser, settings)
 
 
 def _klcf(args: argparse.Namespace) -> int:
@@ -350,7 +421,7 @@ def _entities(args: argparse.Namespace) -> int:
     from factrl.prepare.entities import entity_rows
 
     check_place("--output", Path(args.output), ".jsonl", mine=nothing)
-    settings = _told(args)
+    settings = _settings(args)
     judge = open_judge(settings.judge)
     if judge is None:
         raise ConfigError("prepare entities needs --judge: the model that names the entities")
@@ -371,7 +442,7 @@ def _entities(args: argparse.Namespace) -> int:
 def _retrieve(args: argparse.Namespace) -> int:
     from factrl.prepare.retrieve import retrieve
 
-    settings = _told(args)
+    settings = _settings(args)
     search, pairs = open_search(index=args.index, embedder=settings.verifier.embedder), _rows(args, settings)
     with Progress("retrieve", len(pairs)) as progress:
         written, counts = retrieve(
@@ -394,7 +465,7 @@ def _retrieve(args: argparse.Namespace) -> int:
 
 
 def _thresholds(args: argparse.Namespace) -> int:
-    costs, written, settings = {t: f"{penalty(t):g}" for t in args.of}, [], _told(args)
+    costs, written, settings = {t: f"{penalty(t):g}" for t in args.of}, [], _settings(args)
     for row, example in _rows(args, settings):
         draw = random.Random(f"{settings.run.seed} {example.id}")
         for t in costs if args.each else [draw.choice([*costs])]:
@@ -406,32 +477,17 @@ def _thresholds(args: argparse.Namespace) -> int:
 
 
 def _mix(args: argparse.Namespace) -> int:
-    settings, file = _told(args), args.unanswerable
+    settings, file = _settings(args), args.unanswerable
     asked = load_training(settings.data, limit=args.limit)
     columns: dict[ColumnName, str] = {"question": args.column} if args.column else {}
-    hopeless = {
-        f"unanswerable-{one.id}": one
-        for one in load_examples(file, columns=columns, require_answers=False)
-        if (is_hopeless(one) if "answerable" in one.meta else args.column or all(map(abstains, one.answers)))
-    }
-    if not hopeless:
+    rows = load_examples(file, columns=columns, require_answers=False)
+    pool = {one.id: one for one in unanswerable(rows, every=bool(args.column))}
+    if not pool:
         raise ConfigError(f"{file}: each row has an accepted answer, or an `answerable` that is not false")
-    marked = [
-        replace(one, id=id_, answers=_DECLINES, ook=None, meta={**one.meta, "answerable": False})
-        for id_, one in hopeless.items()
-    ]
-    kept, _ = _sifted(args, [*asked, *marked])
-    pool = [one for one in kept if one.id in hopeless]
-    known = len(kept) - len(pool)
-    count = max(1, round(known * args.share / (1 - args.share)))
-    if count > len(pool):
-        raise ConfigError(
-            f"--share {args.share:g} beside {known} questions takes {count} unanswerable ones, and {file} "
-            f"has {len(pool)}: give more, fewer questions (--limit), or a lower share"
-        )
-    draw = random.Random(settings.run.seed)
-    mixed = [one for one in kept if one.id not in hopeless] + draw.sample(pool, count)
-    draw.shuffle(mixed)
+    kept, _ = _sifted(args, [*asked, *pool.values()])
+    known = [one for one in kept if one.id not in pool]
+    unknown = [one for one in kept if one.id in pool]
+    mixed, count = mix_unanswerable(known, unknown, args.share, settings.run.seed, file)
     empty = (None, "", [])
     write_rows(
         Path(args.output),
@@ -442,7 +498,46 @@ def _mix(args: argparse.Namespace) -> int:
     return 0
 
 
-def _told(args: argparse.Namespace) -> AskSettings:
+def _fspo(args: argparse.Namespace) -> int:
+    check_place("--output", Path(args.output), ".jsonl")
+    sources = {"hotpotqa": _released(args.hotpotqa), "2wikimultihopqa": _released(args.wiki)}
+    if args.mathematics:
+        sources[MATHEMATICS] = _released(args.mathematics)
+    rows, counts = mix_fspo(sources, args.facts, args.seed, Sieve.read(args.against))
+    write_rows(Path(args.output), rows)
+    tell(f"{len(rows)} rows ({tally(counts)})")
+    facts = len(rows) - counts.get(MATHEMATICS, 0)
+    if facts < args.facts:
+        tell(f"only {facts} of {args.facts} questions with evidence; give more of them, or a lower --facts")
+    say(args.output)
+    return 0
+
+
+def _released(source: str) -> Iterator[Row]:
+    """The rows of a benchmark's training split, or of a file."""
+    named = benchmarks().get(source)
+    return read_rows(named.hub, "train", named.subset) if named and named.hub else read_rows(source)
+
+
+def _questions(args: argparse.Namespace) -> int:
+    world, folder, decline = open_world(args.table, args.seed), Path(args.output), StartSettings().decline
+    contents = {
+        folder / f"{before}{part}.jsonl": lines_of(world.rows(task, part, args.seed, decline=decline))
+        for before, task in _WORLD_FILES.items()
+        for part in PARTS
+    }
+    if not args.table:  # a table of the user's is there already, and could hold what a spreadsheet would run
+        contents[folder / "facts.csv"] = world.table.to_csv()
+    for path, content in contents.items():  # all of them, before the first is written
+        check_free(path, lambda there, content=content: there.read_bytes() == content)
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, content in contents.items():
+        write_whole(path, content, nothing)
+    say(args.output)
+    return 0
+
+
+def _settings(args: argparse.Namespace) -> AskSettings:
     """The settings of a verb that opens no model and writes rows."""
     check_place("--output", Path(args.output), ".jsonl")
     overrides = [f"data.train={args.file}", "model.name=none", *as_overrides(args)]
@@ -451,8 +546,6 @@ def _told(args: argparse.Namespace) -> AskSettings:
 
 def _rows(args: argparse.Namespace, settings: AskSettings) -> list[tuple[Mapping[str, Any], Example]]:
     """The rows of a file with their examples, without those of an evaluation set."""
-    from factrl.runs.rows import read_rows
-
     data, examples = settings.data, _examples(args, settings)
     rows = itertools.islice(read_rows(data.train, data.split, data.subset), len(examples))
     kept = {example.id for example in _sifted(args, examples)[0]}

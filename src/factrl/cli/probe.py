@@ -43,7 +43,7 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "probe",
         _probe,
-        about="find the questions that a model never gets right, by asking each of them many times",
+        about="find the questions that a model never gets right, by many samples",
         example=(
             "examples:\n"
             "  factrl probe questions.jsonl --model Qwen/Qwen2.5-0.5B-Instruct --output probed.jsonl\n"

@@ -1,18 +1,21 @@
-"""`factrl report`: a training run as one HTML page, or runs or evaluations side by side."""
+"""`factrl report`: a training run as one HTML page, evaluations side by side, one's answers by category."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from factrl.errors import ConfigError, DataError
+from factrl.errors import ConfigError, DataError, TooManyMasked
+from factrl.evals.categories import CAUSES, KINDS, Sorted, shares, sort_rows
+from factrl.evals.metrics import bootstrap
 from factrl.evals.paired import Paired, WinRate, compare_outputs, llm_preference, win_rate, written_in_both
 from factrl.evals.report import beside_rows, names_beside, side_names, write_beside_page, write_paired_page
 from factrl.evals.samples import PAGE as EVALUATION_PAGE
-from factrl.evals.samples import Output, is_output, read_outputs
+from factrl.evals.samples import Output, is_output, read_output, read_outputs
 from factrl.llm import LLM, preflight
 from factrl.llm.models import cache_folder
 from factrl.llm.store import Store
@@ -26,6 +29,7 @@ from .options import Verbs, add_options, add_verb
 from .terminal import say, show_rows, tally, tell
 
 COMPARISON = "comparison.html"
+_LACKS = {"causes": "wrong answer", "strategies": "well-formed <think> block"}
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -34,12 +38,15 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "report",
         _report,
-        about="write a training run as one HTML page, or compare evaluations",
+        about="make a page of a training run, compare or sort evaluations",
         example=(
             "examples:\n"
             "  factrl report runs/knowrl-20260101-120000\n"
             "  factrl report before after --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
-            "  factrl report ternary sampled threshold --output risk.html   # risk against coverage"
+            "  factrl report ternary sampled threshold --output risk.html   # risk against coverage\n"
+            "  factrl report out --of causes --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
+            "Causes are those of FSPO's Appendix E, in our words. Strategies are listed in the judge's own\n"
+            "words with a helpfulness score, as factreason does. --json has each answer's too."
         ),
     )
     parser.add_argument("folder", metavar="RUN", help="run folder; the run may still go on")
@@ -55,12 +62,16 @@ def add_verbs(verbs: Verbs) -> None:
         metavar="FILE.html",
         help=f"where to (default: {PAGE} in RUN; {COMPARISON} in AFTER)",
     )
-    judge = "model that says whose answers it prefers, asked in both orders: `local` or a server"
-    add_options(parser, judge=judge, json="print a comparison as JSON")
+    about = "sort the wrong answers of one evaluation by cause, or its reasoning by strategy, with --judge"
+    parser.add_argument("--of", choices=KINDS, help=about)
+    judge = "`local` or a server: which of two answers it prefers, asked in both orders; or what --of asks"
+    add_options(parser, judge=judge, json="print a comparison, or what --of finds, as JSON")
 
 
 def _report(args: argparse.Namespace) -> int:
     folders = [args.folder, *args.after]
+    if args.of:
+        return _sort(args)
     evaluations = [folder for folder in folders if is_output(folder)]
     if len(evaluations) == len(folders) == 2:
         return _compare(args)
@@ -125,12 +136,56 @@ def _beside(args: argparse.Namespace, outputs: Sequence[Output]) -> int:
     return 0
 
 
-def _preferred(url: str, before: Output, after: Output, names: Sequence[str]) -> dict[str, WinRate]:
+def _sort(args: argparse.Namespace) -> int:
+    if args.after or args.output:
+        raise ConfigError("--of sorts the answers of one evaluation; --json prints each answer's")
+    rows = [row for rows in read_output(args.folder).samples.values() for row in rows]
+    judge, workers = _judge(args.judge)
+    with Progress(args.of, len(rows)) as progress:
+        sorted_rows = sort_rows(args.of, rows, judge, workers=workers, on_done=progress.advance)
+    if not sorted_rows:
+        raise DataError(f"{args.folder}: none of {len(rows)} answers has a {_LACKS[args.of]}")
+    left_out = Counter(one.why for one in sorted_rows if not one.categories)
+    counted = shares(args.of, sorted_rows)
+    scores = [one.helpfulness for one in sorted_rows if one.helpfulness is not None]
+    helpful = bootstrap(scores) if scores else None
+    if args.json:
+        about = {"of": args.of, "answers": len(sorted_rows)}
+        about |= {"helpfulness_score": asdict(helpful)} if helpful else {}
+        numbers = {name: {"answers": count, "share": share} for name, (count, share) in counted.items()}
+        about |= {"categories": numbers, "left_out": dict(left_out), "rows": [*map(_row, sorted_rows)]}
+        say(json.dumps(about, indent=2))
+    else:
+        cells = [(name, str(count), share, CAUSES.get(name, "")) for name, (count, share) in counted.items()]
+        show_rows((args.of, "answers", "share, 95 % interval", ""), cells, lines=False)
+        if helpful:
+            tell(f"helpfulness from 0 to 10: {helpful.value:.2f} [{helpful.low:.2f}, {helpful.high:.2f}]")
+    if left_out:
+        tell(f"{left_out.total()} of {len(sorted_rows)} answers have no category ({tally(left_out)})")
+    if left_out.total() == len(sorted_rows):
+        raise TooManyMasked(f"none of {len(sorted_rows)} answers got a category ({dict(left_out)})")
+    return 0
+
+
+def _row(one: Sorted) -> dict[str, object]:
+    about = {"benchmark": one.row.benchmark, "id": one.row.example.id, "number": one.row.number}
+    if one.helpfulness is not None:
+        return {**about, "strategies": list(one.categories), "helpfulness_score": one.helpfulness}
+    return {**about, "category": one.categories[0] if one.categories else None, "why": one.why}
+
+
+def _judge(url: str | None) -> tuple[LLM, int]:
+    """The judge, which is there, and how many calls it takes at once."""
     judge = open_judge(JudgeSettings(url=url))
     if judge is None:
         raise ConfigError("--judge names no model; give `local` or http://host:8000/v1#model")
     preflight(judge)
-    return win_rates(judge, before, after, names, workers=1 if url == LOCAL else 16)
+    return judge, 1 if url == LOCAL else 16
+
+
+def _preferred(url: str, before: Output, after: Output, names: Sequence[str]) -> dict[str, WinRate]:
+    judge, workers = _judge(url)
+    return win_rates(judge, before, after, names, workers=workers)
 
 
 def win_rates(

@@ -71,7 +71,7 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "mcp",
         _mcp,
-        about="give an agent the tools verify, grade and search, on stdin and stdout",
+        about="give an agent the tools verify, grade and search, on stdin/stdout",
         example=(
             "examples:\n"
             "  factrl mcp verifier.index=kb --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"

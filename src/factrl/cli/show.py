@@ -1,16 +1,18 @@
-"""`factrl show`: what the papers are, and where each of their values is from."""
+"""`factrl show`: the papers, and of one what its reward pays, its settings and their sources, its numbers."""
 
 from __future__ import annotations
 
 import argparse
 import inspect
+import json
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import NoneType, UnionType
+from types import ModuleType, NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from factrl.errors import ConfigError
+from factrl.errors import ConfigError, RewardBug
 from factrl.papers import (
     declared,
     load_paper,
@@ -21,11 +23,11 @@ from factrl.papers import (
     split_spec,
 )
 from factrl.rewards import Reward
+from factrl.rewards.payoffs import OUTCOMES, Payoff, payoffs
 from factrl.runs.config import flat, settable
 from factrl.runs.settings import RunSettings
 
-from .describe import shown
-from .options import RECIPES, Verbs, add_verb
+from .options import RECIPES, Verbs, add_settings, add_verb, take_settings
 from .terminal import say, show_rows
 
 if sys.version_info >= (3, 11):
@@ -33,7 +35,22 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
-
+# What makes a resource when the user gives settings alone, as `factrl.rewards.resources` has it.
+SUPPLIED_BY = {
+    "grade": "rules, and judge.url for what they cannot decide",
+    "reason": "judge.url",
+    "verify": "verifier.preset and the rest of [verifier]; evidence of the question's own comes first",
+    "contradicts": "judge.url, with the evidence of the question's own or what [verifier] finds",
+    "together": "verifier.index",
+    "extract": "judge.extractor_model, else verifier.preset",
+    "compare": "judge.preference_model, else judge.url",
+    "rate": "judge.reward_model, else judge.url",
+    "checklist": "judge.checklist_model, else judge.url, else verifier.judge",
+    "truthfulness": "judge.truthfulness_model, else the small model in this process",
+    "certainty": "the policy, in training alone",
+    "group": "the other completions of the question: at least two in one step, file or request",
+    "course": "the trainer: factrl train with TRL",
+}
 _KINDS = {
     int: "whole number",
     float: "number",
@@ -50,23 +67,29 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "show",
         _show,
-        about="list the papers, or one paper's settings with their sources, variants and published numbers",
-        example="examples:\n  factrl show truthrl:binary\n  factrl show --settings",
+        about="list the papers, or what one's reward pays, its settings, numbers",
+        example="examples:\n  factrl show truthrl:binary\n  factrl show truthrl reward.wrong=-3\n"
+        "  factrl show --settings",
     )
-    parser.add_argument("paper", nargs="?", metavar="PAPER", help="truthrl, truthrl:binary or my.py:reward")
-    parser.add_argument("--settings", action="store_true", help="list every setting of train")
+    parser.add_argument("paper", nargs="?", metavar="SPEC", help="truthrl, truthrl:binary or my.py:reward")
+    listed = "list every setting of train"
+    parser.add_argument("--settings", dest="list_settings", action="store_true", help=listed)
+    add_settings(parser, "knobs, e.g. reward.wrong=-3")
 
 
 def _show(args: argparse.Namespace) -> int:
-    if args.settings and args.paper is not None:
-        raise ConfigError("--settings stands alone; factrl show PAPER lists the knobs of a reward")
-    if args.settings:
+    take_settings(args, "paper")
+    if args.list_settings and (args.paper is not None or args.settings):
+        raise ConfigError("--settings stands alone; factrl show SPEC lists the knobs of a reward")
+    if args.settings and args.paper is None:
+        raise ConfigError(f"{args.settings[0]}: of which reward? Give factrl show SPEC {args.settings[0]}")
+    if args.list_settings:
         _list_settings()
     elif args.paper is None:
         for name in paper_names():
             say(f"{name:<12}{(load_paper(name).__doc__ or '').partition(chr(10))[0]}")
     else:
-        _explain(args.paper)
+        _explain(args.paper, args.settings)
     return 0
 
 
@@ -82,25 +105,76 @@ def kind(annotation: Any) -> str:
     return _KINDS.get(origin or annotation, "any value")
 
 
-def _explain(spec: str) -> None:
-    module, reward = load_paper(split_spec(spec)[0]), load_reward(spec)
-    rewards = rewards_of(module)
-    main = next(iter(rewards.values()))
-    say((module.__doc__ or inspect.getdoc(reward.fn) or "").strip())
+def _explain(spec: str, words: Sequence[str]) -> None:
+    module = load_paper(split_spec(spec)[0])
+    reward = load_reward(spec).with_(**run_settings(None, [f"paper={spec}", *REWARD_ALONE, *words]).reward)
+    if module.__doc__:
+        say(module.__doc__.strip() + "\n")
+    about = " ".join((inspect.getdoc(reward.fn) or "").partition("\n\n")[0].split())
+    say(f"{spec}: {about}" if about else spec)
+    try:
+        _show_payoffs(payoffs(reward))
+    except (ConfigError, RewardBug) as error:
+        say(f"\nwhat it pays could not be found out: {one_line(str(error))}")
+    helps = knob_help(reward, module)
+    knobs = [(name, shown(value), helps.get(name, "")) for name, value in reward.knobs.items()]
+    needs = [(name, SUPPLIED_BY.get(name, "Python alone: .with_()")) for name in reward.missing]
     path = recipe_path(spec)
     if path is not None:
-        rows = [(key, shown(value), source) for key, value, source in sourced(path.read_text("utf-8"))]
-        show_rows(("setting", "value", "source"), rows, lines=False)
-    elif own := flat(settings_of(spec)):
-        show_rows(("setting", "value"), [(key, shown(value)) for key, value in own.items()], lines=False)
-    own = declared(spec, "VARIANT_SETTINGS", {})
+        settings = [(key, shown(value), source) for key, value, source in sourced(path.read_text("utf-8"))]
+    else:
+        settings = [(key, shown(value), "") for key, value in flat(settings_of(spec)).items()]
+    rewards, own = rewards_of(module), declared(spec, "VARIANT_SETTINGS", {})
+    main = next(iter(rewards.values()))
     differ = [(n, ", ".join(differences(other, main, own.get(n, {})))) for n, other in rewards.items()]
-    show_rows(("variant", "what differs"), differ, lines=False)
-    published: Mapping[tuple[str, str, str], float] = getattr(module, "PUBLISHED", {})
-    if published:
-        rows = [(where, row, metric, f"{value:g}") for (where, row, metric), value in published.items()]
-        show_rows(("published", "", "metric", ""), rows, lines=False)
-    say(f"\nWhat it pays, its knobs and what it needs: factrl describe {spec}")
+    numbers: Mapping[tuple[str, str, str], float] = getattr(module, "PUBLISHED", {})
+    for columns, rows in (
+        (("knob", "value", ""), knobs),
+        (("it needs", "which comes from"), needs),
+        (("setting", "value", "source"), settings),
+        (("variant", "what differs"), differ),
+        (("published", "", "metric", ""), [(*where, f"{value:g}") for where, value in numbers.items()]),
+    ):
+        if rows:
+            show_rows(columns, rows, lines=False)
+
+
+def _show_payoffs(paid: Sequence[Payoff]) -> None:
+    rows = [(name, *(_cell(payoff.results[name]) for payoff in paid)) for name in OUTCOMES]
+    show_rows(("it pays", *(payoff.when for payoff in paid)), rows, lines=False)
+    if len(paid) > 1:
+        say("\nall else: claims, reasoning, preference; scripted judges find all of it good, or all bad")
+    facts = paid[0].results[OUTCOMES[0]].facts
+    if given := [f"{name} {facts[name]:g}" for name in ("confidence", "threshold") if facts.get(name)]:
+        say(f"\nall of it at {' and '.join(given)}")
+    say("")
+    for payoff in paid:
+        above, order = payoff.answering_pays_above, "correct > abstained > wrong >= malformed"
+        if above is None:
+            first = "a right answer pays no more than a wrong one"
+        elif not 0 < above < 1:
+            first = "answering always pays" if above <= 0 else "answering never pays more than abstaining"
+        else:
+            first = f"answering pays above {above:.0%} confidence"
+        broken = f"does not hold: {', '.join(payoff.broken)}" if payoff.broken else "holds"
+        for line in (first, f"{order} {broken}"):
+            say(f"{payoff.when}: {line}" if payoff.when else line)
+
+
+def _cell(result: Result) -> str:
+    if result.value is None:
+        return f"masked ({result.cause})"
+    terms = " + ".join(f"{name} {value:g}" for name, value in result.terms.items())
+    return f"{result.value:g} = {terms}" + (f" (floored: {result.cause})" if result.cause else "")
+
+
+def knob_help(reward: Reward, module: ModuleType) -> dict[str, str]:
+    """What the docstrings say about the knobs; the reward's own comes before that of its siblings."""
+    helps: dict[str, str] = {}
+    for other in (reward, *rewards_of(module).values()):
+        for name, text in _args_of(inspect.getdoc(other.fn) or "").items():
+            helps.setdefault(name, text)
+    return {name: helps[name] for name in reward.knobs if name in helps}
 
 
 def differences(reward: Reward, main: Reward, settings: Mapping[str, Any]) -> list[str]:
@@ -150,3 +224,25 @@ def _list_settings() -> None:
         )
         say(f"{key}: {kind(field.annotation)}, {usual}")
         say(f"    {' '.join((field.description or '').split())}")
+
+
+def shown(value: Any) -> str:
+    """A value as a recipe has it; nothing for None."""
+    return "" if value is None else json.dumps(value, ensure_ascii=False, default=repr)
+
+
+def _args_of(docstring: str) -> dict[str, str]:
+    """`name, other: help` entries of the section `Args:`; deeper lines go on with the entry above."""
+    _, _, section = docstring.partition("\nArgs:\n")
+    entries: dict[str, str] = {}
+    names: list[str] = []
+    for line in section.split("\n"):
+        match = re.fullmatch(r" {4}(\w+(?:, \w+)*): (.*)", line)
+        if match:
+            names = match[1].split(", ")
+            entries |= dict.fromkeys(names, match[2])
+        elif line.startswith("     ") and names:
+            entries |= dict.fromkeys(names, f"{entries[names[0]]} {line.strip()}")
+        else:
+            break
+    return entries

@@ -37,7 +37,7 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "stress",
         _stress,
-        about="try 37 known ways to cheat on a reward, and look for free options, offline and in seconds",
+        about="try 37 known ways to cheat on a reward, offline and in seconds",
         example=(
             "examples:\n"
             "  factrl stress truthrl\n"

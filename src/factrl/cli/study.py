@@ -54,7 +54,7 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "study",
         _study,
-        about="compare rewards on a small real model and real entities, or run a paper's whole pipeline",
+        about="compare rewards on a small real model, or run a paper's pipeline",
         example=(
             "examples:\n"
             "  factrl study knowrl --output out --dry-run\n"

@@ -36,7 +36,7 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "tune",
         _tune,
-        about="train a model on given answers or on pairs of its own, the methods that papers compare with",
+        about="train on given answers or own pairs: SFT, RFT, R-Tuning, DPO",
         example=(
             "methods: sft, r-tuning, rft, sft-seed; dpo and iterative-dpo with --rule correctness, max-min,\n"
             "margin-length, factscore or klc; on labelled rows truthfulness,\n"

@@ -44,7 +44,7 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "verify",
         _verify,
-        about="check a text: its claims, a verdict for each, and the evidence it rests on",
+        about="check a text: its claims, a verdict for each, and the evidence",
         example=(
             "examples:\n"
             '  factrl verify "Marie Curie was born in Warsaw in 1868." --docs curie.txt\n'
@@ -125,7 +125,7 @@ def _add_index(verbs: Verbs) -> None:
         verbs,
         "index",
         _index,
-        about="build an index of passages from files, a folder or a Wikipedia dump",
+        about="build an index of passages from files or a Wikipedia dump",
         example=(
             "examples:\n"
             "  factrl index notes/ facts.jsonl.gz --out kb\n"

@@ -95,6 +95,16 @@ class Table:
             several,
         )
 
+    def to_csv(self) -> bytes:
+        """The file that `Table.read` reads."""
+        lines = [("entity", "relation", "value", "several")]
+        for entity, facts in self.facts.items():
+            for relation, values in facts.items():
+                several = "yes" if relation in self.several else ""
+                lines += [(entity, relation, ALIASES.join(value), several) for value in values]
+        quoted = (",".join(f'"{cell.replace(chr(34), chr(34) * 2)}"' for cell in line) for line in lines)
+        return "".join(f"{line}\n" for line in quoted).encode()
+
     @property
     def relations(self) -> list[str]:
         """Every relation, in the order of the rows."""
