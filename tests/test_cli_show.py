@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from factrl.cli import main
-from factrl.cli.show import SUPPLIED_BY, recipe_path, sourced
+from factrl.cli.show import recipe_path, sourced
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of
 from factrl.rewards import reward
 from factrl.rewards.payoffs import OUTCOMES, Payoff, payoffs
@@ -89,11 +89,8 @@ def test_every_training_value_is_shown_with_its_source(capsys: pytest.CaptureFix
             assert re.search(rf"^train\.{key} ", out, re.M)
 
 
-# describe
-
-
-def test_describe_in_words_and_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    out = out_of(capsys, "describe", "truthrl")
+def test_what_it_pays_in_words_and_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    out = out_of(capsys, "show", "truthrl")
     assert re.search(r"^correct +1 = outcome 1 *$", out, re.M)
     assert re.search(r"^malformed +-1 = outcome -1 \(floored: no_box\)", out, re.M)
     assert "\nanswering pays above 50% confidence\ncorrect > abstained > wrong >= malformed holds\n" in out

@@ -27,7 +27,7 @@ from factrl.papers import load_paper, load_reward, paper_names, rewards_of
 from factrl.rewards.grading import Grader
 from factrl.rewards.resources import supply
 from factrl.train.plan import run_settings
-from factrl.types import Claim, Completion, TrainingState, Example, Passage, Verdict
+from factrl.types import Claim, Completion, Example, Passage, TrainingState, Verdict
 from factrl.verifier import Report, Verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.search import Given

@@ -24,8 +24,12 @@ from factrl.papers import (
 )
 from factrl.rewards import Reward
 from factrl.rewards.payoffs import OUTCOMES, Payoff, payoffs
+from factrl.rewards.resources import RESOURCES
 from factrl.runs.config import flat, settable
 from factrl.runs.settings import RunSettings
+from factrl.text.escape import one_line
+from factrl.train.plan import REWARD_ALONE, run_settings
+from factrl.types import Result
 
 from .options import RECIPES, Verbs, add_settings, add_verb, take_settings
 from .terminal import say, show_rows
@@ -35,22 +39,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
-# What makes a resource when the user gives settings alone, as `factrl.rewards.resources` has it.
-SUPPLIED_BY = {
-    "grade": "rules, and judge.url for what they cannot decide",
-    "reason": "judge.url",
-    "verify": "verifier.preset and the rest of [verifier]; evidence of the question's own comes first",
-    "contradicts": "judge.url, with the evidence of the question's own or what [verifier] finds",
-    "together": "verifier.index",
-    "extract": "judge.extractor_model, else verifier.preset",
-    "compare": "judge.preference_model, else judge.url",
-    "rate": "judge.reward_model, else judge.url",
-    "checklist": "judge.checklist_model, else judge.url, else verifier.judge",
-    "truthfulness": "judge.truthfulness_model, else the small model in this process",
-    "certainty": "the policy, in training alone",
-    "group": "the other completions of the question: at least two in one step, file or request",
-    "course": "the trainer: factrl train with TRL",
-}
 _KINDS = {
     int: "whole number",
     float: "number",
@@ -118,7 +106,10 @@ def _explain(spec: str, words: Sequence[str]) -> None:
         say(f"\nwhat it pays could not be found out: {one_line(str(error))}")
     helps = knob_help(reward, module)
     knobs = [(name, shown(value), helps.get(name, "")) for name, value in reward.knobs.items()]
-    needs = [(name, SUPPLIED_BY.get(name, "Python alone: .with_()")) for name in reward.missing]
+    needs = [
+        (name, RESOURCES[name].source if name in RESOURCES else "Python alone: .with_()")
+        for name in reward.missing
+    ]
     path = recipe_path(spec)
     if path is not None:
         settings = [(key, shown(value), source) for key, value, source in sourced(path.read_text("utf-8"))]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from factrl.errors import ConfigError
 from factrl.rewards import Reward
@@ -98,7 +97,7 @@ def payoffs(reward: Reward) -> list[Payoff]:
         ConfigError: a knob is missing without which the reward does not work, or a resource is its own.
         RewardBug: the reward needs what the probes do not have.
     """
-    if unknown := [name for name in reward.missing if name not in _resources(good=True)]:
+    if unknown := [name for name in reward.missing if name not in RESOURCES]:
         raise ConfigError(f"it depends on {' and '.join(unknown)}, which nothing here can stand in for")
     form, answers = _form(reward)
     best = _probe(reward, PROBE, form, answers, good=True)

@@ -30,7 +30,7 @@ from factrl.runs.settings import LOCAL, JudgeSettings, VerifierSettings
 from factrl.text.abstention import abstains
 from factrl.text.answers import is_contentless
 from factrl.text.sentences import sentences
-from factrl.types import Claim, Completion, TrainingState, Grade, Passage, Verdict
+from factrl.types import Claim, Completion, Grade, Passage, TrainingState, Verdict
 
 
 @dataclass(frozen=True)
