@@ -231,7 +231,7 @@ def test_help_lists_the_verbs_and_each_shows_an_example(capsys: pytest.CaptureFi
 def test_nothing_here_loads_torch() -> None:
     code = (
         "import sys; from factrl.cli import main; "
-        "codes = [main(['show', 'truthrl']), main(['check', 'truthrl']), main(['eval', 'questions.jsonl']), "
+        "codes = [main(['show', 'truthrl']), main(['eval', 'questions.jsonl']), "
         "main(['train', 'good.toml', 'train.prompts_per_step=1', '--dry-run'])]; "
         "sys.exit(str(codes) if any(codes) else 'torch' in sys.modules)"
     )
