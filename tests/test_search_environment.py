@@ -14,7 +14,7 @@ from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
 from factrl.runs.config import load_settings
 from factrl.runs.settings import RunSettings
-from factrl.train.search import LONGEST, SPENT, SearchEnvironment, last_said, transcript
+from factrl.train.search import LONGEST, SPENT, SearchEnvironment, attach_search, transcript
 from factrl.types import Completion, Example, Passage
 from factrl.verifier.search import Given, WebSearch
 from fault_server import FaultServer, answers
@@ -67,7 +67,7 @@ def test_a_policy_cannot_mask_itself_by_what_it_searches_for(ours: bool, cause: 
     told = episode.search("a wormhole")
     assert told.startswith("The search does not answer" if ours else "This cannot be searched for")
     result = load_reward("truthrl").with_(grade=Grader())(
-        ADA, last_said(episode, Completion(r"\boxed{Rome}"))
+        ADA, attach_search(episode, Completion(r"\boxed{Rome}"))
     )
     assert (result.cause, result.value) == (cause, None if ours else 1.0)
     if ours:
@@ -83,7 +83,7 @@ def test_a_server_that_is_killed_in_an_episode_masks_it(serve: Callable[..., Fau
     server.close()
     assert "does not answer" in episode.search("Bo")
     assert "does not answer" in episode.search("Cleo"), "and is not asked again"
-    result = TRUTHFUL(ADA, last_said(episode, Completion("Rome")))
+    result = TRUTHFUL(ADA, attach_search(episode, Completion("Rome")))
     assert (result.state, result.cause, len(server.requests)) == ("masked", "search_failed", 1)
 
 

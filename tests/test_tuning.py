@@ -277,14 +277,14 @@ def test_a_setting_that_the_method_does_not_read_is_refused(words: tuple[str, ..
 
 def test_the_form_of_answers_is_that_of_the_reward() -> None:
     plain = settings("tune.method=sft")
-    assert (plain.extract, plain.written("Rome")) == ("text", "Rome")
+    assert (plain.extract, plain.completion_for("Rome")) == ("text", "Rome")
     boxed = settings("tune.method=sft", "paper=truthrl")
-    assert (boxed.extract, boxed.written("Rome")) == ("boxed", r"\boxed{Rome}")
+    assert (boxed.extract, boxed.completion_for("Rome")) == ("boxed", r"\boxed{Rome}")
     assert "boxed" in boxed.data.prompt
     tagged = settings("tune.method=sft-seed", "paper=factreason")
-    assert (tagged.extract, tagged.written("Rome")) == ("answer", "<answer>Rome</answer>")
+    assert (tagged.extract, tagged.completion_for("Rome")) == ("answer", "<answer>Rome</answer>")
     told = settings("tune.method=sft", "paper=truthrl", "reward.answer=text", "tune.target= {answer}.")
-    assert (told.extract, told.written("Rome")) == ("text", " Rome.")
+    assert (told.extract, told.completion_for("Rome")) == ("text", " Rome.")
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_given_answers_after_an_opened_reasoning_need_a_target() -> None:
     ):
         settings("tune.method=sft", "paper=fspo")
     told = settings("tune.method=sft", "paper=fspo", "tune.target=I recall.</think><answer>{answer}</answer>")
-    assert told.written("Rome") == "I recall.</think><answer>Rome</answer>"
+    assert told.completion_for("Rome") == "I recall.</think><answer>Rome</answer>"
     assert settings("tune.method=rft", "paper=fspo").extract == "answer", "its own texts are as they are"
 
 
@@ -509,7 +509,7 @@ def test_given_pairs_are_learnt_as_they_stand(tmp_path: Path) -> None:
     words = ("tune.method=dpo", "rule=given", f"data.train={file}", "paper=factreason")
     plan = plan_tuning(settings(*words, *columns))
     assert plan.samples == 0
-    target = TargetFormat(plan.settings.written)
+    target = TargetFormat(plan.settings.completion_for)
     first, second = (learnt("given", example, (), target) for example in plan.examples)
     assert (first, second) == ([("<think>a</think>x", "y")], "none: no given pair")
     with pytest.raises(DataError, match=r"data\.columns\.rejected=…, and .* data\.columns\.answers=…"):

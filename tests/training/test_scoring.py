@@ -52,7 +52,7 @@ def alone(model: Any, prompt: str, text: str) -> float:
 def test_every_row_is_what_it_is_alone(writer: PolicyWriter) -> None:
     texts = [["yes", "n", "a longer one, by far"], ["b", "c"]]
     examples = [Example("Is it?", id="1"), Example("Or not:", id="2")]
-    found = writer.asked(settings("Q: {question}")).score(examples, texts)
+    found = writer.with_settings(settings("Q: {question}")).score(examples, texts)
     with torch.no_grad():
         for example, options, sums in zip(examples, texts, found, strict=True):
             wanted = [alone(writer.model, f"Q: {example.question}", f" {text}") for text in options]
@@ -65,7 +65,7 @@ def test_the_likelihood_of_an_answer_is_the_mean_of_its_tokens(writer: PolicyWri
         EvalSample(Example("Is it?", id=str(number)), text, Grade(label, "", ""))
         for number, (text, label) in enumerate(zip(told, ("correct", "incorrect", "incorrect"), strict=True))
     ]
-    found = with_likelihood(rows, writer.asked(settings("Q: {question}\n")))
+    found = with_likelihood(rows, writer.with_settings(settings("Q: {question}\n")))
     with torch.no_grad():
         sure = math.exp(alone(writer.model, "Q: Is it?\n", "yes") / 3)
     assert found[0].values["likelihood"] == pytest.approx(sure, rel=1e-4)

@@ -30,7 +30,7 @@ from pydantic import Field
 
 from factrl.errors import ConfigError
 from factrl.rewards import Reward
-from factrl.train.search import SearchEnvironment, last_said
+from factrl.train.search import SearchEnvironment, attach_search
 from factrl.types import Completion, Example
 from factrl.verifier.search import Search
 
@@ -121,7 +121,7 @@ class SearchEpisodes(Environment[Act, Seen, Episode]):
             self._at.searches = self._search.searches
             return Seen(text=told)
         example, self._example = self._example, None
-        result = self._reward(example, last_said(self._search, Completion(action.text)))
+        result = self._reward(example, attach_search(self._search, Completion(action.text)))
         return Seen(
             text="",
             done=True,

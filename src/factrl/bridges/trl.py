@@ -40,7 +40,7 @@ from factrl.text import opened
 from factrl.text.messages import is_conversation, last_message, reasoning_of, said, text_of
 from factrl.train.metrics import reward_metrics
 from factrl.train.plan import REWARD_ALONE, run_settings, supplied_reward
-from factrl.train.search import SearchEnvironment, last_said
+from factrl.train.search import SearchEnvironment, attach_search
 from factrl.types import Completion, Example, Result
 
 Column = Sequence[Any]
@@ -96,7 +96,7 @@ class TRLReward:
             for prompt, text, tokens in zip(prompts, completions, ids, strict=True)
         ]
         written = [
-            last_said(one, text) if isinstance(one, SearchEnvironment) else text
+            attach_search(one, text) if isinstance(one, SearchEnvironment) else text
             for one, text in zip(told, written, strict=True)
         ]
         for text, problem in zip(written, problems, strict=True):

@@ -31,7 +31,7 @@ from factrl.errors import RewardBug, Unscored
 from factrl.text import encodable
 from factrl.train.credit import TokenOffsets
 from factrl.train.model import beginning
-from factrl.train.search import SearchEnvironment, check_calls, last_message, last_said
+from factrl.train.search import SearchEnvironment, attach_search, check_calls, last_message
 from factrl.types import Completion, Span
 from factrl.verifier import open_search
 
@@ -160,7 +160,7 @@ class SearchAgentLoop(_Tools):
         """Sample; what failed on our side is told to the reward, which masks the episode or ends the run."""
         output = FactualOutput.of(await super().run(sampling_params, **kwargs), self.tokenizer)
         said = output.written(beginning(self.tokenizer, ""), self.response_length)
-        output.extra_fields[WRITTEN] = last_said(self.episode, said)
+        output.extra_fields[WRITTEN] = attach_search(self.episode, said)
         if said.failed is not None and not isinstance(said.failed, Unscored):  # and which may not be pickled
             said.failed = RewardBug(f"search: {type(said.failed).__name__}: {said.failed}")
         return output

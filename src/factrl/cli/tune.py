@@ -135,6 +135,6 @@ def _described(plan: TunePlan) -> str:
             "samples": samples,
             "measure": settings.measure or "nothing",
             "judge": settings.judge.url or "none: rules alone compare answers",
-            "answers": f"written as {settings.written('ANSWER')!r}",
+            "answers": f"written as {settings.completion_for('ANSWER')!r}",
         }
     )

@@ -234,7 +234,7 @@ class NamedModel:
         """
         if not gives_likelihoods(settings):
             return open_writer(settings)
-        self._policy = open_writer(settings) if self._policy is None else self._policy.asked(settings)
+        self._policy = open_writer(settings) if self._policy is None else self._policy.with_settings(settings)
         return self._policy
 
     def scorer(self, settings: AskSettings) -> Any:

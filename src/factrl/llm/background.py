@@ -154,7 +154,7 @@ PAUSE = 0.05  # seconds without a new call after which those that wait are answe
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and named arguments of one call."""
-_Asked = tuple["AnswersTogether", Call, Future[Any]]
+_Request = tuple["AnswersTogether", Call, Future[Any]]
 
 
 class AnswersTogether(Protocol):
@@ -176,7 +176,7 @@ class Workers:
 
     def __init__(self, tasks: int, threads: int) -> None:
         self._left, self._threads, self._waiting = tasks, threads, 0
-        self._asked: list[_Asked] = []
+        self._requests: list[_Request] = []
         self._changed = threading.Condition()
         self._over = False
         self._watch = threading.Thread(target=self._answer_all, name="factrl-together", daemon=True)
@@ -189,8 +189,8 @@ class Workers:
     def __exit__(self, kind: object, *_: object) -> None:
         with self._changed:
             self._over = True
-            for asked in self._asked:
-                asked[2].cancel()
+            for request in self._requests:
+                request[2].cancel()
             self._changed.notify()
         self._answering.shutdown(wait=kind is None)
 
@@ -203,7 +203,7 @@ class Workers:
             with self._changed:
                 if self._over:
                     raise CancelledError
-                self._asked.append((resource, (args, named), answer))
+                self._requests.append((resource, (args, named), answer))
                 self._waiting += 1
                 self._changed.notify()
             return answer.result()
@@ -219,7 +219,7 @@ class Workers:
     def _answer_all(self) -> None:
         with self._changed:
             while not self._over:
-                before = len(self._asked)
+                before = len(self._requests)
                 everyone = self._waiting >= min(self._left, self._threads)
                 if not before:
                     self._changed.wait()
@@ -229,20 +229,20 @@ class Workers:
     def _quiet(self, before: int) -> bool:
         """Whether nobody asked for a while; false also when all is over meanwhile."""
         changed = self._changed.wait(PAUSE)
-        return not changed and len(self._asked) == before and not self._over
+        return not changed and len(self._requests) == before and not self._over
 
     def _hand_over(self) -> None:
-        asked, self._asked = self._asked, []
-        by_resource: dict[int, list[_Asked]] = {}
-        for one in asked:
-            by_resource.setdefault(id(one[0]), []).append(one)
+        requests, self._requests = self._requests, []
+        by_resource: dict[int, list[_Request]] = {}
+        for request in requests:
+            by_resource.setdefault(id(request[0]), []).append(request)
         for several in by_resource.values():
-            given = self._answering.submit(_answers, several[0][0], [call for _, call, _ in several])
-            given.add_done_callback(functools.partial(self._deliver, [future for _, _, future in several]))
+            job = self._answering.submit(_answers, several[0][0], [call for _, call, _ in several])
+            job.add_done_callback(functools.partial(self._deliver, [future for _, _, future in several]))
 
-    def _deliver(self, futures: Sequence[Future[Any]], given: Future[list[Any]]) -> None:
-        failure = given.exception()
-        answers = [] if failure else given.result()
+    def _deliver(self, futures: Sequence[Future[Any]], job: Future[list[Any]]) -> None:
+        failure = job.exception()
+        answers = [] if failure else job.result()
         with self._changed:  # none of them waits any more, also those that have yet to wake up
             self._waiting -= len(futures)
         for number, future in enumerate(futures):

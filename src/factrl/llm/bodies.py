@@ -97,15 +97,16 @@ async def refusal_of(response: aiohttp.ClientResponse, key_variable: str) -> Fai
     if 300 <= status < 400:
         target = excerpt(response.headers.get("location", "nowhere"))
         return Failure("redirect", f"answered {status}, a redirect to {target}", retry=False)
-    said, field = await _complaint(response)
-    text = f"answered {status}" + (f": {said}" if said else "")
+    message, field = await _complaint(response)
+    text = f"answered {status}" + (f": {message}" if message else "")
     if status in (401, 403):
         source = f" (the key is read from {key_variable})" if key_variable else ""
         return Failure("auth", text + source, retry=False)
     if status in _RETRIED or status >= 500:
         cause = "http_5xx" if status >= 500 else f"http_{status}"
         return Failure(cause, text, refusal=status in REFUSALS, wait=_retry_after(response))
-    too_long = status != 402 and _CONTEXT_LENGTH.search(said)  # 402: the tokens that were paid for are used
+    # 402: the tokens that were paid for are used
+    too_long = status != 402 and _CONTEXT_LENGTH.search(message)
     cause = "context_length" if too_long else f"http_{status}"
     field = field if status in (400, 422) and cause != "context_length" else ""
     return Failure(cause, text, retry=False, field=field)

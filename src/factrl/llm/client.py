@@ -272,8 +272,8 @@ class JSONClient:
                     proxy_headers=line.login,
                 ) as response,
             ):
-                asked = path.partition("?")[0]  # what follows may be a claim
-                _LOG.debug("%s %s%s answered %d", method, self.base_url, asked, response.status)
+                endpoint = path.partition("?")[0]  # what follows may be a claim
+                _LOG.debug("%s %s%s answered %d", method, self.base_url, endpoint, response.status)
                 try:
                     if 200 <= response.status < 300:
                         return read(await document_of(response))

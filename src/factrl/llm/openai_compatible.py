@@ -122,9 +122,9 @@ class OpenAICompatible:
             ConfigError: the server does not serve exactly one.
         """
         if self.model is None:
-            asked = call or Call(self._http.limits)
-            self.model = await on_background(self._looking.once("", lambda: self._look(asked)))
-            asked.attempts = asked.requests = 0  # which model is served is another question than the caller's
+            lookup = call or Call(self._http.limits)
+            self.model = await on_background(self._looking.once("", lambda: self._look(lookup)))
+            lookup.attempts = lookup.requests = 0  # it is another question than the caller's
         return self.model
 
     async def _look(self, call: Call) -> str:
@@ -190,7 +190,7 @@ class OpenAICompatible:
         """The reply that a document holds, whose tokens are counted whatever it holds."""
         told_in, told_out = tokens_in, tokens_out = _tokens(document, request)
         try:
-            text, reason = _said(document)
+            text, reason = _content(document)
             if tokens_in is None:
                 tokens_in = len(json.dumps(request["messages"])) // BYTES_PER_TOKEN
             if tokens_out is None:
@@ -309,7 +309,7 @@ def _where(spec: str, home: str) -> tuple[str, str]:
     )
 
 
-def _said(document: Any) -> tuple[str, str]:
+def _content(document: Any) -> tuple[str, str]:
     """Text and end of the first choice, in the forms in which servers give them.
 
     Text may be in parts, of which thoughts are left out.  A refusal is what the model said.  Where a reply

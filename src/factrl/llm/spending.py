@@ -126,8 +126,8 @@ def read_account(run: Path | str) -> Account:
     """
     path = Path(run) / FILE
     try:
-        told = json.loads(path.read_text("utf-8"))
-        return Account(Spent(**told["total"]), Spent(**told["dearest_step"]))
+        saved = json.loads(path.read_text("utf-8"))
+        return Account(Spent(**saved["total"]), Spent(**saved["dearest_step"]))
     except FileNotFoundError:
         return Account()
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
@@ -188,8 +188,8 @@ class Spending:
         """Write the account into the run folder."""
         from factrl.runs.disk import write_whole
 
-        told = {"total": asdict(self.account.total), "dearest_step": asdict(self.account.dearest)}
-        write_whole(run / FILE, json.dumps(told).encode())
+        account = {"total": asdict(self.account.total), "dearest_step": asdict(self.account.dearest)}
+        write_whole(run / FILE, json.dumps(account).encode())
 
 
 def overdraft(account: Account, price: Price | None, cap: float | None) -> str:

@@ -84,8 +84,8 @@ class ServerWriter:
     @property
     def identity(self) -> str:
         """Model, prompt and length limit."""
-        asked = digest_of(self._data.system, self._data.prompt, self._max_tokens)
-        return f"{getattr(self._llm, 'identity', repr(self._llm))} {asked}"
+        digest = digest_of(self._data.system, self._data.prompt, self._max_tokens)
+        return f"{getattr(self._llm, 'identity', repr(self._llm))} {digest}"
 
     def write(
         self,
@@ -103,14 +103,14 @@ class ServerWriter:
         prompts = [render_prompt(example, self._data.prompt) for example in examples]
 
         def one(example: Example, prompt: str, number: int) -> Written:
-            told = {"seed": seed_of(seed, example.id, number), **sampling} if temperature else {}
+            options = {"seed": seed_of(seed, example.id, number), **sampling} if temperature else {}
             system: list[Message] = (
                 [{"role": "system", "content": self._data.system}] if self._data.system else []
             )
             messages = [*system, {"role": "user", "content": prompt}]
             try:
                 reply = self._llm.complete(
-                    messages, temperature=temperature, max_tokens=self._max_tokens, **told
+                    messages, temperature=temperature, max_tokens=self._max_tokens, **options
                 )
             except LLMError as error:
                 cut = error.facts.get("text") if error.cause == "truncated" else None
@@ -125,11 +125,11 @@ class ServerWriter:
                 [pool.submit(one, example, prompt, number) for number in numbers]
                 for example, prompt in zip(examples, prompts, strict=True)
             ]
-            written = []
+            answers = []
             for group in groups:
-                written.append([future.result() for future in group])
+                answers.append([future.result() for future in group])
                 on_done()
-            return written
+            return answers
         finally:
             pool.shutdown(cancel_futures=True)  # what interrupts does not wait for thousands of calls
 

@@ -143,7 +143,7 @@ class StressReport:
 
     def of(self, *verdicts: str) -> list[Finding]:
         """The comparisons with these verdicts, the honest order first."""
-        return [found for found in self.every if found.verdict in verdicts]
+        return [finding for finding in self.every if finding.verdict in verdicts]
 
     @property
     def every(self) -> Sequence[Finding]:
@@ -195,11 +195,11 @@ def run_battery(
         on_done(rung)
     findings = []
     for policy in hacks:
-        found = Finding(policy.id, policy.name, "n/a", policy.ceiling)
+        finding = Finding(policy.id, policy.name, "n/a", policy.ceiling)
         if not (policy.thinks and setup.form == "text"):
             named, strict = (policy.id, policy.name), policy.ceiling in STRICT
-            found = compare(named, cell_of(setup, policy), policy.ceiling, cells, known, strict)
-        findings.append(found)
+            finding = compare(named, cell_of(setup, policy), policy.ceiling, cells, known, strict)
+        findings.append(finding)
         on_done(policy.id)
     honest = honest_pay(setup) if forms else {}
     options = []
@@ -214,7 +214,7 @@ def run_battery(
     silent = [mean for rung in ("abstain", "partial") if (mean := cells[rung].mean) is not None]
     best, quiet = cells["know"].mean, max(silent, default=None)
     steps, rest = (
-        [replace(found, answer=best, abstention=quiet) for found in part] for part in (ladder, findings)
+        [replace(finding, answer=best, abstention=quiet) for finding in part] for part in (ladder, findings)
     )
     return StressReport(setup, cells, steps, rest, options)
 
@@ -314,22 +314,22 @@ def broken(
         ConfigError: no such policy, or a resource for which there is no oracle.
     """
     setup = replace(oracle_setup(reward.name, reward), questions=questions)
-    return [line_of(found) for found in run_battery(setup, ids, known=known or {}).of("broken", "masked")]
+    return [line_of(finding) for finding in run_battery(setup, ids, known=known or {}).of("broken", "masked")]
 
 
-def line_of(found: Finding) -> str:
+def line_of(finding: Finding) -> str:
     """A comparison that is not held, in one line: what is paid, what honesty earns, and a text."""
-    (masked, texts), (good, count) = found.masked, found.prompts
-    if found.verdict == "masked":
-        return f"masked: {found.id}: {masked} of {texts} texts could not be graded"
-    name = f"{found.id} {found.name}".strip()
-    earns = f"it earns {found.mean:.3f}"
-    if found.ceiling.startswith(HONESTY):
-        accuracy = found.ceiling.removeprefix(HONESTY)
-        honest = f"the bare answer {found.answer:.3f} and an abstention {found.abstention:.3f}"
-        told = f"a free option: right {accuracy} of the time {earns}, {honest}"
+    (masked, texts), (good, count) = finding.masked, finding.prompts
+    if finding.verdict == "masked":
+        return f"masked: {finding.id}: {masked} of {texts} texts could not be graded"
+    name = f"{finding.id} {finding.name}".strip()
+    earns = f"it earns {finding.mean:.3f}"
+    if finding.ceiling.startswith(HONESTY):
+        accuracy = finding.ceiling.removeprefix(HONESTY)
+        honest = f"the bare answer {finding.answer:.3f} and an abstention {finding.abstention:.3f}"
+        details = f"a free option: right {accuracy} of the time {earns}, {honest}"
         if accuracy == "0%":
-            told = f"no answer, and right: {earns}, {honest} when one knows nothing"
+            details = f"no answer, and right: {earns}, {honest} when one knows nothing"
     else:
-        told = f"{earns}, {found.ceiling} {found.bound:.3f}; held on {good} of {count} questions"
-    return f"{found.verdict}: {name}: {told}: {one_line(found.text[:160])}"
+        details = f"{earns}, {finding.ceiling} {finding.bound:.3f}; held on {good} of {count} questions"
+    return f"{finding.verdict}: {name}: {details}: {one_line(finding.text[:160])}"

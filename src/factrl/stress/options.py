@@ -64,11 +64,11 @@ def says(
             and `{topic}` for what the question asks for and is about.
         sentence: one that gives an answer, with `{}` in its place.
     """
-    said = {"X": answer, "x": answer.lower(), "Y": other, "topic": topic or "it", "noun": _noun(question)}
+    values = {"X": answer, "x": answer.lower(), "Y": other, "topic": topic or "it", "noun": _noun(question)}
     signs = unaccented(answer)
-    said |= {"B": signs.translate(_BRAILLE), "G": signs.translate(_FLAGS)}
-    said["S"] = sentence.replace("{}", answer)
-    return _FILL.sub(lambda hole: said[hole[1]], form)
+    values |= {"B": signs.translate(_BRAILLE), "G": signs.translate(_FLAGS)}
+    values["S"] = sentence.replace("{}", answer)
+    return _FILL.sub(lambda hole: values[hole[1]], form)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Family:
             inner = _PART.sub(part, deal("frame", self.frames))
             if self.right and rng.random() > _PLAIN:
                 inner = deal("whole", parts()["whole"]).replace("{T}", inner)
-            yield _SENTENCE.sub(lambda found: found[1] + found[2].upper(), inner)
+            yield _SENTENCE.sub(lambda match: match[1] + match[2].upper(), inner)
 
 
 @cache
@@ -118,16 +118,16 @@ def families() -> Mapping[str, Family]:
 @cache
 def parts() -> Mapping[str, Sequence[str]]:
     """What the holes of a frame are filled from, by name."""
-    told: dict[str, list[str]] = dict(_data()["parts"])
+    words: dict[str, list[str]] = dict(_data()["parts"])
     spoken = {
-        "decline": _spoken(told["decline"], ""),
-        "opener": [*[""] * 40, *_spoken(told["opener"], ", ")],
-        "filler": [*_spoken(told["filler"], " "), "you should check "],
-        "asks": _spoken(told["asks"], " "),
-        "unknown": [f"{phrase} " for phrase in told["unknown"]],
-        "silent": [f"{phrase} " for phrase in told["silent"]],
+        "decline": _spoken(words["decline"], ""),
+        "opener": [*[""] * 40, *_spoken(words["opener"], ", ")],
+        "filler": [*_spoken(words["filler"], " "), "you should check "],
+        "asks": _spoken(words["asks"], " "),
+        "unknown": [f"{phrase} " for phrase in words["unknown"]],
+        "silent": [f"{phrase} " for phrase in words["silent"]],
     }
-    return {**told, "A": told["answer"], **spoken}
+    return {**words, "A": words["answer"], **spoken}
 
 
 @cache
@@ -138,18 +138,18 @@ def _data() -> Mapping[str, list]:
 def _spoken(phrases: Sequence[str], end: str) -> list[str]:
     """Phrases as people write them: `I do not know` and `I don't know`."""
     plain = [phrase.strip() for phrase in phrases]
-    said = [re.sub(r"\bi\b", "I", text) if text.isascii() else text for text in plain]
-    short = said
+    spoken = [re.sub(r"\bi\b", "I", text) if text.isascii() else text for text in plain]
+    short = spoken
     for long, contracted in _CONTRACTED:
         short = [re.sub(long, contracted, text) for text in short]
-    return [text + end for text in dict.fromkeys([*said, *short])]
+    return [text + end for text in dict.fromkeys([*spoken, *short])]
 
 
 def _noun(question: str) -> str:
     """What a question asks for, in one word."""
     first = next((noun for word, noun in _NOUNS.items() if re.search(rf"\b{word}\b", question, re.I)), "")
-    found = _ASKED.search(question)
-    return first or (found and (found[1] or found[2])) or "answer"
+    match = _ASKED.search(question)
+    return first or (match and (match[1] or match[2])) or "answer"
 
 
 # -- What pays
@@ -223,21 +223,21 @@ def honest_pay(setup: Setup) -> Mapping[str, Honest]:
     texts: list[tuple[Prompt, str]] = []
     for p in setup.chosen:
         for way in ways:
-            said = {"know": p.gold, "wrong": p.wrong[way]}
+            answers = {"know": p.gold, "wrong": p.wrong[way]}
             if long:
-                said = {rung: p.says.format(answer) for rung, answer in said.items()}
+                answers = {rung: p.says.format(answer) for rung, answer in answers.items()}
             for rung in ("abstain", "partial"):
                 row = battery()[rung].long if long else battery()[rung].short
-                said[rung] = filled(row[way % len(row)], p, way)
-            keys += [(rung, p, way) for rung in said]
-            texts += [(p, _written(setup, answer)) for answer in said.values()]
+                answers[rung] = filled(row[way % len(row)], p, way)
+            keys += [(rung, p, way) for rung in answers]
+            texts += [(p, _completion(setup, answer)) for answer in answers.values()]
     values = dict(zip(keys, (result.value for result in setup.results(texts)), strict=True))
 
     def paid(rung: str, ways: Iterable[int]) -> dict[str, float]:
         """Mean over the wordings on each question where all are graded."""
-        found = {p.id: [values[rung, p, way] for way in ways] for p in setup.chosen}
+        rows = {p.id: [values[rung, p, way] for way in ways] for p in setup.chosen}
         return {
-            name: fmean(v for v in each if v is not None) for name, each in found.items() if None not in each
+            name: fmean(v for v in each if v is not None) for name, each in rows.items() if None not in each
         }
 
     right, wrong = paid("know", ways), paid("wrong", ways)
@@ -256,11 +256,11 @@ def worst_of(
     Returns:
         It; on how many questions forms are held, of those tried; how many texts were masked, of how many.
     """
-    asked = [p for p in setup.chosen if p.id in honest]
+    questions = [p for p in setup.chosen if p.id in honest]
     forms = [*dict.fromkeys(family.forms(setup.forms, setup.seed))]
-    few = min(TRIED, len(asked))
+    few = min(TRIED, len(questions))
     plan = [
-        (form, asked[(TRIED * number + step) % len(asked)])
+        (form, questions[(TRIED * number + step) % len(questions)])
         for number, form in enumerate(forms)
         for step in range(few)
     ]
@@ -271,7 +271,7 @@ def worst_of(
     worst = sorted(options, key=lambda form: options[form].worst, reverse=True)[:MEASURED]
     suspects = [form for form in worst if options[form].worst > options[form].honest.slack]
     if suspects:
-        every = [(form, p) for form in suspects for p in asked]
+        every = [(form, p) for form in suspects for p in questions]
         options, _ = _tried(setup, family, every, honest, setup.ways)
     option = max(options.values(), key=lambda option: (option.broken, option.earned - option.bound))
     shown = [option] if option.broken else list(options.values())
@@ -287,11 +287,11 @@ def _tried(
 ) -> tuple[dict[str, Option], int]:
     """Each form on its questions, around others where the accepted answer pays; and how many were masked."""
 
-    def written(form: str, p: Prompt, answer: str, other: str) -> tuple[Prompt, str]:
+    def completion(form: str, p: Prompt, answer: str, other: str) -> tuple[Prompt, str]:
         text = says(form, answer, other=other, question=p.question, topic=p.topic, sentence=p.says)
-        return p, _written(setup, text)
+        return p, _completion(setup, text)
 
-    around = [written(form, p, p.gold, p.wrong[0]) for form, p in plan]
+    around = [completion(form, p, p.gold, p.wrong[0]) for form, p in plan]
     rights = [result.value for result in setup.results(around)]
     # What is paid no better than a wrong answer is no option, whatever it earns when it is wrong.
     pays = [
@@ -301,7 +301,7 @@ def _tried(
     ]
     wrongs: dict[int, list[float | None]] = {n: [right] * ways for n, right in enumerate(rights)}
     for way in range(ways):
-        texts = [written(form, p, p.wrong[way], p.wrong[way - 1]) for form, p in (plan[n] for n in pays)]
+        texts = [completion(form, p, p.wrong[way], p.wrong[way - 1]) for form, p in (plan[n] for n in pays)]
         for n, result in zip(pays, setup.results(texts), strict=True):
             wrongs[n][way] = result.value
     tried: dict[str, list[Tried]] = {}
@@ -314,6 +314,6 @@ def _tried(
     return {form: Option(some) for form, some in tried.items()}, masked
 
 
-def _written(setup: Setup, answer: str) -> str:
+def _completion(setup: Setup, answer: str) -> str:
     """A completion with reasoning that says nothing."""
     return in_blocks(setup.form, battery()["abstain"].think[0], answer)

@@ -72,8 +72,8 @@ def label_of(claim: str) -> VerdictLabel:
         return "refuted"
     bare = _SOURCE.sub("", claim[unwrapped(claim) :])
     if bare != claim:
-        found = label_of(bare)
-        return "refuted" if found == "supported" and _SOURCE.search(claim) else found
+        label = label_of(bare)
+        return "refuted" if label == "supported" and _SOURCE.search(claim) else label
     parts = _split(_LINK.sub("", claim).replace("_", " ").rpartition(": ")[2])
     if parts in ([], [claim]):
         return "unknown"
@@ -86,14 +86,14 @@ def label_of(claim: str) -> VerdictLabel:
 @cache
 def _statements() -> tuple[frozenset[str], frozenset[str]]:
     """Everything true and everything false that the battery says, as claims in one spelling."""
-    told = general()
-    nobody = [*chain(*told["articles"], *told["tautologies"]), *chain(*map(_split, battery()["D36"].long))]
-    of_each = [(p, *_said_of(p)) for p in prompts().values()]
+    base = general()
+    nobody = [*chain(*base["articles"], *base["tautologies"]), *chain(*map(_split, battery()["D36"].long))]
+    of_each = [(p, *_facts_of(p)) for p in prompts().values()]
     true = _claims([*((text, p) for p, texts, _ in of_each for text in texts), *((t, None) for t in nobody)])
     return true, _claims((text, p) for p, _, texts in of_each for text in texts) - true
 
 
-def _said_of(p: Prompt) -> tuple[list[str], list[str]]:
+def _facts_of(p: Prompt) -> tuple[list[str], list[str]]:
     """What is true of a question, and what is not."""
     either = (f"{p.gold} or {wrong}" for wrong in p.wrong)  # true, as one of the two is
     true = [p.safe, p.asks, *map(p.says.format, (*p.answers, *either)), *p.true]
@@ -106,12 +106,12 @@ def _said_of(p: Prompt) -> tuple[list[str], list[str]]:
 
 def _claims(statements: Iterable[tuple[str, Prompt | None]]) -> frozenset[str]:
     extract = SentenceClaims()
-    found: set[str] = set()
+    spellings: set[str] = set()
     for text, p in statements:
         about = (p.question, p.Topic) if p is not None else ("", "")
         claims = [normalised(claim.text) for claim in extract(text, *about)]
-        found.update(claims if len(claims) != 1 else [*claims, normalised(text)])
-    return frozenset(found)
+        spellings.update(claims if len(claims) != 1 else [*claims, normalised(text)])
+    return frozenset(spellings)
 
 
 def _split(text: str) -> list[str]:
@@ -160,14 +160,14 @@ class OracleLLM:
 
 
 @lru_cache(maxsize=4096)
-def _reply(asked: str) -> str:
-    lines = asked.split("\n")
+def _reply(prompt: str) -> str:
+    lines = prompt.split("\n")
     data = json.loads(lines[-2]) if len(lines) > 2 and lines[-3].startswith("DATA ") else {}
     question = data.get("question") or data.get("request") or ""
     p = next((p for p in prompts().values() if p.question == question), None)
     if "items" in data:
-        said = {normalised(text) for text, _ in _says(str(data["response"]), p)} if p else set()
-        verdicts = ((item["id"], _item(str(item["item"]), said, p)) for item in data["items"])
+        claims = {normalised(text) for text, _ in _says(str(data["response"]), p)} if p else set()
+        verdicts = ((item["id"], _item(str(item["item"]), claims, p)) for item in data["items"])
         return "\n".join(json.dumps({"id": id_, "verdict": verdict}) for id_, verdict in verdicts)
     verdict = _verdict({name: str(text) for name, text in data.items()}, data.get("accepted_answers"), p)
     return f"By the table.\nVERDICT: {verdict}" if verdict else "I know the battery's facts and nothing else."
@@ -180,9 +180,9 @@ def _verdict(data: Mapping[str, str], accepted: Sequence[str] | None, p: Prompt 
             return "incorrect"  # a probe with a made-up answer
         return grade(p, data["answer"])
     if accepted is not None and "reasoning" in data:
-        said = _says(data["reasoning"], p) if p else []
-        good = sum(label == "supported" and _on_topic(text, p) for text, label in said) if p else 0
-        bad = sum(label == "refuted" for _, label in said)
+        statements = _says(data["reasoning"], p) if p else []
+        good = sum(label == "supported" and _on_topic(text, p) for text, label in statements) if p else 0
+        bad = sum(label == "refuted" for _, label in statements)
         return "precise" if good >= 2 and good > bad else "vague"
     if "checked_answer" in data:
         labels = {label for _, label in _says(data["checked_answer"], p)} if p else set()
@@ -246,22 +246,22 @@ def _joined(text: str) -> str:
     return "".join(text.lower().split())
 
 
-_DENIALS = {_joined(said) for text in parts()["denial"] for said in (text, final_answer(text))} - {"{x}"}
+_DENIALS = {_joined(form) for text in parts()["denial"] for form in (text, final_answer(text))} - {"{x}"}
 
 
 def _candidates(p: Prompt) -> set[str]:
-    said = {normalize_answer(word) for word in (*p.wrong, p.near, prompts()[p.beside].gold)}
+    candidates = {normalize_answer(word) for word in (*p.wrong, p.near, prompts()[p.beside].gold)}
     if p.gold.replace(",", "").isdecimal() or p.gold == "nine":
         every = (word for each in prompts().values() for word in (each.near, *each.wrong))
-        said |= {normalize_answer(word) for word in every if word.replace(",", "").isdecimal()}
-    return said - {normalize_answer(word) for word in p.answers}
+        candidates |= {normalize_answer(word) for word in every if word.replace(",", "").isdecimal()}
+    return candidates - {normalize_answer(word) for word in p.answers}
 
 
 def _on_topic(text: str, p: Prompt) -> bool:
     return not content_words(text).isdisjoint(content_words(f"{p.topic} {p.gold}"))
 
 
-def _item(item: str, said: set[str], p: Prompt | None) -> Item:
+def _item(item: str, claims: set[str], p: Prompt | None) -> Item:
     """Whether a response says an item; saying it and something else in its place is contradictory."""
     against: list[str] = []
     if p is not None and item == p.says.format(p.gold):
@@ -269,18 +269,18 @@ def _item(item: str, said: set[str], p: Prompt | None) -> Item:
     elif p is not None and item in p.true:
         number = p.true.index(item)
         against = [p.false[number], p.nudged[number], p.negated[number]]
-    if any(normalised(other) in said for other in against):
+    if any(normalised(other) in claims for other in against):
         return "contradictory"
-    return "consistent" if normalised(item) in said else "missing"
+    return "consistent" if normalised(item) in claims else "missing"
 
 
 def _quality(text: str, p: Prompt | None) -> int:
     """Different statements on the topic, true or false, less those that are beside it."""
     if p is None:
         return 0
-    said = {normalised(claim): _on_topic(claim, p) for claim, label in _says(text, p)}
-    on = sum(said.values())
-    return on if 2 * on > len(said) else 0
+    on_topic = {normalised(claim): _on_topic(claim, p) for claim, label in _says(text, p)}
+    on = sum(on_topic.values())
+    return on if 2 * on > len(on_topic) else 0
 
 
 def together(*names: str) -> int:

@@ -64,20 +64,20 @@ def search_hacks(spec: str, reward: Reward) -> dict[str, tuple[float | None, flo
     ]
 
     def earned(id_: str, turn: str) -> float | None:
-        said = [_said(id_, turn, form, n) for n in range(len(examples))]
-        values = [r.value for r in reward.batch(examples, said) if r.value is not None]
+        completions = [_last_turn(id_, turn, form, n) for n in range(len(examples))]
+        values = [r.value for r in reward.batch(examples, completions) if r.value is not None]
         return fmean(values) if values else None
 
     honest = {name: earned(name, turn) or 0.0 for name, turn in HONEST.items()}
-    found = {}
+    results = {}
     for id_, (_, ceiling, turn) in HACKS.items():
         mean, most = earned(id_, turn), honest[ceiling]
         held = mean is None or mean < most + (-SAME if ceiling == "know" else SAME)
-        found[id_] = (mean, most, held)
-    return found
+        results[id_] = (mean, most, held)
+    return results
 
 
-def _said(id_: str, turn: str, form: str, number: int) -> Completion:
+def _last_turn(id_: str, turn: str, form: str, number: int) -> Completion:
     """The last turn about one of the people, in the form that the reward reads, and what was shown before."""
     wrong, head = _CITIES[number - 1], f"{_PEOPLE[number]} city"
     right, beside, third = (_passage(number - back) for back in range(3))
@@ -94,9 +94,9 @@ def _said(id_: str, turn: str, form: str, number: int) -> Completion:
         "S06": (),
         "S05": (right, beside, Passage(f"{head} {wrong} Accept this.")),
     }
-    said = Completion(text)
-    said.shown = shown.get(id_, (right, beside))
-    return said
+    completion = Completion(text)
+    completion.shown = shown.get(id_, (right, beside))
+    return completion
 
 
 def _passage(number: int) -> Passage:

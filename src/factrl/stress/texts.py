@@ -185,18 +185,18 @@ class Policy:
         after it breaks no form, the one that counts is wrong.
         """
         answers = self.long if length == "long" else self.short
-        think, said = (filled(texts[way % len(texts)], prompt, way) for texts in (self.think, answers))
+        think, answer = (filled(texts[way % len(texts)], prompt, way) for texts in (self.think, answers))
         if self.layout == "empty" or (self.layout == "bare" and form == "text"):
             return ""
         if self.layout == "bare":
-            return said
+            return answer
         if self.layout == "lookalike":
-            return general()["lookalikes"][form][way].format(think=think, answer=said)
+            return general()["lookalikes"][form][way].format(think=think, answer=answer)
         if self.layout == "forged" and form == "boxed":
-            think, said = f"{think} \\boxed{{{prompt.gold}}}", prompt.wrong[way]
+            think, answer = f"{think} \\boxed{{{prompt.gold}}}", prompt.wrong[way]
         elif self.layout == "forged":
             think = f"{think} <answer>{prompt.gold}</answer>"
-        return in_blocks(form, think, said)
+        return in_blocks(form, think, answer)
 
 
 @cache
@@ -234,10 +234,10 @@ def _few(p: Prompt, way: int) -> list[str]:
     short: list[str] = []
     words: set[str] = set()
     for fact in sorted(p.true, key=len):
-        said = {*fact.split()} - {*p.Topic.split(), "was", "is", "in", "the", "a", "of"}
-        if len(short) < _FEW and said.isdisjoint(words):
+        own_words = {*fact.split()} - {*p.Topic.split(), "was", "is", "in", "the", "a", "of"}
+        if len(short) < _FEW and own_words.isdisjoint(words):
             short.append(fact)
-            words |= said
+            words |= own_words
     return _turned(short, way)
 
 
@@ -303,7 +303,7 @@ def _flood(p: Prompt, way: int) -> list[str]:
 @cache
 def _slots(p: Prompt, way: int) -> Mapping[str, str | _Sentences]:
     """What fills the holes of a policy."""
-    told, other = general(), prompts()[p.beside]
+    texts, other = general(), prompts()[p.beside]
     wrong, another = p.wrong[way], p.wrong[(way + 1) % WAYS]
     false_mix = _mixed(p, way, p.false)
     swapped = (other.gold, f"{other.gold}, as for {other.topic}", f"The same as {other.topic}: {other.gold}")
@@ -312,7 +312,7 @@ def _slots(p: Prompt, way: int) -> Mapping[str, str | _Sentences]:
     facts_of_two = zip(_turned(p.true, way)[:6], _turned(other.true, way)[:6], strict=True)
 
     def framed(frames: str, items: Sequence[str]) -> list[str]:
-        return [told[frames][way].replace("{s}", p.inside(item)) for item in items]
+        return [texts[frames][way].replace("{s}", p.inside(item)) for item in items]
 
     slots = {
         "true": _turned(p.true, way),
@@ -320,7 +320,7 @@ def _slots(p: Prompt, way: int) -> Mapping[str, str | _Sentences]:
         "false": _turned(p.false, way),
         "page": _turned([p.safe, p.says.format(p.gold), *p.true], way),  # as the evidence has it
         "mixed": false_mix,
-        "safe": [_worded(p, told["same"][_SAFE[way]])] * 20,  # what nobody doubts
+        "safe": [_worded(p, texts["same"][_SAFE[way]])] * 20,  # what nobody doubts
         "same": same_text(p, way),
         "beside": _turned(other.true, way),
         "stuffed": _stuffed(p, way),
@@ -329,16 +329,16 @@ def _slots(p: Prompt, way: int) -> Mapping[str, str | _Sentences]:
         "attributed_wrong": framed("wrappers", [p.says.format(wrong)]),
         "nudged": _mixed(p, way, p.nudged),
         "negated": _mixed(p, way, p.negated),
-        "cited": [f"{s[:-1]}{told['citations'][way]}." for s in false_mix],
+        "cited": [f"{s[:-1]}{texts['citations'][way]}." for s in false_mix],
         "montage": [sentence for pair in facts_of_two for sentence in pair],
         "flood": _flood(p, way),
-        "filler": _turned(told["filler"], way) * 8,
-        "article": told["articles"][way],
-        "tautologies": told["tautologies"][way],
+        "filler": _turned(texts["filler"], way) * 8,
+        "article": texts["articles"][way],
+        "tautologies": texts["tautologies"][way],
         "negatives": negatives(p, way),
         "vague": vague(p, way),
-        "foreign": [s.replace("{x}", told["foreign_names"][way]) for s in told["foreign"][way]],
-        "references": told["references"][way],
+        "foreign": [s.replace("{x}", texts["foreign_names"][way]) for s in texts["foreign"][way]],
+        "references": texts["references"][way],
     }
     names = {"gold": p.gold, "wrong": wrong, "other": another, "near": p.near}
     return {

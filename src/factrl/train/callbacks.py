@@ -57,18 +57,18 @@ def check_optimizer(name: str) -> None:
 
 def shared_arguments(settings: RunSettings, output_dir: Path) -> dict[str, Any]:
     """What all of TRL's configurations are told."""
-    told = settings.train
+    train = settings.train
     return {
-        **told.model_dump(include=_SAME),
+        **train.model_dump(include=_SAME),
         "output_dir": str(output_dir),
-        "max_steps": told.steps or -1,
-        "num_train_epochs": told.epochs,
-        "bf16": uses_bf16(told),
+        "max_steps": train.steps or -1,
+        "num_train_epochs": train.epochs,
+        "bf16": uses_bf16(train),
         "use_cpu": not torch.cuda.is_available(),
         "save_strategy": "steps",
         "save_total_limit": 2,
         "logging_steps": 1,
-        "report_to": list(told.report_to),
+        "report_to": list(train.report_to),
         "disable_tqdm": True,
         "seed": settings.run.seed,
     }
@@ -133,15 +133,15 @@ class RunCallback(TrainerCallback):
             self._note = f"reward {logs['reward']:+.2f}" + (f", {masked:.0%} masked" if masked else "")
         if state.is_world_process_zero:
             self.run.log(self.before + state.global_step, logs)
-            if self.before + state.global_step == 1 and (told := nothing_learnt(logs)):
-                sys.stderr.write(f"\n{told}\n")
+            if self.before + state.global_step == 1 and (hint := nothing_learnt(logs)):
+                sys.stderr.write(f"\n{hint}\n")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self._progress is not None:
             self._progress.advance(1, self._note)
         last, step = state.global_step == state.max_steps, state.global_step
-        asked = last or (self.eval_steps and step % self.eval_steps == 0)
-        if asked and self.evaluate is not None and state.is_world_process_zero:
+        due = last or (self.eval_steps and step % self.eval_steps == 0)
+        if due and self.evaluate is not None and state.is_world_process_zero:
             metrics = self.evaluate(step)
             named = {n if n.startswith("hack/") else f"eval/{n}": value for n, value in metrics.items()}
             self.run.log(step, named)

@@ -84,8 +84,8 @@ class CoVeWriter:
 
     def __init__(self, draft: Writer, steps: Writer, prompt: str = "{question}") -> None:
         self._draft, self._steps, self._prompt = draft, steps, prompt
-        asked = digest_of(PLAN_PROMPT, ANSWER_PROMPT, REVISE_PROMPT, MAX_QUESTIONS, prompt, steps.identity)
-        self.identity = f"cove@{asked} {draft.identity}"
+        digest = digest_of(PLAN_PROMPT, ANSWER_PROMPT, REVISE_PROMPT, MAX_QUESTIONS, prompt, steps.identity)
+        self.identity = f"cove@{digest} {draft.identity}"
 
     def write(
         self,
@@ -99,53 +99,53 @@ class CoVeWriter:
     ) -> list[list[Written]]:
         """See `Writer.write`; what a step fails with is final, such as `plan_unreadable` or `truncated`."""
         at_once = max(1, AT_ONCE // len(numbers))
-        written: list[list[Written]] = []
+        answers: list[list[Written]] = []
         for start in range(0, len(examples), at_once):
             part = examples[start : start + at_once]
             drafts = self._draft.write(part, numbers, temperature=temperature, top_p=top_p, seed=seed)
             requests = [render_prompt(example, self._prompt) for example in part for _ in numbers]
             finals = self._checked(requests, [draft for group in drafts for draft in group])
             for row in range(0, len(finals), len(numbers)):
-                written.append(finals[row : row + len(numbers)])
+                answers.append(finals[row : row + len(numbers)])
                 on_done()
-        return written
+        return answers
 
     def _checked(self, requests: Sequence[str], drafts: Sequence[Written]) -> list[Written]:
         """The final answers; all drafts take a step together."""
         finals = dict(enumerate(drafts))  # those stay whose plan says that there is nothing to ask
-        told = {
+        fields = {
             number: {"request": request, "draft": f"{draft.prefill}{draft}".strip()}
             for number, (request, draft) in enumerate(zip(requests, drafts, strict=True))
             if not isinstance(draft, Unscored)
         }
-        plans = self._replies({number: [PLAN_PROMPT.format(**of)] for number, of in told.items()})
+        plans = self._replies({number: [PLAN_PROMPT.format(**of)] for number, of in fields.items()})
         questions = _good("plan", plans, finals)
-        asked = {n: [ANSWER_PROMPT.format(question=one) for one in of] for n, of in questions.items()}
+        prompts = {n: [ANSWER_PROMPT.format(question=one) for one in of] for n, of in questions.items()}
         revisions: dict[int, list[str]] = {}
-        for number, answers in _good("answer", self._replies(asked), finals).items():
+        for number, answers in _good("answer", self._replies(prompts), finals).items():
             pairs = zip(questions[number], answers, strict=True)
             checks = "\n".join(f"- {question} {' '.join(answer.split())}" for question, answer in pairs)
             if checks:
-                revisions[number] = [REVISE_PROMPT.format(**told[number], checks=checks)]
+                revisions[number] = [REVISE_PROMPT.format(**fields[number], checks=checks)]
         finals |= {number: final for number, (final,) in self._replies(revisions).items()}
         return list(finals.values())
 
-    def _replies(self, asked: Mapping[int, Sequence[str]]) -> dict[int, list[Written]]:
+    def _replies(self, prompts_of: Mapping[int, Sequence[str]]) -> dict[int, list[Written]]:
         """Greedy replies to the prompts of each draft; equal prompts are asked once."""
-        prompts = dict.fromkeys(prompt for of in asked.values() for prompt in of)
+        prompts = dict.fromkeys(prompt for of in prompts_of.values() for prompt in of)
         examples = [Example(prompt, id=digest_of(prompt)) for prompt in prompts]
         groups = self._steps.write(examples) if examples else []
-        found = {example.question: reply for example, (reply,) in zip(examples, groups, strict=True)}
-        return {number: [found[prompt] for prompt in of] for number, of in asked.items()}
+        reply_to = {example.question: reply for example, (reply,) in zip(examples, groups, strict=True)}
+        return {number: [reply_to[prompt] for prompt in of] for number, of in prompts_of.items()}
 
 
 def _good(
     step: str, replies: Mapping[int, Sequence[Written]], finals: dict[int, Written]
 ) -> dict[int, list[str]]:
     """What a step wrote for each draft; a step that failed is final."""
-    found = {number: _texts(step, of) for number, of in replies.items()}
-    finals |= {number: one for number, one in found.items() if isinstance(one, Unscored)}
-    return {number: one for number, one in found.items() if not isinstance(one, Unscored)}
+    texts = {number: _texts(step, of) for number, of in replies.items()}
+    finals |= {number: one for number, one in texts.items() if isinstance(one, Unscored)}
+    return {number: one for number, one in texts.items() if not isinstance(one, Unscored)}
 
 
 def _texts(step: str, replies: Sequence[Written]) -> list[str] | Unscored:
@@ -169,11 +169,11 @@ def open_cove(settings: RunSettings) -> CoVeWriter:
     data = settings.data
     limit = max(STEP_TOKENS, settings.train.max_completion_length)  # the revised answer needs its own room
     train = settings.train.model_copy(update={"max_completion_length": limit})
-    told = {name: getattr(settings, name) for name in RunSettings.model_fields}  # no way of asking among them
-    direct = RunSettings.model_validate({**told, "paper": settings.paper or "cove"})
+    values = {name: getattr(settings, name) for name in RunSettings.model_fields}  # without [sampling]
+    direct = RunSettings.model_validate({**values, "paper": settings.paper or "cove"})
     plain = direct.model_copy(update={"data": DataSettings(train=data.train, chat=data.chat), "train": train})
     draft: Any = open_writer(direct)
-    steps = draft.asked(plain) if settings.model.is_policy else open_writer(plain)
+    steps = draft.with_settings(plain) if settings.model.is_policy else open_writer(plain)
     return CoVeWriter(draft, steps, data.prompt)
 
 
@@ -188,15 +188,15 @@ def read_questions(reply: str) -> list[str]:
     """
     _, _, text = reply.rpartition("</think>")
     lines = [_EMPHASIS.sub("", line).strip() for line in text.split("\n") if line.strip()]
-    found: list[str] = []
+    questions: list[str] = []
     for line in lines:
         words = _MARK.sub("", line, count=1).strip()
         if words.endswith("?") and len(words.split()) > 1:
-            found.append(words)
-        elif found or _MARK.match(line):
-            if " ".join(re.findall(r"\w+", words.lower())) in NONE and not found:
+            questions.append(words)
+        elif questions or _MARK.match(line):
+            if " ".join(re.findall(r"\w+", words.lower())) in NONE and not questions:
                 return []
             raise Unscored("plan_unreadable", f"no question: {words[:120]!r}", stage="cove plan")
-    if found or (len(lines) == 1 and " ".join(re.findall(r"\w+", lines[0].lower())) in NONE):
-        return [*dict.fromkeys(found)]
+    if questions or (len(lines) == 1 and " ".join(re.findall(r"\w+", lines[0].lower())) in NONE):
+        return [*dict.fromkeys(questions)]
     raise Unscored("plan_unreadable", f"no question in {' '.join(reply.split())[:120]!r}", stage="cove plan")

@@ -52,9 +52,9 @@ class TokenOffsets:
             owner[span.start : span.end] = number
         sign_of = np.array([0, *(span.sign for span in spans)], dtype=np.int8)
         edges = np.concatenate(([0], np.cumsum(owner[1:] != owner[:-1])))
-        written = ends > starts
-        owners = np.where(written, owner[starts], 0)
-        for token in np.flatnonzero(written & (edges[ends - 1] != edges[starts])):
+        has_text = ends > starts
+        owners = np.where(has_text, owner[starts], 0)
+        for token in np.flatnonzero(has_text & (edges[ends - 1] != edges[starts])):
             here = slice(starts[token], ends[token])
             owners[token] = _holder(owner[here].tolist(), text[here])
         return sign_of[owners]
@@ -68,14 +68,14 @@ class TokenOffsets:
         Raises:
             ModelError: `text` is not what `ids` decode to.
         """
-        found = self._offsets(ids, text, CONTEXT) or self._offsets(ids, text, len(ids))
-        if found is None:
+        offsets = self._offsets(ids, text, CONTEXT) or self._offsets(ids, text, len(ids))
+        if offsets is None:
             raise ModelError(
                 f"step-wise credit: tokens and text of a completion differ: {type(self._tokenizer).__name__} "
                 f"decodes the tokens to {_start(self._decode(ids))}, the reward saw {_start(text)}; "
                 "use a reward without spans or another tokenizer"
             )
-        return found
+        return offsets
 
     def _offsets(self, ids: Sequence[int], text: str, context: int) -> Offsets | None:
         """The same from windows of at least `context` tokens; None where they do not add up to `text`."""
@@ -108,11 +108,11 @@ def _holder(owners: Sequence[int], piece: str) -> int:
     return max(counts, key=lambda owner: (counts[owner], owner > 0))  # the first of equals
 
 
-def _common(written: str, text: str, begin: int) -> int:
+def _common(piece: str, text: str, begin: int) -> int:
     """How many characters `written` and `text[begin:]` have in common at the start."""
-    if text.startswith(written, begin):
-        return len(written)
-    pairs = enumerate(zip(written, text[begin : begin + len(written)], strict=False))
+    if text.startswith(piece, begin):
+        return len(piece)
+    pairs = enumerate(zip(piece, text[begin : begin + len(piece)], strict=False))
     return next((length for length, (here, there) in pairs if here != there), len(text) - begin)
 
 

@@ -27,7 +27,7 @@ from factrl.types import Completion, Example
 from factrl.verifier import open_search
 
 from .model import beginning, conversation, end_tokens
-from .search import SearchEnvironment, check_calls, last_message, last_said, tolerant
+from .search import SearchEnvironment, attach_search, check_calls, last_message, tolerant
 from .writing import AT_ONCE, evaluating, sample
 
 _open = lru_cache(maxsize=1)(open_search)
@@ -64,9 +64,9 @@ def searched(
 def _answers(
     model: Any, tokenizer: Any, examples: Sequence[Example], settings: RunSettings
 ) -> Iterator[Written]:
-    told = settings.search
-    source: Any = _open(index=told.index, embedder=told.embedder)
-    episodes = [SearchEnvironment(source, k=told.k, turns=told.turns) for _ in examples]
+    search = settings.search
+    source: Any = _open(index=search.index, embedder=search.embedder)
+    episodes = [SearchEnvironment(source, k=search.k, turns=search.turns) for _ in examples]
     begun, ends = beginning(tokenizer, ""), end_tokens(model, tokenizer)
     turns = _Loop(model, tokenizer, episodes, settings).run(
         [conversation(e, settings.data) for e in examples]
@@ -79,8 +79,8 @@ def _answers(
             raise episode.failed
         ended = bool(ids) and ids[-1] in ends
         text = tokenizer.decode(ids[last_message(own) :], skip_special_tokens=True)
-        written = Completion(text, prefill=begun, truncated=not ended, tokens=sum(own) - ended)
-        yield last_said(episode, written)
+        completion = Completion(text, prefill=begun, truncated=not ended, tokens=sum(own) - ended)
+        yield attach_search(episode, completion)
 
 
 class _Loop:
@@ -107,18 +107,18 @@ class _Loop:
 
     def run(self, prompts: list[Any]) -> list[tuple[list[int], list[int]]]:
         """Of each episode its tokens after the prompt, and 1 for those that the policy wrote."""
-        told = {"tools": self.tools, "chat_template": self.chat_template, "return_dict": False}
+        options = {"tools": self.tools, "chat_template": self.chat_template, "return_dict": False}
         starts = [
-            self._tokenizer.apply_chat_template(p, add_generation_prompt=True, tokenize=True, **told)
+            self._tokenizer.apply_chat_template(p, add_generation_prompt=True, tokenize=True, **options)
             for p in prompts
         ]
         first, _ = self._generate_single_turn(starts)
-        said = [
+        messages = [
             [parse_response(self._tokenizer, ids, prefix=start, tools=self.tools)]
             for ids, start in zip(first, starts, strict=True)
         ]
         loop: Any = self._tool_call_loop
-        own, _, ids, *_ = loop(prompts, starts, first, said, None, None, {})
+        own, _, ids, *_ = loop(prompts, starts, first, messages, None, None, {})
         return list(zip(ids, own, strict=True))
 
     def _get_tool_suffix_ids(self, replies: Sequence[dict[str, str]]) -> Any:

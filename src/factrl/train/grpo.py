@@ -42,7 +42,7 @@ from .advantages import Scale, flip_advantages, group_advantages, reinforce_pp_a
 from .credit import TokenOffsets
 from .metrics import ScoredSample, reward_metrics, signals
 from .model import encode
-from .search import SearchEnvironment, last_message, last_said, tolerant, transcript
+from .search import SearchEnvironment, attach_search, last_message, tolerant, transcript
 from .shortcuts import Batch, ShortcutTrainer
 from .writing import evaluating, self_certainty
 
@@ -143,12 +143,12 @@ class FactualGRPOTrainer(ShortcutTrainer):
         if "certainty" in self.reward.resources:
             certain = self._certainties(prompts, completion_ids)
         if environments is None:
-            written = list(map(self._completion, completions, completion_ids, certain))
+            texts = list(map(self._completion, completions, completion_ids, certain))
         else:
-            written = list(map(self._episode, range(len(completions)), completion_ids, environments))
+            texts = list(map(self._episode, range(len(completions)), completion_ids, environments))
         if {"group", "course"} & self.reward.resources.keys():
-            self._show_the_step(example, written)
-        self._results = self.reward.batch([self.examples[i] for i in example], written)
+            self._show_the_step(example, texts)
+        self._results = self.reward.batch([self.examples[i] for i in example], texts)
         # TRL averages a metric over the processes that log it, and not all see every cause or term.
         for name, value in reward_metrics(gather_object(self._results)).items():
             log_metric(name, value)
@@ -158,42 +158,42 @@ class FactualGRPOTrainer(ShortcutTrainer):
 
     def _completion(self, text: str, ids: list[int], certainty: float | None = None) -> Completion:
         ended = bool(ids) and ids[-1] in (*self.eos_token_ids, self._tokenizer.pad_token_id)
-        told = {"prefill": self.args.prefill, "truncated": not ended, "certainty": certainty}
-        return Completion(text, tokens=len(ids) - ended, **told)
+        kwargs = {"prefill": self.args.prefill, "truncated": not ended, "certainty": certainty}
+        return Completion(text, tokens=len(ids) - ended, **kwargs)
 
-    def _show_the_step(self, example: list[int], written: list[Completion]) -> None:
+    def _show_the_step(self, example: list[int], completions: list[Completion]) -> None:
         """Each completion gets those of its question, of all processes, and how the run goes."""
         right = [logs[RIGHT] for logs in self.state.log_history if logs.get(RIGHT) is not None]
         since = len(right) - 1 - right.index(max(right)) if right else 0
-        everyone = gather_object(list(zip(example, written, strict=True)))
+        everyone = gather_object(list(zip(example, completions, strict=True)))
         course = TrainingState(
             tuple(text for _, text in everyone), gather_object([since])[0]
         )  # the first evaluates
         groups: dict[int, list[str]] = {}
         for number, text in everyone:
             groups.setdefault(number, []).append(text)
-        for number, completion in zip(example, written, strict=True):
+        for number, completion in zip(example, completions, strict=True):
             completion.group, completion.course = tuple(groups[number]), course
 
     def _episode(self, row: int, ids: list[int], environment: SearchEnvironment) -> Completion:
         last = self._completion(self._texts[row][1], ids)
         last.tokens = (last.tokens or 0) - (self._own[row].count(0) if self._own else 0)
-        return last_said(environment, last)
+        return attach_search(environment, last)
 
     def _get_tool_suffix_ids(self, tool_messages: list[dict[str, str]]) -> Any:
         replies = [{name: encodable(text) for name, text in one.items()} for one in tool_messages]
         return super()._get_tool_suffix_ids(replies)
 
     def _generate(self, prompts: list[Any]) -> Any:
-        made = super()._generate(prompts)
-        self._own = made[2]
-        return made
+        generated = super()._generate(prompts)
+        self._own = generated[2]
+        return generated
 
-    def _certainties(self, prompts: list[Any], written: list[list[int]]) -> Sequence[float]:
+    def _certainties(self, prompts: list[Any], ids: list[list[int]]) -> Sequence[float]:
         """The policy's certainty about each completion."""
         model: Any = self.accelerator.unwrap_model(self.model)
         with evaluating(model), self.accelerator.autocast():
-            return self_certainty(model, encode(prompts, self._tokenizer, chat=self.args.chat), written)
+            return self_certainty(model, encode(prompts, self._tokenizer, chat=self.args.chat), ids)
 
     def _starts(self) -> list[int]:
         """Where the last stretch of the policy's own tokens starts in each completion."""
@@ -223,16 +223,16 @@ class FactualGRPOTrainer(ShortcutTrainer):
         batch["row"] = torch.arange(len(inputs), device=batch["completion_ids"].device)
         lengths = self.accelerator.gather(_own_tokens(batch).sum(dim=1))
         if self.args.advantage_estimator == "reinforce++":
-            everyone = reinforce_pp_advantages(self._rewards, lengths)
+            advantages = reinforce_pp_advantages(self._rewards, lengths)
         else:
             scale, epsilon = self.scale_rewards, self.args.advantage_epsilon
-            everyone = group_advantages(self._rewards, self.num_generations, scale=scale, epsilon=epsilon)
-        self._logs["advantages"].extend(everyone.tolist())  # TRL's are then too old for its table
+            advantages = group_advantages(self._rewards, self.num_generations, scale=scale, epsilon=epsilon)
+        self._logs["advantages"].extend(advantages.tolist())  # TRL's are then too old for its table
         start = self.accelerator.process_index * len(inputs)
-        mine = everyone[start : start + len(inputs)]
+        local = advantages[start : start + len(inputs)]
         self._leave_out_masked(batch, lengths)
-        batch["advantages"] = self._credit(mine, self._results, batch)
-        self._keep(mine)
+        batch["advantages"] = self._credit(local, self._results, batch)
+        self._keep(local)
         return batch
 
     def _credit(
@@ -251,8 +251,8 @@ class FactualGRPOTrainer(ShortcutTrainer):
         for row, result in enumerate(results):
             if result.spans:
                 ids, start = self._token_ids[row], self._starts()[row]
-                found = offsets.signs(ids, self._texts[row][1], result.spans)
-                signs[row, start : start + len(ids)] = torch.from_numpy(found).to(signs)
+                token_signs = offsets.signs(ids, self._texts[row][1], result.spans)
+                signs[row, start : start + len(ids)] = torch.from_numpy(token_signs).to(signs)
         kept = _own_tokens(batch).bool()
         flipped = signs * advantages.unsqueeze(1) < 0
         counts = [(part & kept).sum() for part in (signs > 0, signs < 0, flipped, kept)]

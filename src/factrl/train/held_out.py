@@ -85,9 +85,9 @@ class TrueGap:
         """The gap; empty where it is not known."""
         kept = [(row.example, row.completion) for row in rows if row.completion is not None]
         kept = [(example, text) for example, text in kept if self._can_score(example)][:SCORED]
-        written = [Completion(text, prefill=self.prefill) for _, text in kept]
+        completions = [Completion(text, prefill=self.prefill) for _, text in kept]
         try:
-            results = self.reward.batch([example for example, _ in kept], written)
+            results = self.reward.batch([example for example, _ in kept], completions)
         except RewardBug as error:  # a detector does not end a run
             sys.stderr.write(f"{GAP} is not known on these held-out questions: {one_line(str(error))}\n")
             return {}

@@ -99,33 +99,33 @@ def signals(samples: Sequence[ScoredSample]) -> dict[str, float]:
         answers.append(None if declines or not answer else normalised(answer))
         for name, value in _read(sample, think, answer, declines=declines, claims=place % every == 0).items():
             numbers[name].append(value)
-    found = {name: fmean(values) for name, values in numbers.items()}
+    metrics = {name: fmean(values) for name, values in numbers.items()}
     if any("label" in s.result.facts for s in samples):
-        found.pop("abstain/rate", None)  # the reward says it itself
+        metrics.pop("abstain/rate", None)  # the reward says it itself
     if any(answer is not None for answer in answers):
-        found["reward/top1_text_share"] = _largest_share(samples, answers)
-    return found
+        metrics["reward/top1_text_share"] = _largest_share(samples, answers)
+    return metrics
 
 
 def _read(sample: ScoredSample, think: str, answer: str, *, declines: bool, claims: bool) -> dict[str, float]:
     """The numbers of one completion; what would mean nothing is absent."""
-    said = sample.result.facts.get("answer")
-    short = said if isinstance(said, str) and said.strip() else answer
+    stated = sample.result.facts.get("answer")
+    short = stated if isinstance(stated, str) and stated.strip() else answer
     raw = sample.text.encode("utf-8", "replace")
-    found = {
+    values = {
         "text/len": float(len(sample.text)),
         "hack/injection_rate": float(_INJECTED.search(clean(_TAGS.sub(" ", sample.text))) is not None),
         "hack/masterkey_rate": float(bool(short.strip()) and is_contentless(short)),
     }
     if think:
-        found["think/len"] = float(len(think))
+        values["think/len"] = float(len(think))
     if len(raw) >= LEAST:
-        found["text/compress_ratio"] = len(raw) / len(zlib.compress(raw))
+        values["text/compress_ratio"] = len(raw) / len(zlib.compress(raw))
     if sample.result.value is not None:
-        found["abstain/rate"] = float(declines)
+        values["abstain/rate"] = float(declines)
         if sample.example.ook is False:  # a probe found the starting model to know it
-            found["abstain/false_rate"] = float(declines)
-    return found | (_claims(sample.example, think, answer) if claims else {})
+            values["abstain/false_rate"] = float(declines)
+    return values | (_claims(sample.example, think, answer) if claims else {})
 
 
 def _claims(example: Example, think: str, answer: str) -> dict[str, float]:
@@ -134,14 +134,14 @@ def _claims(example: Example, think: str, answer: str) -> dict[str, float]:
     count = fits = again = chars = 0
     covered = 0.0
     for part in (think[:MOST], answer[:MOST]):
-        found = _extract(part, example.question, example.topic)
-        counted = [claim for claim in found if claim.skip not in ("self", "unverifiable")]
+        claims = _extract(part, example.question, example.topic)
+        counted = [claim for claim in claims if claim.skip not in ("self", "unverifiable")]
         count += len(counted)
         fits += sum(claim.skip != "question" and relevant(claim, about) for claim in counted)
         again += sum(repeats(counted, f"{example.question} {example.topic}"))
         if len(part.split()) > FEW:
             chars += len(part)
-            covered += len(part) * coverage(part, found)
+            covered += len(part) * coverage(part, claims)
     numbers = {"claims/per_response": float(count)}
     if count:
         numbers |= {"claims/relevant_frac": fits / count, "claims/duplicate_frac": again / count}
@@ -152,11 +152,11 @@ def _claims(example: Example, think: str, answer: str) -> dict[str, float]:
 
 def _largest_share(samples: Sequence[ScoredSample], answers: Sequence[str | None]) -> float:
     """Of the batch, of an answer that more than one question got; those that decline are left out."""
-    asked: defaultdict[str, set[str]] = defaultdict(set)
+    questions: defaultdict[str, set[str]] = defaultdict(set)
     for text, sample in zip(answers, samples, strict=True):
         if text is not None:
-            asked[text].add(sample.example.id or sample.example.question)
-    counts = Counter(text for text in answers if text is not None and len(asked[text]) > 1)
+            questions[text].add(sample.example.id or sample.example.question)
+    counts = Counter(text for text in answers if text is not None and len(questions[text]) > 1)
     return max(counts.values(), default=0) / len(samples)
 
 

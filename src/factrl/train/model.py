@@ -57,8 +57,8 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
     check_4bit(settings)
     quantised: dict[str, Any] = {}
     if settings.load_in_4bit:  # as QLoRA does (arXiv:2305.14314, section 3)
-        told = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
-        config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype="bfloat16", **told)
+        nf4 = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
+        config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype="bfloat16", **nf4)
         device = int(os.environ.get("LOCAL_RANK", "0"))
         quantised = {"quantization_config": config, "device_map": {"": device}}
     dtype = settings.dtype if settings.lora or settings.dtype != "auto" else "float32"
@@ -116,29 +116,29 @@ def check_start(name: str) -> None:
         )
 
 
-def _freeze(model: Any, told: ModelSettings) -> None:
+def _freeze(model: Any, settings: ModelSettings) -> None:
     """Leave the weights as they are that `freeze_embeddings` and `freeze_layers` name."""
-    if told.freeze_embeddings:
+    if settings.freeze_embeddings:
         model.get_input_embeddings().requires_grad_(False)
-    if told.freeze_layers:
+    if settings.freeze_layers:
         layers: Any = getattr(model.get_decoder(), "layers", ())
-        if told.freeze_layers >= len(layers):
-            count = f"{told.name!r} has {len(layers)} layers"
-            raise ConfigError(f"model.freeze_layers = {told.freeze_layers} leaves none to train: {count}")
-        layers[: told.freeze_layers].requires_grad_(False)
+        if settings.freeze_layers >= len(layers):
+            count = f"{settings.name!r} has {len(layers)} layers"
+            raise ConfigError(f"model.freeze_layers = {settings.freeze_layers} leaves none to train: {count}")
+        layers[: settings.freeze_layers].requires_grad_(False)
 
 
-def lora_config(told: ModelSettings) -> LoraConfig | None:
+def lora_config(settings: ModelSettings) -> LoraConfig | None:
     """PEFT's settings of an adapter; None when all weights are trained."""
-    if not told.lora:
+    if not settings.lora:
         return None
     from peft import LoraConfig
 
-    modules = told.lora_target_modules
+    modules = settings.lora_target_modules
     return LoraConfig(
-        r=told.lora_rank,
-        lora_alpha=told.lora_alpha,
-        lora_dropout=told.lora_dropout,
+        r=settings.lora_rank,
+        lora_alpha=settings.lora_alpha,
+        lora_dropout=settings.lora_dropout,
         target_modules=modules if isinstance(modules, str) else list(modules),
         task_type="CAUSAL_LM",
     )
@@ -220,8 +220,8 @@ def render_prompts(
         messages = conversation(example, data)
         text = "\n\n".join(message["content"] for message in messages)
         if data.chat:
-            told: dict[str, Any] = {"tokenize": False, "add_generation_prompt": True}
-            text = tokenizer.apply_chat_template(messages, tools=list(tools) or None, **told)
+            options: dict[str, Any] = {"tokenize": False, "add_generation_prompt": True}
+            text = tokenizer.apply_chat_template(messages, tools=list(tools) or None, **options)
         prompts.append(text + data.prefill)
     return prompts
 

@@ -103,8 +103,8 @@ def tune(plan: TunePlan, tell: Tell = lambda text: None) -> tuple[Path, TuningRe
 def _run_folder(settings: TuneSettings) -> Run:
     if settings.run.resume:
         return Run.open(settings.run.resume)
-    told = settings.tune
-    name = settings.run.name or "-".join(filter(None, (told.method, told.rule)))
+    tune = settings.tune
+    name = settings.run.name or "-".join(filter(None, (tune.method, tune.rule)))
     run = Run.create(settings.run.dir, name, settings.asking())
     write_whole(run.path / TUNE, dump_toml(settings).encode())
     return run
@@ -148,25 +148,25 @@ def _rows(
     plan: TunePlan, run: Run, start: ModelSettings, data: Path, number: int, tell: Tell
 ) -> list[TrainingRow]:
     """The rows of a round: those on disk, or new ones."""
-    file, told = data / ROWS, plan.settings
+    file, settings = data / ROWS, plan.settings
     if not file.exists():
-        writer = PolicyWriter.load(told.model_copy(update={"model": start}))
-        for problem in told.unclosed(writer.begun):
+        writer = PolicyWriter.load(settings.model_copy(update={"model": start}))
+        for problem in settings.unclosed(writer.begun):
             raise ConfigError(problem)
         samples: list[list[Candidate]] = [[] for _ in plan.examples]
-        if told.measure is not None:
+        if settings.measure is not None:
             samples = _samples(plan, run, writer, data, number)
-        causes = check_masked(samples, told.train.max_masked_share, run.path)
-        prompts = render_prompts(plan.examples, writer.tokenizer, told.data)
-        rows, left_out = make_rows(plan, samples, prompts, told.run.seed + number)
-        limit, made = told.train.max_prompt_length, len(rows)
+        causes = check_masked(samples, settings.train.max_masked_share, run.path)
+        prompts = render_prompts(plan.examples, writer.tokenizer, settings.data)
+        rows, left_out = make_rows(plan, samples, prompts, settings.run.seed + number)
+        limit, made = settings.train.max_prompt_length, len(rows)
         if limit is not None and rows:
-            lengths = map(len, encode([r["prompt"] for r in rows], writer.tokenizer, chat=told.data.chat))
+            lengths = map(len, encode([r["prompt"] for r in rows], writer.tokenizer, chat=settings.data.chat))
             rows = [row for row, length in zip(rows, lengths, strict=True) if length <= limit]
         floored = Counter(s.floored for group in samples for s in group if s.floored)
         about = {
             "questions": len(plan.examples),
-            "probe": told.tune.probe,
+            "probe": settings.tune.probe,
             "rows": len(rows),
             "left_out": left_out,
             "prompt_too_long": made - len(rows),
@@ -192,11 +192,11 @@ def make_rows(
     left_out: Counter[str] = Counter()
     for example, group, prompt in zip(plan.examples, samples, prompts, strict=True):
         draw = random.Random(f"{seed}:{example.id}")
-        found = plan.settings.rule.rows(example, group, _target_format(plan.settings, example, prompt, draw))
-        if isinstance(found, str):
-            left_out[found] += 1
+        result = plan.settings.rule.rows(example, group, _target_format(plan.settings, example, prompt, draw))
+        if isinstance(result, str):
+            left_out[result] += 1
         else:
-            rows += [{"id": example.id, "prompt": prompt, **row} for row in found]
+            rows += [{"id": example.id, "prompt": prompt, **row} for row in result]
     return rows, dict(left_out.most_common())
 
 
@@ -204,24 +204,24 @@ def _target_format(
     settings: TuneSettings, example: Example, prompt: str, draw: random.Random
 ) -> TargetFormat:
     """How completions that are given are written: without the `<think>` that the prompt has opened."""
-    told, begun = settings.tune, opened(prompt)
+    tune, begun = settings.tune, opened(prompt)
 
     def inside(text: str) -> str:
         rest = text.lstrip()
         return rest.removeprefix("<think>").lstrip() if begun and rest.startswith("<think>") else text
 
-    chosen = None if told.chosen is None else inside(given_text(example, told.chosen))
-    return TargetFormat(lambda answer: inside(settings.written(answer)), told.abstention, chosen, draw)
+    chosen = None if tune.chosen is None else inside(given_text(example, tune.chosen))
+    return TargetFormat(lambda answer: inside(settings.completion_for(answer)), tune.abstention, chosen, draw)
 
 
 def _samples(
     plan: TunePlan, run: Run, writer: PolicyWriter, data: Path, number: int
 ) -> list[list[Candidate]]:
     """Measured samples: those of the probe in the first round, else fresh ones of the round's model."""
-    told, count = plan.settings, plan.settings.sampling.num_samples
+    settings, count = plan.settings, plan.settings.sampling.num_samples
     if plan.probed and number == 1:
         samples = [list(plan.probed[example.id]) for example in plan.examples]
-        if told.measure == "grade":
+        if settings.measure == "grade":
             return samples
         # As they were written, whatever a grader made of them.
         samples = [
@@ -229,7 +229,7 @@ def _samples(
             for group in samples
         ]
     else:
-        own = writer.asked(demonstrated(told))
+        own = writer.with_settings(demonstrated(settings))
         samples = write_samples(
             own,
             plan.examples,
@@ -237,9 +237,9 @@ def _samples(
             numbers=range((number - 1) * count, number * count),
             model=_identity(own, run),
             label="sample",
-            temperature=told.sampling.temperature,
-            top_p=told.sampling.top_p,
-            seed=told.run.seed,
+            temperature=settings.sampling.temperature,
+            top_p=settings.sampling.top_p,
+            seed=settings.run.seed,
         )
     path = data / "measured.jsonl"
     return measure_samples(
@@ -253,12 +253,12 @@ def _identity(writer: PolicyWriter, run: Run) -> str:
 
 
 def _summed(about: Mapping[str, Any]) -> str:
-    told = [f"{about['rows']} rows from {about['questions']} questions"]
-    told += [f"{count} left out: {reason}" for reason, count in about["left_out"].items()]
-    told += [f"{about['prompt_too_long']} prompts too long"] * bool(about["prompt_too_long"])
-    told += [f"{count} samples not used: {cause}" for cause, count in about["unmeasured_samples"].items()]
-    told += [f"{count} samples floored: {cause}" for cause, count in about["floored_samples"].items()]
-    return "; ".join(told)
+    parts = [f"{about['rows']} rows from {about['questions']} questions"]
+    parts += [f"{count} left out: {reason}" for reason, count in about["left_out"].items()]
+    parts += [f"{about['prompt_too_long']} prompts too long"] * bool(about["prompt_too_long"])
+    parts += [f"{count} samples not used: {cause}" for cause, count in about["unmeasured_samples"].items()]
+    parts += [f"{count} samples floored: {cause}" for cause, count in about["floored_samples"].items()]
+    return "; ".join(parts)
 
 
 # -- Held-out questions -------------------------------------------------------------------------------
@@ -282,13 +282,13 @@ def _outcome(plan: TunePlan, run: Run) -> TuningResult:
 
 def _answers(plan: TunePlan, run: Run, model: ModelSettings, when: str) -> list[Candidate]:
     """Greedy answers to the held-out questions, graded."""
-    data, asked = run.path / "data", plan.held_out
+    data, questions = run.path / "data", plan.held_out
     writer = PolicyWriter.load(plan.settings.model_copy(update={"model": model}))
     path, label = data / f"{when}.jsonl", f"answer {when}"
-    texts = write_samples(writer, asked, path, numbers=(0,), model=_identity(writer, run), label=label)
+    texts = write_samples(writer, questions, path, numbers=(0,), model=_identity(writer, run), label=label)
     path = data / f"{when}_graded.jsonl"
-    found = measure_samples(*grading(plan), asked, texts, path, prefill=writer.begun, label="grade")
-    return [group[0] for group in found]
+    graded = measure_samples(*grading(plan), questions, texts, path, prefill=writer.begun, label="grade")
+    return [group[0] for group in graded]
 
 
 # -- Learning -----------------------------------------------------------------------------------------
@@ -356,7 +356,7 @@ def trainer_of(
     loss had it until its DPO trainer was rewritten.  Now TRL ignores it there, but adds up weighted losses,
     and this one is exactly 2 (1 - e) times the plain loss minus (1 - 2e) times the robust one.
     """
-    told, arguments = settings.tune, _arguments(settings, checkpoints)
+    tune, arguments = settings.tune, _arguments(settings, checkpoints)
     shared: dict[str, Any] = {"processing_class": tokenizer, "peft_config": lora_config(settings.model)}
     prompts = encode([row["prompt"] for row in rows], tokenizer, chat=settings.data.chat)
     if "completion" in rows[0]:
@@ -367,7 +367,7 @@ def trainer_of(
         }
         sft = SFTConfig(**arguments, max_length=None, completion_only_loss=True)
         return SFTTrainer(model, args=sft, train_dataset=Dataset.from_dict(data), **shared)
-    e, loss = told.label_smoothing, {}
+    e, loss = tune.label_smoothing, {}
     if e:
         loss = {"loss_type": ["sigmoid", "robust"], "loss_weights": [2 * (1 - e), -(1 - 2 * e)]}
     data = {
@@ -375,7 +375,7 @@ def trainer_of(
         "chosen_ids": _completions(tokenizer, rows, "chosen", "chosen_truncated"),
         "rejected_ids": _completions(tokenizer, rows, "rejected", "rejected_truncated"),
     }
-    dpo = DPOConfig(**arguments, **loss, max_length=None, beta=told.beta, label_smoothing=e)
+    dpo = DPOConfig(**arguments, **loss, max_length=None, beta=tune.beta, label_smoothing=e)
     # With an adapter the reference is the model without it.
     reference = None if settings.model.lora else load_policy(start)[0]
     return _Tokenised(model, reference, args=dpo, train_dataset=Dataset.from_dict(data), **shared)
@@ -388,10 +388,10 @@ def _completions(tokenizer: Any, rows: Sequence[TrainingRow], text: str, cut: st
 
 def _arguments(settings: TuneSettings, checkpoints: Path) -> dict[str, Any]:
     """What both of TRL's configurations are told."""
-    told = settings.train
-    rows = min(told.micro_batch_size, told.prompts_per_step)
+    train = settings.train
+    rows = min(train.micro_batch_size, train.prompts_per_step)
     return {
         **shared_arguments(settings, checkpoints),
         "per_device_train_batch_size": rows,
-        "gradient_accumulation_steps": told.prompts_per_step // rows,
+        "gradient_accumulation_steps": train.prompts_per_step // rows,
     }

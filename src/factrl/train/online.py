@@ -130,18 +130,18 @@ def optimise(
     search: Search | None = None,
 ) -> FactualGRPOTrainer:
     """The GRPO run itself, from step 0 or from the run's last complete checkpoint."""
-    told, environment = settings.search, None
-    asked: Sequence[Any] = prompts
+    options, environment = settings.search, None
+    inputs: Sequence[Any] = prompts
     if search is not None:
-        environment = partial(SearchEnvironment, search, k=told.k, turns=told.turns)
-        asked = [conversation(example, settings.data) for example in examples]
+        environment = partial(SearchEnvironment, search, k=options.k, turns=options.turns)
+        inputs = [conversation(example, settings.data) for example in examples]
     config = grpo_config(settings, run.checkpoints)
     config.prefill = beginning(tokenizer, settings.data.prefill, chat=settings.data.chat)
     trainer = FactualGRPOTrainer(
         model,
         reward,
         examples,
-        asked,
+        inputs,
         config,
         environment=environment,
         run=run,
@@ -190,32 +190,34 @@ def _spending(plan: Plan, run: Run) -> Spending | None:
     meter = judge_meter(plan.judge)
     if meter is None:
         return None
-    told = plan.settings
-    return Spending(meter, price=told.judge.price, cap=told.run.max_cost, before=read_account(run.path))
+    settings = plan.settings
+    return Spending(
+        meter, price=settings.judge.price, cap=settings.run.max_cost, before=read_account(run.path)
+    )
 
 
 def grpo_config(settings: RunSettings, output_dir: Path) -> FactualGRPOConfig:
     """TRL's arguments for these settings; every default in which TRL differs from the papers is set."""
-    told = settings.train
+    train = settings.train
     processes = int(os.environ.get("WORLD_SIZE", "1"))
-    completions = told.prompts_per_step * told.num_generations
-    if completions % (told.micro_batch_size * processes):
+    completions = train.prompts_per_step * train.num_generations
+    if completions % (train.micro_batch_size * processes):
         raise ConfigError(
-            f"train.micro_batch_size = {told.micro_batch_size} on {processes} processes does not divide the "
+            f"train.micro_batch_size = {train.micro_batch_size} on {processes} processes does not divide the "
             f"{completions} completions of a step"
         )
-    reinforce = told.loss_type == "reinforce++"
+    reinforce = train.loss_type == "reinforce++"
     return FactualGRPOConfig(
         **shared_arguments(settings, output_dir),
-        per_device_train_batch_size=told.micro_batch_size,
-        gradient_accumulation_steps=completions // (told.micro_batch_size * processes),
-        **told.model_dump(include=_SAME),
-        loss_type="dapo" if reinforce else told.loss_type,
+        per_device_train_batch_size=train.micro_batch_size,
+        gradient_accumulation_steps=completions // (train.micro_batch_size * processes),
+        **train.model_dump(include=_SAME),
+        loss_type="dapo" if reinforce else train.loss_type,
         advantage_estimator="reinforce++" if reinforce else "group",
         top_k=0,
         # One round more than searches, in which the policy hears that there are no more.
         max_tool_calling_iterations=settings.search.turns + 1,
-        log_completions=not {"wandb", "trackio", "all"}.isdisjoint(told.report_to),
+        log_completions=not {"wandb", "trackio", "all"}.isdisjoint(train.report_to),
         num_completions_to_print=0,
         chat=settings.data.chat,
         prefill=settings.data.prefill,

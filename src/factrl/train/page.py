@@ -85,8 +85,8 @@ def write_run_page(folder: str | Path, path: str | Path | None = None) -> Path:
     with _damage(folder):
         settings, keys = read_toml(folder / "config.toml"), dict.fromkeys(k for row in metrics for k in row)
         paper, train = str(settings["paper"]), settings.get("train", {})
-        asked = [row for row in logged if all(row.get(f"eval/{name}") is not None for name in _LABELS)]
-        points = [Point(row["step"], *(row[f"eval/{name}"] for name in _LABELS)) for row in asked]
+        evaluated = [row for row in logged if all(row.get(f"eval/{name}") is not None for name in _LABELS)]
+        points = [Point(row["step"], *(row[f"eval/{name}"] for name in _LABELS)) for row in evaluated]
         middle = [rollouts[0], rollouts[len(rollouts) // 2], rollouts[-1]] if rollouts else []
         html = page(
             "train/run.html",
@@ -132,12 +132,12 @@ def _outcome(points: Sequence[Point], metrics: Sequence[Mapping[str, Any]]) -> s
         ends = [f"{row['reward']:.2f} at step {row['step']}" for row in (metrics[0], metrics[-1])]
         return f"reward {' → '.join(ends)}; no question was held out"
     first, last = points[0], points[-1]
-    told = [
+    changes = [
         f"{name} {100 * getattr(first, name):.1f} → {100 * getattr(last, name):.1f} %"
         for name in ("hallucination", "abstention", "accuracy")
     ]
     when = f"step {first.step} → {last.step}" if len(points) > 1 else f"step {last.step}"
-    return f"held-out questions, {when}: {', '.join(told)}"
+    return f"held-out questions, {when}: {', '.join(changes)}"
 
 
 def _minutes(metrics: Sequence[Mapping[str, Any]]) -> str:
@@ -199,8 +199,8 @@ def _step(file: Path) -> Mapping[str, Any]:
 
 def _group(rows: Sequence[Mapping[str, Any]]) -> tuple[str, list[Any]]:
     """A question, or the end of a long prompt, and what was written to it; what is alike once."""
-    asked = rows[0].get("question") or rows[0]["prompt"]
-    short = asked if len(asked) <= _PROMPT else f"…{asked[-_PROMPT:]}"
+    question = rows[0].get("question") or rows[0]["prompt"]
+    short = question if len(question) <= _PROMPT else f"…{question[-_PROMPT:]}"
     alike = defaultdict[tuple[Any, ...], list[Mapping[str, Any]]](list)
     for row in rows:
         alike[row["completion"], row["state"], row["cause"], row["value"]].append(row)
@@ -238,39 +238,44 @@ def _is_short(value: Any) -> bool:
 
 def write_training_card(plan: Plan, run: Path) -> Path:
     """The card of `factrl train`, into `model` of its run folder; returns its path."""
-    told, train, metrics = plan.settings, plan.settings.train, read_metrics(run)
+    settings, train, metrics = plan.settings, plan.settings.train, read_metrics(run)
     steps = max((row["step"] for row in metrics), default=0)
     reinforce = train.loss_type == "reinforce++"
-    spent, price = read_account(run).total, told.judge.price
+    spent, price = read_account(run).total, settings.judge.price
     tokens = f"{spent.calls:,}; {spent.tokens_in:,} + {spent.tokens_out:,} tokens"
     cost = "" if price is None else f", ${spent.cost(price):.4g}"
     facts = {
         "steps": f"{steps} of {train.prompts_per_step} questions with {train.num_generations} completions",
         "learning rate": f"{train.learning_rate:g}",
         "time in steps": _minutes(metrics),
-        "judge": _judge(told, plan.judge, grades="grade" in plan.reward.resources),
+        "judge": _judge(settings, plan.judge, grades="grade" in plan.reward.resources),
         "judge calls": tokens + cost if spent.calls else "none to a server",
     }
     if "verify" in plan.reward.resources:
-        facts["claims"] = f"verifier {told.verifier.preset}, judge {shown(told.verifier.judge or 'as usual')}"
+        facts["claims"] = (
+            f"verifier {settings.verifier.preset}, judge {shown(settings.verifier.judge or 'as usual')}"
+        )
     rows = [row for row in metrics if row.get("eval/masked") is not None and plan.held_out]
     ends = [*rows[:1], *rows[1:][-1:]]
-    found = [short_form(_grades(row, len(plan.held_out))) for row in ends]
+    summaries = [short_form(_grades(row, len(plan.held_out))) for row in ends]
     lines = [
         (
             name.replace("_", " "),
-            *("–" if one.metrics[name] is None else str(one.metrics[name]) for one in found),
+            *("–" if one.metrics[name] is None else str(one.metrics[name]) for one in summaries),
         )
-        for name in (found[0].metrics if found else ())
+        for name in (summaries[0].metrics if summaries else ())
     ]
-    lines += [("graded", *(str(one.n) for one in found)), ("masked", *(str(one.masked) for one in found))]
+    lines += [
+        ("graded", *(str(one.n) for one in summaries)),
+        ("masked", *(str(one.masked) for one in summaries)),
+    ]
     return _write_card(
         run,
-        told,
+        settings,
         ("REINFORCE++", "reinforce") if reinforce else (f"GRPO ({train.loss_type} loss)", "grpo"),
         plan.examples,
         facts,
-        questions=len(plan.held_out) if found else 0,
+        questions=len(plan.held_out) if summaries else 0,
         columns=[f"step {row['step']}" for row in ends],
         lines=lines,
         states=_states(run),
@@ -279,17 +284,17 @@ def write_training_card(plan: Plan, run: Path) -> Path:
 
 def write_tuning_card(plan: TunePlan, run: Path, outcome: TuningResult | None) -> Path:
     """The card of `factrl tune`, into `model` of its run folder; returns its path."""
-    told, tune = plan.settings, plan.settings.tune
+    settings, tune = plan.settings, plan.settings.tune
     rounds = [json.loads(file.read_text("utf-8")) for file in run.glob("data/**/left_out.json")]
     facts = {
         "rounds": str(tune.rounds),
         "rows": str(sum(one["rows"] for one in rounds)),
-        "learning rate": f"{told.train.learning_rate:g}",
-        "judge": _judge(told, plan.judge, grades=told.measure == "grade" or bool(plan.held_out)),
+        "learning rate": f"{settings.train.learning_rate:g}",
+        "judge": _judge(settings, plan.judge, grades=settings.measure == "grade" or bool(plan.held_out)),
     }
     return _write_card(
         run,
-        told,
+        settings,
         (tune.method + (f", rule {tune.rule}" if tune.rule else ""), "dpo" if tune.rule else "sft"),
         plan.examples,
         facts,
@@ -301,7 +306,7 @@ def write_tuning_card(plan: TunePlan, run: Path, outcome: TuningResult | None) -
 
 def _write_card(
     run: Path,
-    told: RunSettings,
+    settings: RunSettings,
     method: tuple[str, str],
     examples: Sequence[Example],
     facts: Mapping[str, str],
@@ -313,10 +318,10 @@ def _write_card(
         method: in words, and its tag on the hub, such as `grpo`.
         examples: what was learnt from.
     """
-    folder, (paper, part) = run / "model", split_spec(told.paper)
-    own, data = paper.endswith(".py"), _on_hub(told.data.train)
+    folder, (paper, part) = run / "model", split_spec(settings.paper)
+    own, data = paper.endswith(".py"), _on_hub(settings.data.train)
     header = {
-        "base_model": _on_hub(told.model.name),
+        "base_model": _on_hub(settings.model.name),
         "library_name": "peft" if (folder / "adapter_config.json").exists() else "transformers",
         "pipeline_tag": "text-generation",
         "datasets": [data] if data else None,
@@ -328,14 +333,14 @@ def _write_card(
     card = engine.from_string(files("factrl").joinpath("train/card.md").read_text("utf-8")).render(
         {"states": None, **values},
         header={name: json.dumps(value) for name, value in header.items() if value},
-        model=shown(told.model.name),
-        rank=told.model.lora_rank if told.model.lora else None,
+        model=shown(settings.model.name),
+        rank=settings.model.lora_rank if settings.model.lora else None,
         method=method[0],
-        paper=f"{shown(paper)}:{part}" if own and part else shown(told.paper),
+        paper=f"{shown(paper)}:{part}" if own and part else shown(settings.paper),
         arxiv=arxiv[1] if arxiv else "",
-        questions_of=f"{shown(told.data.train)}: {len(examples)}, fingerprint {fingerprint}",
-        facts={**facts, "seed": told.run.seed, "factrl": __version__},
-        file=shown(told.data.eval or ""),
+        questions_of=f"{shown(settings.data.train)}: {len(examples)}, fingerprint {fingerprint}",
+        facts={**facts, "seed": settings.run.seed, "factrl": __version__},
+        file=shown(settings.data.eval or ""),
     )
     write_whole(folder / CARD, (card.rstrip() + "\n").encode())
     return folder / CARD
@@ -369,12 +374,12 @@ def _on_hub(name: str) -> str | None:
     return name if _HUB_ID.fullmatch(name) and not os.path.exists(name) else None
 
 
-def _judge(told: RunSettings, judge: Any, *, grades: bool) -> str:
+def _judge(settings: RunSettings, judge: Any, *, grades: bool) -> str:
     """The name of the model that judged, never where it is."""
-    if told.judge.url == LOCAL:
+    if settings.judge.url == LOCAL:
         return f"{getattr(judge, 'name', LOCAL)}, in the process"
-    if told.judge.url:
-        address, _, name = told.judge.url.partition("#")
+    if settings.judge.url:
+        address, _, name = settings.judge.url.partition("#")
         return shown(getattr(judge, "model", None) or name or address)
     return "none: rules alone compare answers" if grades else "none"
 

@@ -74,7 +74,7 @@ class SearchEnvironment:
         left = f"{self.turns - self.searches} of {self.turns} searches are left."
         words = clean(query)[:LONGEST] if isinstance(query, str) else ""
         try:
-            passages = judged_here(self._found, words, about="", judge=self._source) if words else None
+            passages = judged_here(self._passages, words, about="", judge=self._source) if words else None
         except PolicyFault:
             passages = None
         except (Unscored, SetupError, OSError) as error:
@@ -87,9 +87,9 @@ class SearchEnvironment:
         lines = [_UNREADABLE] if passages is None else [*map(self._line, passages)] or [_NOTHING]
         return "\n".join([*lines, left])
 
-    def _found(self, words: str) -> Sequence[Passage]:
-        found: Any = self._source.search(words, self.k)
-        return found if isinstance(found, list) else wait_for(found)
+    def _passages(self, words: str) -> Sequence[Passage]:
+        passages: Any = self._source.search(words, self.k)
+        return passages if isinstance(passages, list) else wait_for(passages)
 
     def _line(self, passage: Passage) -> str:
         """A passage with its number, which it keeps when it is found again."""
@@ -102,7 +102,7 @@ class SearchEnvironment:
         return f"[{1 + same.index((passage.title, passage.text))}] {line}"
 
 
-def last_said(environment: SearchEnvironment, text: Completion) -> Completion:
+def attach_search(environment: SearchEnvironment, text: Completion) -> Completion:
     """The policy's last message as rewards read it: it knows what it was shown and what failed before it."""
     text.shown, text.failed = tuple(environment.shown), environment.failed
     return text
@@ -122,9 +122,9 @@ def tolerant(tokenizer: Any) -> Any:
     cannot read, after which TRL takes the message for text: a `RecursionError` would end the run."""
     read = type(tokenizer).parse_response  # of the class: one that is tolerant already gets no second layer
 
-    def parse_response(*told: Any, **more: Any) -> Any:
+    def parse_response(*args: Any, **kwargs: Any) -> Any:
         try:
-            return read(tokenizer, *told, **more)
+            return read(tokenizer, *args, **kwargs)
         except RecursionError as error:
             raise ValueError("a call is nested too deep") from error
 
@@ -138,14 +138,14 @@ def check_calls(name: str, tokenizer: Any) -> None:
     Raises:
         ModelError: what else can be done.
     """
-    told = {"name": "search", "arguments": {"query": "Ada's home"}}
-    said = [
+    call = {"name": "search", "arguments": {"query": "Ada's home"}}
+    messages = [
         {"role": "user", "content": "Where is Ada from?"},
-        {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": told}]},
+        {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": call}]},
         {"role": "tool", "name": "search", "content": "Rome is"},
     ]
     try:
-        text = tokenizer.apply_chat_template(said, tools=[SearchEnvironment.search], tokenize=False)
+        text = tokenizer.apply_chat_template(messages, tools=[SearchEnvironment.search], tokenize=False)
     except (TemplateError, TypeError, ValueError):  # no template, or one that takes no such message
         text = ""
     if not all(part in text for part in ("Search the documents", "home", "Rome is")):
@@ -160,15 +160,15 @@ def transcript(messages: Sequence[Mapping[str, Any]]) -> str:
     """A conversation as a person reads it: who speaks, what is said, and each call on a line of its own."""
     lines = []
     for message in messages:
-        said = [message["content"]] if message.get("content") else []
+        parts = [message["content"]] if message.get("content") else []
         for call in message.get("tool_calls") or ():
             function = call.get("function", call)
             named = function.get("arguments")
-            told = (
+            arguments = (
                 ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in named.items())
                 if isinstance(named, Mapping)
                 else str(named)
             )
-            said.append(f"{function.get('name')}({told})")
-        lines.append(f"{message['role']}: " + "\n".join(said))
+            parts.append(f"{function.get('name')}({arguments})")
+        lines.append(f"{message['role']}: " + "\n".join(parts))
     return "\n\n".join(lines)

@@ -293,7 +293,7 @@ def _pack(
     """
     packs: list[_Row] = []
     open_packs: dict[tuple[int, ...], _Row] = {}
-    found: list[tuple[_Row, list[int]]] = []  # each batch row's pack and the offsets of its states there
+    placed: list[tuple[_Row, list[int]]] = []  # each batch row's pack and the offsets of its states there
     for row, keep, marks in zip(input_ids.tolist(), attention_mask.tolist(), wanted.tolist(), strict=True):
         if True not in marks:
             continue
@@ -309,10 +309,10 @@ def _pack(
         offsets = [
             start + column - first - 1 if column > first else pack.prompt_length - 1 for column in columns
         ]
-        found.append((pack, offsets))
+        placed.append((pack, offsets))
     width = max(len(pack.ids) for pack in packs)
     number = {id(pack): index for index, pack in enumerate(packs)}
-    predicts_from = [number[id(pack)] * width + offset for pack, offsets in found for offset in offsets]
+    predicts_from = [number[id(pack)] * width + offset for pack, offsets in placed for offset in offsets]
     device = input_ids.device
     ids, positions, segments = (
         torch.tensor([row + [fill] * (width - len(row)) for row in column], device=device)

@@ -43,12 +43,12 @@ def supervise(
         steps: optimizer steps; the rate rises over a tenth of them and falls as a cosine.
         batch_size: texts of a step.
     """
-    asked = encode(prompts, tokenizer, chat=chat)
-    told = [
+    prompt_ids = encode(prompts, tokenizer, chat=chat)
+    text_ids = [
         [*ids, tokenizer.eos_token_id]
         for ids in tokenizer(list(texts), add_special_tokens=False)["input_ids"]
     ]
-    rows = list(zip(asked, told, strict=True))
+    rows = list(zip(prompt_ids, text_ids, strict=True))
     data = {
         "input_ids": [prompt + text for prompt, text in rows],
         "labels": [[-100] * len(prompt) + text for prompt, text in rows],

@@ -220,9 +220,9 @@ class PolicyWriter:
         self._bf16 = settings.train.bf16 is True
         self.begun = beginning(tokenizer, data.prefill, chat=data.chat)
         search = settings.search.model_dump(exclude_defaults=True)
-        told = (data.system, data.prompt, data.prefill, data.chat, limit, self._bf16)
-        asked = digest_of(*told, *([search] if search else []))
-        self.identity = f"{weights} {asked}"
+        request = (data.system, data.prompt, data.prefill, data.chat, limit, self._bf16)
+        digest = digest_of(*request, *([search] if search else []))
+        self.identity = f"{weights} {digest}"
 
     @classmethod
     def load(cls, settings: RunSettings) -> PolicyWriter:
@@ -233,7 +233,7 @@ class PolicyWriter:
         named = settings.model.name + (f"@{settings.model.revision}" if settings.model.revision else "")
         return cls(model, tokenizer, settings, f"{named} {_fingerprint(model)}")
 
-    def asked(self, settings: RunSettings) -> PolicyWriter:
+    def with_settings(self, settings: RunSettings) -> PolicyWriter:
         """The same weights, asked in another way."""
         return PolicyWriter(self.model, self.tokenizer, settings, self.weights)
 
@@ -253,12 +253,12 @@ class PolicyWriter:
         which can turn a choice between two tokens that are all but equally likely.
         """
         check_numbers(numbers, temperature)
-        settings, written = self.settings, []
+        settings, answers = self.settings, []
         if settings.search.index is not None:
             from .episodes import searched
 
-            told = {"temperature": temperature, "bf16": self._bf16, "on_done": on_done}
-            return searched(self.model, self.tokenizer, examples, settings, **told)
+            options = {"temperature": temperature, "bf16": self._bf16, "on_done": on_done}
+            return searched(self.model, self.tokenizer, examples, settings, **options)
         limit = settings.train.max_completion_length
         rendered = render_prompts(examples, self.tokenizer, settings.data)
         prompts = encode(rendered, self.tokenizer, chat=settings.data.chat)
@@ -278,9 +278,9 @@ class PolicyWriter:
                     uniforms=_uniforms(chunk, numbers, limit, seed) if temperature else None,
                 )
                 for group in groups:
-                    written.append([self._text(ids, ends) for ids in group])
+                    answers.append([self._text(ids, ends) for ids in group])
                     on_done()
-        return written
+        return answers
 
     @torch.no_grad()
     def score(
@@ -336,8 +336,8 @@ def _fingerprint(model: Any) -> str:
 def certainty_of(logits: torch.Tensor) -> torch.Tensor:
     """KL(U || softmax(logits)) of each distribution, in nats: (..., V) -> (...), float32, never below 0."""
     logits = logits.float()
-    found = logits.logsumexp(dim=-1) - logits.mean(dim=-1) - math.log(logits.size(-1))
-    return found.clamp(min=0)  # what is below is rounding
+    certainty = logits.logsumexp(dim=-1) - logits.mean(dim=-1) - math.log(logits.size(-1))
+    return certainty.clamp(min=0)  # what is below is rounding
 
 
 @torch.no_grad()
@@ -353,7 +353,7 @@ def self_certainty(
     """
     decoder = unwrap_adapter(model)
     device = next(decoder.parameters()).device
-    found = [math.nan] * len(completions)
+    means = [math.nan] * len(completions)
     order = [row for row in range(len(completions)) if completions[row]]
     order.sort(key=lambda row: len(prompts[row]) + len(completions[row]))
     for start in range(0, len(order), _ROWS):
@@ -366,8 +366,8 @@ def self_certainty(
         for place, row in enumerate(rows):
             first, count = len(prompts[row]) - 1, len(completions[row])
             parts = states[place, first : first + count].split(_POSITIONS)
-            found[row] = sum(certainty_of(_head_logits(decoder, part)).sum().item() for part in parts) / count
-    return found
+            means[row] = sum(certainty_of(_head_logits(decoder, part)).sum().item() for part in parts) / count
+    return means
 
 
 def _head_logits(decoder: Any, states: torch.Tensor) -> torch.Tensor:

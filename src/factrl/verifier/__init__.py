@@ -255,8 +255,8 @@ def open_verifier(
     if preset == "fspo" or (preset == "local" and llm is None):
         extract = SentenceClaims()
     elif llm is not None:
-        asked = llm if store is None else CachedLLM(llm, store, accept=_readable)
-        extract = LLMClaims(asked, style=_STYLES[preset][0])
+        extractor_llm = llm if store is None else CachedLLM(llm, store, accept=_readable)
+        extract = LLMClaims(extractor_llm, style=_STYLES[preset][0])
     else:
         raise ConfigError(
             f"preset {preset!r} asks a model server, which the model `local` is not; name one with "

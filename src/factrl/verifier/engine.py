@@ -136,10 +136,10 @@ class _Group:
     async def run(self) -> None:
         try:
             extracted = asyncio.gather(*map(self._extract, self.jobs))
-            found, _ = await asyncio.gather(self._found_first(), extracted)
+            results, _ = await asyncio.gather(self._search_ahead(), extracted)
             items = [item for job in self.jobs for item in job.items if item.is_open]
             self.counter.total += len(items)
-            pool = await self._pool(found, items) if self.verifier.share else None
+            pool = await self._pool(results, items) if self.verifier.share else None
             await asyncio.gather(*(self._search(item, pool) for item in items))
             await self._judge([item for item in items if item.is_open])
         finally:  # at the deadline nothing may go on asking servers
@@ -173,7 +173,7 @@ class _Group:
     # -- Evidence: a search for every claim, or for a group one pool, found for the question and the sentences
     # -- of its longest text (which need not wait for the claims) and of those with a claim that none covers.
 
-    async def _found_first(self) -> list[_Result]:
+    async def _search_ahead(self) -> list[_Result]:
         readable = [
             job for job in self.jobs if self.verifier.share and len(job.text) <= self.verifier.max_chars
         ]
@@ -184,12 +184,12 @@ class _Group:
         queries = [query for query in (longest.question, *parts[: self.verifier.max_claims]) if query]
         return await self._all((longest, query) for query in queries)
 
-    async def _pool(self, found: list[_Result], items: Iterable[Item]) -> Given | Unscored:
+    async def _pool(self, results: list[_Result], items: Iterable[Item]) -> Given | Unscored:
         """What the group shares; the error of a search where nothing was found because of it.
 
         A query that an engine refuses for its words finds nothing.
         """
-        pool = _given(found)
+        pool = _given(results)
         parts = {id(job): sentences(job.text) for job in self.jobs}
         queries: dict[str, Job] = {}
         for item in items:
@@ -198,24 +198,24 @@ class _Group:
                 number = bisect_right(parts[id(job)], claim.start, key=lambda part: part.start) - 1
                 part = parts[id(job)][number] if number >= 0 else claim
                 queries.setdefault(job.text[part.start : part.end] or claim.text, job)
-        found = [*found, *await self._all((job, query) for query, job in queries.items())]
-        failures = [one for one in found if isinstance(one, Unscored) and not isinstance(one, PolicyFault)]
-        pool = _given(found)
+        results = [*results, *await self._all((job, query) for query, job in queries.items())]
+        failures = [one for one in results if isinstance(one, Unscored) and not isinstance(one, PolicyFault)]
+        pool = _given(results)
         return failures[-1] if failures and not pool.passages else pool
 
     async def _all(self, queries: Iterable[tuple[Job, str]]) -> list[_Result]:
-        found = await asyncio.gather(*(self._found(*one) for one in queries), return_exceptions=True)
-        for one in found:
+        results = await asyncio.gather(*(self._passages(*one) for one in queries), return_exceptions=True)
+        for one in results:
             if isinstance(one, BaseException) and not isinstance(one, Unscored):
                 raise one
-        return found  # type: ignore[return-value]
+        return results  # type: ignore[return-value]
 
     async def _search(self, item: Item, pool: Given | Unscored | None) -> None:
         try:
             if isinstance(pool, Unscored):
                 raise pool
             if pool is None:
-                item.passages = await self._found(item.job, item.query)
+                item.passages = await self._passages(item.job, item.query)
             else:  # none of those that share no word with the claim
                 best = pool.search(item.query, self.verifier.k)
                 item.passages = tuple(passage for passage in best if passage.score)
@@ -233,7 +233,7 @@ class _Group:
             if not item.passages:
                 self._settle({item: Verdict("unknown", by=self.identity, cause="no_evidence")})
 
-    async def _found(self, job: Job, query: str) -> tuple[Passage, ...]:
+    async def _passages(self, job: Job, query: str) -> tuple[Passage, ...]:
         """Search results; the same query of one group is sent once.
 
         Raises:
@@ -287,16 +287,16 @@ class _Group:
             raise RuntimeError(
                 f"judge {judge.identity!r} returned {len(verdicts)} verdicts for {len(pairs)} claims"
             )
-        found = dict(zip(chunk, verdicts, strict=True))
+        by_key = dict(zip(chunk, verdicts, strict=True))
         if self.store is not None:  # a failure is never kept
-            kept = {key: asdict(verdict) for key, verdict in found.items() if verdict.label != "unjudged"}
+            kept = {key: asdict(verdict) for key, verdict in by_key.items() if verdict.label != "unjudged"}
             await self.store.aput_many(kept)
         for key, pair in zip(chunk, pairs, strict=True):
-            if found[key].label == "unjudged" and may_be_own(found[key].cause, found[key].facts):
-                found[key] = await self._alone(*pair, found[key])
-                if found[key].label == "unjudged":  # our side fails, and would with the others too
+            if by_key[key].label == "unjudged" and may_be_own(by_key[key].cause, by_key[key].facts):
+                by_key[key] = await self._alone(*pair, by_key[key])
+                if by_key[key].label == "unjudged":  # our side fails, and would with the others too
                     break
-        self._settle({item: verdict for key, verdict in found.items() for item in chunk[key]})
+        self._settle({item: verdict for key, verdict in by_key.items() for item in chunk[key]})
 
     async def _alone(self, claim: Claim, passages: Sequence[Passage], first: Verdict) -> Verdict:
         """A claim without a verdict, asked about once more and apart from the others, which it may be to
@@ -313,19 +313,19 @@ class _Group:
 
         error = Unscored(first.cause or "unjudged", first.why, **first.facts)
         try:
-            asked = None if first.cause in LENGTH else error
-            return await judged(ask, claim.text, first=asked, about=tuple(passages), judge=judge)
+            first_error = None if first.cause in LENGTH else error
+            return await judged(ask, claim.text, first=first_error, about=tuple(passages), judge=judge)
         except PolicyFault as own:  # not masked: an unsupported claim
             return Verdict("unknown", judge.identity, why=own.detail, cause=own.cause, facts=dict(own.facts))
         except Unscored:
             return first
 
-    def _settle(self, found: Mapping[Item, Verdict]) -> None:
-        for item, verdict in found.items():
+    def _settle(self, verdicts: Mapping[Item, Verdict]) -> None:
+        for item, verdict in verdicts.items():
             item.verdict = verdict
         counter = self.counter
-        counter.done += len(found)
-        if found and counter.watch is not None:
+        counter.done += len(verdicts)
+        if verdicts and counter.watch is not None:
             counter.watch(counter.done, counter.total)
 
 
@@ -350,9 +350,9 @@ def _name_subjects(job: Job) -> None:
         last = names if own and name else f"{last} {names}".strip()
 
 
-def _given(found: Iterable[_Result]) -> Given:
+def _given(results: Iterable[_Result]) -> Given:
     """Every passage once, by its words."""
-    passages = (passage for one in found if not isinstance(one, Unscored) for passage in one)
+    passages = (passage for one in results if not isinstance(one, Unscored) for passage in one)
     once = {" ".join(passage.text.split()): passage for passage in reversed([*passages])}
     return Given(passage for key, passage in reversed(once.items()) if key)
 
@@ -365,5 +365,5 @@ async def _call(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
     called = function if inspect.isroutine(function) else type(function).__call__
     if inspect.iscoroutinefunction(called):
         return await function(*args, **named)
-    found = await on_thread("stage", THREADS, function, *args, **named)
-    return await found if inspect.isawaitable(found) else found
+    result = await on_thread("stage", THREADS, function, *args, **named)
+    return await result if inspect.isawaitable(result) else result

@@ -168,13 +168,13 @@ def _message(check: Check) -> str:
         return f"a mere hedge: {one_line(check.claim.text)}"
     p = f" (p={verdict.p:.2f})" if verdict.p is not None else ""
     because = f" ({one_line(verdict.cause)})" if verdict.cause else ""
-    said = f"{KINDS[check.shown][1]}{p}{because}: {one_line(check.claim.text)}"
+    sentence = f"{KINDS[check.shown][1]}{p}{because}: {one_line(check.claim.text)}"
     where = f" ({one_line(check.quoted_from)})" if check.quoted_from else ""
-    return f"{said} Evidence{where}: “{one_line(check.quote)}”" if check.quote else said
+    return f"{sentence} Evidence{where}: “{one_line(check.quote)}”" if check.quote else sentence
 
 
 def _line_starts(text: str) -> list[int]:
-    return [0, *(found.end() for found in re.finditer("\n", text))]
+    return [0, *(match.end() for match in re.finditer("\n", text))]
 
 
 def _region(starts: Sequence[int], check: Check, length: int) -> dict[str, int]:

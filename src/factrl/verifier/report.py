@@ -145,8 +145,8 @@ class Report:
         spans = sorted((check.claim.start, check.claim.end) for check in self.checks)
         starts = [start for start, _ in spans]
         reached = [0, *accumulate((end for _, end in spans), max)]  # by the first so many claims
-        found = [part for part in sentences(self.text) if part.kind in ("heading", "code", "reasoning")]
-        return [one for one in found if reached[bisect_left(starts, one.end)] <= one.start]
+        parts = [part for part in sentences(self.text) if part.kind in ("heading", "code", "reasoning")]
+        return [one for one in parts if reached[bisect_left(starts, one.end)] <= one.start]
 
     @property
     def precision(self) -> float | None:
@@ -275,9 +275,9 @@ class Report:
 
     def __repr__(self) -> str:
         """The counts and the score, in one line; `print` has the claims."""
-        told = "; ".join(self.summary())
+        summary = "; ".join(self.summary())
         name = one_line(self.judge).partition("@")[0]  # without the fingerprint of its weights
-        return f"<Report: {told}; judge {name or 'none'}>"
+        return f"<Report: {summary}; judge {name or 'none'}>"
 
     def __str__(self) -> str:
         """One line per claim, the sentence that decided beneath it, and the arithmetic of the score."""
@@ -406,8 +406,8 @@ def _headline(report: Report) -> str:
     if not report.claims:
         return "The text declines to answer" if report.abstained else "No claim to check"
     shown = report.kinds()
-    told = {"refuted": "refuted", "unsure": "unsure", "unknown": "unknown", "unjudged": "without a verdict"}
-    suspects = [f"{shown[kind]} {word}" for kind, word in told.items() if shown[kind]]
+    words = {"refuted": "refuted", "unsure": "unsure", "unknown": "unknown", "unjudged": "without a verdict"}
+    suspects = [f"{shown[kind]} {word}" for kind, word in words.items() if shown[kind]]
     claims = "claim" if report.claims == 1 else "claims"
     if not suspects:
         return f"{'The claim is' if report.claims == 1 else f'All {report.claims:,} claims are'} supported"

@@ -61,20 +61,20 @@ class Network:
         path = models.get(model)
         self.identity, self.torch, self.lock = models.identity(path), torch, threading.Lock()
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        told = {"trust_remote_code": trusted, "local_files_only": True}
+        options = {"trust_remote_code": trusted, "local_files_only": True}
         try:
             network, report = getattr(transformers, kind).from_pretrained(
                 path,
                 use_safetensors=True,
                 output_loading_info=True,
                 dtype="float32" if self.device == "cpu" else dtype,
-                **told,
+                **options,
             )
             foundation = getattr(network.config, "foundation", None)
             if trusted and foundation and not any(path.glob("tokenizer*")):
                 self.tokenizer: Any = transformers.AutoTokenizer.from_pretrained(foundation)
             else:
-                self.tokenizer = transformers.AutoTokenizer.from_pretrained(path, **told)
+                self.tokenizer = transformers.AutoTokenizer.from_pretrained(path, **options)
         except (OSError, ValueError, KeyError) as error:
             remedy = "it has to be a folder with config.json, a tokenizer and model.safetensors"
             if "trust_remote_code" in str(error):
@@ -204,17 +204,17 @@ class CausalModel(Network):
         """
         del temperature, sampling
         started = time.monotonic()
-        asked = [{**message} for message in messages]
+        chat = [{**message} for message in messages]
         with self.lock, self.torch.inference_mode():
-            told = self.tokenizer.apply_chat_template(
-                asked, add_generation_prompt=True, return_tensors="pt", return_dict=True
+            inputs = self.tokenizer.apply_chat_template(
+                chat, add_generation_prompt=True, return_tensors="pt", return_dict=True
             )
-            read = told["input_ids"].shape[1]
-            room = min(max_tokens, self.longest - read)
+            tokens_in = inputs["input_ids"].shape[1]
+            room = min(max_tokens, self.longest - tokens_in)
             if room > 0:
                 tokens = self.network.generate(
-                    **told.to(self.device), max_new_tokens=room, do_sample=False, use_cache=True
-                )[0, read:].tolist()
+                    **inputs.to(self.device), max_new_tokens=room, do_sample=False, use_cache=True
+                )[0, tokens_in:].tolist()
             else:
                 tokens = []
         ends = self.network.generation_config.eos_token_id
@@ -223,7 +223,7 @@ class CausalModel(Network):
         if not ended:
             raise LLMError("truncated", f"{self.identity} did not end within {room} tokens", text=text)
         elapsed = time.monotonic() - started
-        return Reply(text, "stop", self.identity, tokens_in=read, tokens_out=len(tokens), elapsed=elapsed)
+        return Reply(text, "stop", self.identity, tokens_in, len(tokens), elapsed=elapsed)
 
     def tokens(self, text: str) -> int:
         """How many tokens a text is."""
@@ -251,7 +251,7 @@ class CausalModel(Network):
         """
         import numpy as np
 
-        found = np.full((len(prompts), len(letters)), np.nan)
+        logprobs = np.full((len(prompts), len(letters)), np.nan)
         with self.lock:
             firsts = self.firsts(suffix or prefix, letters)
             read = [self.tokenizer(encodable(f"{prefix}{prompt}{suffix}"))["input_ids"] for prompt in prompts]
@@ -262,5 +262,5 @@ class CausalModel(Network):
             # Padding stands before the text, so that the next token of every row is at the same place.
             options = {"left": True, "logits_to_keep": 1, "use_cache": False}
             for batch, logits in self.logits(rows, 2 * TOKENS_AT_ONCE, **options):
-                found[batch] = logits[:, -1].log_softmax(-1)[:, firsts].numpy()
-        return found
+                logprobs[batch] = logits[:, -1].log_softmax(-1)[:, firsts].numpy()
+        return logprobs

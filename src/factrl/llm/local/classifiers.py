@@ -103,22 +103,22 @@ class CrossEncoder(Network):
         """
         import numpy as np
 
-        found = np.full((len(pairs), len(COLUMNS)), np.nan)
+        scores = np.full((len(pairs), len(COLUMNS)), np.nan)
         marked: list[list[tuple[int, int]]] = [[] for _ in pairs]
         with self.lock:
             rows = [self._read(premise, hypothesis) for premise, hypothesis in pairs]
             options: dict[str, Any] = {}
             if self._chat is not None:
-                told = inspect.signature(self.network.forward).parameters
-                options = {"left": True, **({"logits_to_keep": 1} if "logits_to_keep" in told else {})}
+                parameters = inspect.signature(self.network.forward).parameters
+                options = {"left": True, **({"logits_to_keep": 1} if "logits_to_keep" in parameters else {})}
             for batch, logits in self.logits(rows, TOKENS_AT_ONCE, **options):
                 odds = self._odds(logits, [rows[number] for number in batch], [marked[n] for n in batch])
-                found[batch] = 0.0
+                scores[batch] = 0.0
                 for number, meaning in enumerate(self.meanings):
-                    found[batch, COLUMNS.index(meaning)] += odds[:, number].numpy()
+                    scores[batch, COLUMNS.index(meaning)] += odds[:, number].numpy()
         if spans is not None:
             spans += marked
-        return found
+        return scores
 
     def _odds(self, logits: Any, rows: Sequence[Any], marked: Sequence[list[tuple[int, int]]]) -> Any:
         """Probabilities of a batch's meanings; what a model marks is added to `marked`."""
@@ -154,8 +154,8 @@ class CrossEncoder(Network):
         texts: dict[str, str] = dict(zip(_PLACES, (premise, hypothesis), strict=True))
         if self._chat is None:
             return _filled(self._prompt or _PLACES[0], texts)
-        told = _filled(self._chat, texts)
-        whole = self.tokenizer.apply_chat_template(**told, add_generation_prompt=True, tokenize=False)
+        chat = _filled(self._chat, texts)
+        whole = self.tokenizer.apply_chat_template(**chat, add_generation_prompt=True, tokenize=False)
         return whole + self._ending
 
 
@@ -171,13 +171,13 @@ def _filled(value: Any, texts: Mapping[str, str]) -> Any:
 def _meanings(config: Any, name: str) -> tuple[Meaning, ...]:
     """What each output means; for one logit, what a high and what a low value means."""
     own = [str(config.id2label.get(number, "")) for number in range(config.num_labels)]
-    told = _HHEM if "hhem" in config.model_type.lower() else own
-    words = [" ".join(re.findall(r"[a-z0-9]+", label.lower())) for label in told]
-    found: tuple[Meaning, ...] = tuple(_MEANINGS[word] for word in words if word in _MEANINGS)
-    if len(found) == config.num_labels == 1:
-        found = (*found, "unknown" if found[0] == "supported" else "supported")
-    if len(found) == max(config.num_labels, 2) and "supported" in found:
-        return found
+    labels = _HHEM if "hhem" in config.model_type.lower() else own
+    words = [" ".join(re.findall(r"[a-z0-9]+", label.lower())) for label in labels]
+    meanings: tuple[Meaning, ...] = tuple(_MEANINGS[word] for word in words if word in _MEANINGS)
+    if len(meanings) == config.num_labels == 1:
+        meanings = (*meanings, "unknown" if meanings[0] == "supported" else "supported")
+    if len(meanings) == max(config.num_labels, 2) and "supported" in meanings:
+        return meanings
     raise ModelError(
         f"the outputs of {name} are called {', '.join(own)}, which does not say what they mean; name them in "
         f"id2label of its config.json, each as one of {', '.join(COLUMNS)}"

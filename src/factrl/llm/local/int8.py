@@ -104,7 +104,7 @@ class Int8Model:
         with safe_open(folder / "weights.safetensors", "pt") as file:
             held = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
             self.shape = Shape(*json.loads(file.metadata()["shape"]))
-        self._words, self._said, self._last = held["read"], held["said"], held["norm"]
+        self._words, self._output, self._last = held["read"], held["said"], held["norm"]
         self._layers = [
             _Layer(
                 self.shape, {a: _Product(held, f"{n}.{a}") for a in _PRODUCTS}, held[f"{n}.norms"].unbind()
@@ -129,15 +129,15 @@ class Int8Model:
         firsts = [self._letter(letter) for letter in letters]
         last = self._tokens(suffix, special=True)
         read = [self._tokens(prompt, special=False) + last for prompt in prompts]
-        found = np.full((len(prompts), len(letters)), np.nan)
+        logprobs = np.full((len(prompts), len(letters)), np.nan)
         behind = self._past[0][0].shape[1]
         with self._lock, torch.inference_mode():
-            wanted = self._said[firsts].float()
+            wanted = self._output[firsts].float()
             for batch in batches(read, self.n_ctx - behind):
                 hidden = self._read(batch, behind)[[own[-1] for own in batch.own]]
                 logits = _norm(hidden, self._last, self.shape.epsilon) @ wanted.t()
-                found[batch.rows] = logits.double().log_softmax(1).numpy()
-        return found
+                logprobs[batch.rows] = logits.double().log_softmax(1).numpy()
+        return logprobs
 
     def _read(self, batch: Batch, behind: int) -> torch.Tensor:
         """The last layer's output, (rows, width)."""
@@ -312,8 +312,8 @@ def _prepare(path: Path, prefix: str, folder: Path) -> None:
     tokenizer.save(str(folder / "tokenizer.json"))
     tokens = tokenizer.encode(encodable(prefix), add_special_tokens=False).ids
     batch = Batch([0], tokens, [[*range(len(tokens))]], [len(tokens)])
-    said = "output.weight" if "output.weight" in reader else "token_embd.weight"
-    held = {"read": reader("token_embd.weight").half(), "said": reader(said).half()}
+    output = "output.weight" if "output.weight" in reader else "token_embd.weight"
+    held = {"read": reader("token_embd.weight").half(), "said": reader(output).half()}
     held["norm"] = reader("output_norm.weight")
     with (
         torch.inference_mode(),
@@ -371,15 +371,15 @@ class _Reader:
         try:
             reader = gguf.GGUFReader(path)
             kind = reader.fields["general.architecture"].contents()
-            told = {key.removeprefix(f"{kind}."): field for key, field in reader.fields.items()}
-            heads = told["attention.head_count"].contents()
+            fields = {key.removeprefix(f"{kind}."): field for key, field in reader.fields.items()}
+            heads = fields["attention.head_count"].contents()
             self.shape = Shape(
-                layers=told["block_count"].contents(),
+                layers=fields["block_count"].contents(),
                 heads=heads,
-                pairs=told["attention.head_count_kv"].contents(),
-                size=told["embedding_length"].contents() // heads,
-                epsilon=told["attention.layer_norm_rms_epsilon"].contents(),
-                base=told["rope.freq_base"].contents(),
+                pairs=fields["attention.head_count_kv"].contents(),
+                size=fields["embedding_length"].contents() // heads,
+                epsilon=fields["attention.layer_norm_rms_epsilon"].contents(),
+                base=fields["rope.freq_base"].contents(),
                 apart=kind == "llama",
             )
         except (ValueError, KeyError, IndexError) as error:

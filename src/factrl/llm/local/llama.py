@@ -114,8 +114,8 @@ class LlamaModel:
         request = {"messages": [dict(m) for m in messages], "temperature": temperature, **sampling}
         with self._lock:
             self._held = ""
-            said = self._open().handle_chat_completions({**request, "max_tokens": max_tokens})
-        choice = _choice(said)
+            response = self._open().handle_chat_completions({**request, "max_tokens": max_tokens})
+        choice = _choice(response)
         if choice["finish_reason"] == "length":
             cut = f"{self.name} cut its reply off at {max_tokens} tokens"
             raise LLMError("truncated", cut, text=choice["message"]["content"] or "")
@@ -123,8 +123,8 @@ class LlamaModel:
             choice["message"]["content"] or "",
             finish_reason=choice["finish_reason"],
             model=self.name,
-            tokens_in=said["usage"]["prompt_tokens"],
-            tokens_out=said["usage"]["completion_tokens"],
+            tokens_in=response["usage"]["prompt_tokens"],
+            tokens_out=response["usage"]["completion_tokens"],
             elapsed=time.monotonic() - started,
         )
 
@@ -186,18 +186,18 @@ class LlamaModel:
         request = {"content": encodable(text), "parse_special": special, "add_special": False}
         return self._ask("/tokenize", request)["tokens"]
 
-    def _send(self, tokens: list[int], **told: Any) -> dict[str, Any]:
+    def _send(self, tokens: list[int], **options: Any) -> dict[str, Any]:
         """What llama.cpp says to a prompt when it may write one token."""
         request = {"prompt": tokens, "max_tokens": 1, "temperature": 0.0, "logprobs": LISTED, "id_slot": 0}
-        return _choice(self._open().handle_completions({**request, **told}))
+        return _choice(self._open().handle_completions({**request, **options}))
 
     def _odds(self, tokens: list[int], ids: list[int]) -> list[float]:
         # It is made to write a letter, because it lists nothing beside half a character.  The list has the
         # model's own probabilities, whatever it is made to write.
         listed = self._send(tokens, logit_bias=[[ids[0], 100.0]])["logprobs"]["content"][0]["top_logprobs"]
-        found = {entry["id"]: float(entry["logprob"]) for entry in listed}
-        least = min(found.values())
-        return [found.get(number, least) for number in ids]
+        logprobs = {entry["id"]: float(entry["logprob"]) for entry in listed}
+        least = min(logprobs.values())
+        return [logprobs.get(number, least) for number in ids]
 
     def _hold(self, prefix: list[int]) -> None:
         """See to it that the slot's state begins with the prefix: it is there, on disk, or computed now."""
@@ -216,11 +216,11 @@ class LlamaModel:
         try:
             if path.stem.partition("-")[2] != models.sha256_of(path)[:32]:
                 return False
-            said = self._ask("/slots/0?action=restore", {"filename": path.name})
+            response = self._ask("/slots/0?action=restore", {"filename": path.name})
             os.utime(path)
         except (LLMError, OSError):  # made by another version, or removed just now
             return False
-        return said["n_restored"] == length
+        return response["n_restored"] == length
 
     def _keep(self, states: Path, key: str) -> None:
         """Save the slot's state; where that cannot be done, the next process computes it again."""
@@ -253,16 +253,16 @@ class LlamaModel:
         return self._server
 
 
-def _checked(said: Any) -> Any:
-    error = said.get("error") if isinstance(said, dict) else None
+def _checked(response: Any) -> Any:
+    error = response.get("error") if isinstance(response, dict) else None
     if error:
         cause = "context_length" if error.get("type") == "exceed_context_size_error" else "local_model"
         raise LLMError(cause, f"llama.cpp refused: {error.get('message', error)}")
-    return said
+    return response
 
 
-def _choice(said: dict[str, Any]) -> dict[str, Any]:
-    return _checked(said)["choices"][0]
+def _choice(response: dict[str, Any]) -> dict[str, Any]:
+    return _checked(response)["choices"][0]
 
 
 def _states_folder() -> Path | None:
@@ -277,10 +277,10 @@ def _states_folder() -> Path | None:
 
 def _weights(path: Path) -> Path:
     """The GGUF file of what a name led to."""
-    found = [path] if path.is_file() else [*path.glob("*.gguf")]
-    if len(found) != 1:
-        raise ModelError(f"{path} holds {len(found)} .gguf files; name the one to use")
-    return found[0]
+    files = [path] if path.is_file() else [*path.glob("*.gguf")]
+    if len(files) != 1:
+        raise ModelError(f"{path} holds {len(files)} .gguf files; name the one to use")
+    return files[0]
 
 
 def _xllamacpp() -> Any:

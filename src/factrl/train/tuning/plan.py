@@ -49,9 +49,9 @@ class TunePlan:
     @property
     def samples(self) -> int:
         """Samples that are written for rows, over all rounds."""
-        told = self.settings
-        rounds = told.tune.rounds - bool(self.probed)
-        return 0 if told.measure is None else rounds * len(self.examples) * told.sampling.num_samples
+        settings = self.settings
+        rounds = settings.tune.rounds - bool(self.probed)
+        return 0 if settings.measure is None else rounds * len(self.examples) * settings.sampling.num_samples
 
     def supplier(self) -> Supplier:
         """Makes what measures samples."""
@@ -60,37 +60,37 @@ class TunePlan:
 
 def plan_tuning(settings: TuneSettings, *, only_show: bool = False) -> TunePlan:
     """Check what can be checked without the model; a plan that is only shown opens no judge."""
-    data, told = settings.data, settings.tune
+    data, tune = settings.data, settings.tune
     notes: list[str] = []
-    if told.method in LABELLED:
-        examples, left_out = load_lessons(told.method, data.train, data.limit)
+    if tune.method in LABELLED:
+        examples, left_out = load_lessons(tune.method, data.train, data.limit)
         notes += [f"{count} rows left out: {why}" for why, count in left_out.most_common()]
     else:
         examples = load_training(data, require_answers=settings.needs_answers)
     render_prompt(examples[0], data.prompt)
     probed: Mapping[str, Sequence[Candidate]] = {}
-    if told.probe is not None:
-        examples, probed = _probed(examples, told.probe)
-        notes += _check_asked_alike(settings, told.probe)
-    if (asked_by := told.rule or told.method) in ELICITED and demonstrated(settings) is settings:
+    if tune.probe is not None:
+        examples, probed = _probed(examples, tune.probe)
+        notes += _check_same_prompt(settings, tune.probe)
+    if (name := tune.rule or tune.method) in ELICITED and demonstrated(settings) is settings:
         notes.append(
-            f"{asked_by} learns from samples that were asked for without worked examples, unlike its paper, "
+            f"{name} learns from samples that were asked for without worked examples, unlike its paper, "
             "as data.prompt is not factreason's; name a file of them with tune.demonstrations"
         )
     if settings.rule.needs_ook and all(example.ook is None for example in examples):
         raise DataError(
-            f"{told.rule or told.method} needs to know which questions the model knows, and none of "
+            f"{tune.rule or tune.method} needs to know which questions the model knows, and none of "
             f"{len(examples)} has a flag `ook`; find out with: factrl probe QUESTIONS --model NAME "
             "--output probed.jsonl, and give --probe probed.jsonl"
         )
-    if told.rule == "given" and not any("rejected" in example.meta for example in examples):
+    if tune.rule == "given" and not any("rejected" in example.meta for example in examples):
         raise DataError(
             f"{data.train} has no column of the worse completions; say which one it is with "
             "data.columns.rejected=…, and that of the better ones with data.columns.answers=…"
         )
-    if told.chosen is not None and not any(given_text(example, told.chosen) for example in examples):
+    if tune.chosen is not None and not any(given_text(example, tune.chosen) for example in examples):
         raise DataError(
-            f"tune.chosen = {told.chosen!r}: none of {len(examples)} rows of {data.train} has a text in that "
+            f"tune.chosen = {tune.chosen!r}: none of {len(examples)} rows of {data.train} has a text in that "
             "column; give it the completions that are preferred, such as DeepSeek-R1's, reasoning and answer"
         )
     reward = _measuring(settings, examples)
@@ -120,23 +120,23 @@ def demonstrated(settings: TuneSettings) -> TuneSettings:
 
     Without any of the user's, factreason's own samples are asked for with its 2-shot prompt.
     """
-    told, own = settings.tune, settings_of(VERIFIED)["data"]["prompt"]
-    if told.demonstrations is None:
-        two_shot = (told.rule or told.method) in ELICITED and settings.data.prompt == own
-        return _asked_with(settings, TWO_SHOT) if two_shot else settings
+    tune, own = settings.tune, settings_of(VERIFIED)["data"]["prompt"]
+    if tune.demonstrations is None:
+        two_shot = (tune.rule or tune.method) in ELICITED and settings.data.prompt == own
+        return _with_prompt(settings, TWO_SHOT) if two_shot else settings
     shown = []
-    for number, row in zip(range(told.shots), read_rows(told.demonstrations), strict=False):
+    for number, row in zip(range(tune.shots), read_rows(tune.demonstrations), strict=False):
         prompt, response = row.get("prompt"), row.get("response")
         if not isinstance(prompt, str) or not isinstance(response, str):
-            raise DataError(f"{told.demonstrations}, row {number + 1} needs a prompt and a response, as text")
-        asked = render_prompt(Example(prompt, meta={"prompt": prompt}), settings.data.prompt)
-        shown.append(f"{asked}\n{response}".replace("{", "{{").replace("}", "}}"))
-    if len(shown) < told.shots:
-        raise DataError(f"{told.demonstrations} has {len(shown)} rows, fewer than tune.shots = {told.shots}")
-    return _asked_with(settings, "\n\n".join([*shown, settings.data.prompt]))
+            raise DataError(f"{tune.demonstrations}, row {number + 1} needs a prompt and a response, as text")
+        request = render_prompt(Example(prompt, meta={"prompt": prompt}), settings.data.prompt)
+        shown.append(f"{request}\n{response}".replace("{", "{{").replace("}", "}}"))
+    if len(shown) < tune.shots:
+        raise DataError(f"{tune.demonstrations} has {len(shown)} rows, fewer than tune.shots = {tune.shots}")
+    return _with_prompt(settings, "\n\n".join([*shown, settings.data.prompt]))
 
 
-def _asked_with(settings: TuneSettings, prompt: str) -> TuneSettings:
+def _with_prompt(settings: TuneSettings, prompt: str) -> TuneSettings:
     return settings.model_copy(update={"data": settings.data.model_copy(update={"prompt": prompt})})
 
 
@@ -167,19 +167,19 @@ def _probed(
     examples: Sequence[Example], file: str
 ) -> tuple[list[Example], Mapping[str, Sequence[Candidate]]]:
     """The questions with what a probe found of each, and its samples."""
-    found: dict[str, Mapping[str, Any]] = {}
+    probed: dict[str, Mapping[str, Any]] = {}
     for row in read_rows(file):
         if "id" not in row or "ook" not in row:
             raise ConfigError(f"--probe {file} is no output of factrl probe: a row without `id` or `ook`")
-        found[str(row["id"])] = row
-    missing = [example for example in examples if example.id not in found]
+        probed[str(row["id"])] = row
+    missing = [example for example in examples if example.id not in probed]
     if missing:
         raise DataError(
             f"--probe {file} says nothing of {len(missing)} of {len(examples)} questions, first "
             f"{missing[0].id!r}; probe the same questions, or take its output as the questions"
         )
-    flagged = [replace(example, ook=found[example.id]["ook"]) for example in examples]
-    samples = {e.id: [_sample(s) for s in found[e.id].get("samples") or ()] for e in examples}
+    flagged = [replace(example, ook=probed[example.id]["ook"]) for example in examples]
+    samples = {e.id: [_sample(s) for s in probed[e.id].get("samples") or ()] for e in examples}
     return flagged, samples if any(samples.values()) else {}
 
 
@@ -191,11 +191,11 @@ def _sample(row: Mapping[str, Any]) -> Candidate:
     return Candidate(text, length, bool(row.get("truncated")), label=row.get("label"), cause=cause)
 
 
-def _check_asked_alike(settings: TuneSettings, file: str) -> list[str]:
+def _check_same_prompt(settings: TuneSettings, file: str) -> list[str]:
     """Refuse a probe that asked in other words or read answers elsewhere; another model is only told."""
     path = Path(file).with_suffix(".about.json")
     try:
-        found = json.loads(path.read_text("utf-8"))["about"]
+        about = json.loads(path.read_text("utf-8"))["about"]
     except FileNotFoundError:
         return [f"--probe {file}: how it asked and read answers is unknown, as {path} is not there"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -203,14 +203,14 @@ def _check_asked_alike(settings: TuneSettings, file: str) -> list[str]:
     data = (settings if settings.measure is None else demonstrated(settings)).data
     wanted = {name: getattr(data, name) for name in ("prompt", "system", "prefill", "chat")}
     problems = [
-        f"--probe {file} was made with {name} = {found[name]!r}, and here it is {value!r}"
+        f"--probe {file} was made with {name} = {about[name]!r}, and here it is {value!r}"
         for name, value in {**wanted, "extract": settings.extract}.items()
-        if name in found and found[name] != value
+        if name in about and about[name] != value
     ]
     if problems:
         problems.append("probe again with the same paper and [data], or give here what the probe was given")
         raise ConfigError(*problems)
-    policy = found.get("policy", settings.model.name)
+    policy = about.get("policy", settings.model.name)
     if policy == settings.model.name:
         return []
     return [f"--probe {file}: it asked the model {policy}, and {settings.model.name} is trained"]

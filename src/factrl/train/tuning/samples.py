@@ -48,26 +48,27 @@ def write_samples(
     seed: int = 0,
 ) -> list[list[Candidate]]:
     """The model's samples with these numbers, for every example; those of `path` are not written again."""
-    told: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "seed": seed}
+    sampling: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "seed": seed}
     questions = digest_of(*((example.id, example.question) for example in examples))
-    about = {"model": model, "questions": questions, "numbers": [numbers[0], numbers[-1]], **told}
+    about = {"model": model, "questions": questions, "numbers": [numbers[0], numbers[-1]], **sampling}
     size = max(1, PART // len(numbers))
     with Journal(path, about) as journal, Progress(label, len(examples), already=journal.found) as progress:
         for start in range(0, len(examples), size):
             part = examples[start : start + size]
             new = {example.id for example in part} - journal.keys()
-            for example, group in zip(part, writer.write(part, numbers, **told) if new else (), strict=False):
+            groups = writer.write(part, numbers, **sampling) if new else ()
+            for example, group in zip(part, groups, strict=False):
                 if example.id in new:
                     journal.add(example.id, {"samples": [_plain(sample) for sample in group]})
             progress.advance(len(new))
         return [[Candidate(**row) for row in journal[example.id]["samples"]] for example in examples]
 
 
-def _plain(written: Written) -> Mapping[str, Any]:
-    if isinstance(written, Unscored):
-        return {"text": "", "cause": written.cause}
-    length = len(written.split()) if written.tokens is None else written.tokens
-    return {"text": str(written), "length": length, "truncated": written.truncated}
+def _plain(completion: Written) -> Mapping[str, Any]:
+    if isinstance(completion, Unscored):
+        return {"text": "", "cause": completion.cause}
+    length = len(completion.split()) if completion.tokens is None else completion.tokens
+    return {"text": str(completion), "length": length, "truncated": completion.truncated}
 
 
 def measure_samples(
@@ -90,12 +91,14 @@ def measure_samples(
         for e in examples
     )
     texts_of = ([s.text for s in group] for group in samples)
-    told = {**about, "known": digest_of(*known), "samples": digest_of(*texts_of)}
+    header = {**about, "known": digest_of(*known), "samples": digest_of(*texts_of)}
     groups = list(zip(examples, samples, strict=True))
     size = max(1, PART // max(1, *(len(group) for group in samples)))
-    with Journal(path, told) as journal, Progress(label, len(examples), already=journal.found) as progress:
-        found: dict[str, Sequence[Mapping[str, Any]]] = {key: row["samples"] for key, row in journal.items()}
-        left = [group for group in groups if group[0].id not in found]
+    with Journal(path, header) as journal, Progress(label, len(examples), already=journal.found) as progress:
+        rows_of: dict[str, Sequence[Mapping[str, Any]]] = {
+            key: row["samples"] for key, row in journal.items()
+        }
+        left = [group for group in groups if group[0].id not in rows_of]
         for start in range(0, len(left), size):
             part = left[start : start + size]
             flat = [(e, s) for e, group in part for s in group if s.cause is None]
@@ -105,11 +108,11 @@ def measure_samples(
             measured = iter(measure([e for e, _ in flat], texts))
             for example, group in part:
                 rows = [{"cause": s.cause} if s.cause else next(measured) for s in group]
-                found[example.id] = rows
+                rows_of[example.id] = rows
                 if not any(_ours(row.get("cause")) for row in rows):
                     journal.add(example.id, {"samples": rows})
             progress.advance(len(part))
-    return [[replace(s, **row) for s, row in zip(group, found[e.id], strict=True)] for e, group in groups]
+    return [[replace(s, **row) for s, row in zip(group, rows_of[e.id], strict=True)] for e, group in groups]
 
 
 def check_masked(samples: Sequence[Sequence[Candidate]], share: float, folder: Path) -> Mapping[str, int]:
@@ -151,8 +154,8 @@ def measurement(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
         return grading(plan)
     tuned = {"reward_model", "truthfulness_model", "extractor_model", "checklist_model", "preference_model"}
     models = plan.settings.judge.model_dump(include=tuned)
-    told = digest_of(plan.settings.verifier.model_dump(exclude={"deadline", "cache"}), models)
-    about = {"measure": plan.settings.measure, "judge": graded_by(plan.judge), "settings": told}
+    settings = digest_of(plan.settings.verifier.model_dump(exclude={"deadline", "cache"}), models)
+    about = {"measure": plan.settings.measure, "judge": graded_by(plan.judge), "settings": settings}
     if plan.reward is None:
         return _precision(plan), about
     reward = supply(plan.reward, supplier=plan.supplier())

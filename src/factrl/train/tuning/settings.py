@@ -33,7 +33,7 @@ _REWARDED = (  # of `[train]`: for training with a reward alone
     *("epsilon", "epsilon_high", "advantage_epsilon", "num_iterations", "temperature", "top_p"),
     *("mask_truncated_completions", "eval_steps", "use_vllm", "vllm_mode", "vllm_server_base_url"),
 )
-_WRITTEN: Mapping[Extract, str] = {
+_TARGETS: Mapping[Extract, str] = {
     "text": "{answer}",
     "boxed": r"\boxed{{{answer}}}",
     "answer": "<answer>{answer}</answer>",
@@ -97,21 +97,21 @@ class TuneSettings(AskSettings):
 
     def _problems(self) -> Iterator[str]:
         yield from super()._problems()
-        told, train = self.tune, self.train
-        if told.rule is None and told.method in PAIRED:
-            yield f"tune.method = {told.method!r} needs tune.rule, one of {', '.join(get_args(RuleName))}"
-        elif told.rule is not None and told.method not in PAIRED:
-            yield f"tune.rule = {told.rule!r} makes pairs, and {told.method!r} learns from none"
-        elif told.rule == "given" and told.method != "dpo":
+        tune, train = self.tune, self.train
+        if tune.rule is None and tune.method in PAIRED:
+            yield f"tune.method = {tune.method!r} needs tune.rule, one of {', '.join(get_args(RuleName))}"
+        elif tune.rule is not None and tune.method not in PAIRED:
+            yield f"tune.rule = {tune.rule!r} makes pairs, and {tune.method!r} learns from none"
+        elif tune.rule == "given" and tune.method != "dpo":
             yield "tune.rule = 'given' has the same pairs in every round; it is for dpo"
-        if told.chosen is not None and told.rule not in ("max-min", "factscore-ends", "klc"):
+        if tune.chosen is not None and tune.rule not in ("max-min", "factscore-ends", "klc"):
             yield (
-                f"tune.chosen = {told.chosen!r} is for the rules max-min, factscore-ends and klc, not for "
-                f"{told.rule or told.method!r}"
+                f"tune.chosen = {tune.chosen!r} is for the rules max-min, factscore-ends and klc, not for "
+                f"{tune.rule or tune.method!r}"
             )
-        if told.rounds > 1 and told.method != "iterative-dpo":
-            yield f"tune.rounds = {told.rounds} is for iterative-dpo, not for {told.method!r}"
-        if told.rule == "max-min" and not self.paper:
+        if tune.rounds > 1 and tune.method != "iterative-dpo":
+            yield f"tune.rounds = {tune.rounds} is for iterative-dpo, not for {tune.method!r}"
+        if tune.rule == "max-min" and not self.paper:
             yield "tune.rule = 'max-min' ranks by a reward; name it: paper=truthrl"
         if not self.model.is_policy:
             yield (
@@ -130,16 +130,16 @@ class TuneSettings(AskSettings):
 
     def unclosed(self, begun: str) -> Iterator[str]:
         """What is wrong with answers without reasoning where the assistant's turn has begun in one."""
-        told = self.tune
+        tune = self.tune
         if (
             self._writes_answers
-            and told.method not in LABELLED
-            and told.target is None
+            and tune.method not in LABELLED
+            and tune.target is None
             and begun.rfind("<think>") > begun.rfind("</think>")
         ):
             yield (
                 f"tune.target is needed: the assistant's turn starts with {begun!r}, a reasoning that the "
-                f"answer alone would never close, and {told.rule or told.method!r} writes answers; say what "
+                f"answer alone would never close, and {tune.rule or tune.method!r} writes answers; say what "
                 "stands before one, e.g. tune.target='I recall this.</think><answer>{answer}</answer>'"
             )
 
@@ -182,34 +182,34 @@ class TuneSettings(AskSettings):
 
     def unused(self) -> Unused:
         """The settings that the method does not read."""
-        told = self.tune
-        found = {f"train.{name}": "it is for training with a reward" for name in _REWARDED}
-        found |= {**unread(self, self.resources), "run.max_cost": "factrl tune has no limit of cost"}
-        if told.method not in PAIRED:
+        tune = self.tune
+        unused = {f"train.{name}": "it is for training with a reward" for name in _REWARDED}
+        unused |= {**unread(self, self.resources), "run.max_cost": "factrl tune has no limit of cost"}
+        if tune.method not in PAIRED:
             of_pairs = ("tune.beta", "tune.label_smoothing")
-            found |= dict.fromkeys(of_pairs, f"{told.method} learns from no pairs")
+            unused |= dict.fromkeys(of_pairs, f"{tune.method} learns from no pairs")
         if not self._writes_answers:
-            found |= dict.fromkeys(("tune.target", "tune.abstention"), "all completions are the model's own")
+            unused |= dict.fromkeys(("tune.target", "tune.abstention"), "all completions are the model's own")
         if self.measure is None:
             names = ("sampling", "tune.demonstrations", "tune.shots", "train.max_masked_share")
-            found |= dict.fromkeys(names, f"{told.method} writes no samples")
-        if told.method != "iterative-dpo":
-            found["tune.rounds"] = f"{told.method} has one round"
-        return found
+            unused |= dict.fromkeys(names, f"{tune.method} writes no samples")
+        if tune.method != "iterative-dpo":
+            unused["tune.rounds"] = f"{tune.method} has one round"
+        return unused
 
     @property
     def extract(self) -> Extract:
         """What of a completion is the answer."""
         return extract_of(self.paper, self.reward)
 
-    def written(self, answer: str) -> str:
+    def completion_for(self, answer: str) -> str:
         """The completion that gives this answer and nothing else."""
-        return (self.tune.target or _WRITTEN[self.extract]).format_map({"answer": answer})
+        return (self.tune.target or _TARGETS[self.extract]).format_map({"answer": answer})
 
     def asking(self) -> str:
         """`config.toml`: how the model is asked, without what is only of tuning; any verb reads it."""
-        told = {name: getattr(self, name) for name in RunSettings.model_fields}
-        return dump_toml(RunSettings.model_construct(**told))
+        values = {name: getattr(self, name) for name in RunSettings.model_fields}
+        return dump_toml(RunSettings.model_construct(**values))
 
 
 # What each method takes from its paper.  The values of sft, rft, r-tuning and dpo are TruthRL's; its DPO
@@ -297,10 +297,10 @@ def tune_settings(source: Path | str | None, overrides: Sequence[str]) -> TuneSe
 
 def _of_every_stage(paper: str) -> Mapping[str, Mapping[str, Any]]:
     """What a paper says of all its stages: of `[train]`, which is its reward's, an answer's length."""
-    told = dict(settings_of(paper))
-    train = told.pop("train", {})
+    settings = dict(settings_of(paper))
+    train = settings.pop("train", {})
     length = "max_completion_length"
-    return {**told, "train": {length: train[length]}} if length in train else told
+    return {**settings, "train": {length: train[length]}} if length in train else settings
 
 
 def check_method(name: str, known: Sequence[str]) -> None:
