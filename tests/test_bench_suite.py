@@ -270,9 +270,8 @@ def test_options_are_weighed_where_the_model_can(tmp_path: Path, monkeypatch: py
     assert "{options}" in row["prompt"]
     # A method around the policy, which writes in steps, has none and is opened anew for each prompt.
     opened: list[str] = []
-    monkeypatch.setattr("factrl.evals.suite.open_writer", lambda told: opened.append(told.sampling.method))
     told = load_settings(AskSettings, None, ["data.train=-", "model.name=m", "sampling.method=cove"])
-    named = NamedModel()
+    named = NamedModel(lambda told: opened.append(told.sampling.method))
     assert [named.writer(told), named.writer(told), named.scorer(told)] == [None] * 3
     assert opened == ["cove", "cove"]
 
@@ -339,7 +338,7 @@ def test_two_evaluations_side_by_side(tmp_path: Path) -> None:
 @pytest.fixture
 def verbs(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """`factrl` with these two verbs, and a scripted model under every name."""
-    monkeypatch.setattr(eval_verb, "NamedModel", lambda: Scripted(right))
+    monkeypatch.setattr(eval_verb, "NamedModel", lambda _: Scripted(right))
     monkeypatch.setattr(eval_verb, "quiet_policy", lambda name: None)
 
     def main(*words: str) -> int:

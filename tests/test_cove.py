@@ -12,8 +12,8 @@ from factrl.errors import LLMError, Unscored
 from factrl.llm import Message, Reply
 from factrl.llm.writers import ServerWriter
 from factrl.runs.settings import AskSettings, DataSettings
-from factrl.train import cove
-from factrl.train.cove import CoVeWriter, open_cove, read_questions
+from factrl.train import answering
+from factrl.train.answering import CoVeWriter, open_cove, read_questions
 from factrl.types import Completion, Example
 
 DATA = DataSettings(train="unused")
@@ -88,7 +88,7 @@ def test_samples_differ_by_their_drafts() -> None:
 @pytest.mark.parametrize(("plan", "left", "asked"), [("none", "In Paris, in 1867.", 0), (PLAN, "Warsaw.", 1)])
 def test_what_is_asked(plan: str, left: str, asked: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing to ask leaves the draft; questions beyond the limit are not asked."""
-    monkeypatch.setattr(cove, "MAX_QUESTIONS", 1)
+    monkeypatch.setattr(answering, "MAX_QUESTIONS", 1)
     llm = Scripted(plan=plan)
     assert cove_of(llm).write([CURIE]) == [[left]]
     assert (len(llm.asked["answer"]), len(llm.asked["revise"])) == (asked, asked)

@@ -12,8 +12,9 @@ import pytest
 from factrl.errors import Unscored
 from factrl.llm import FakeLLM, Message, Reply
 from factrl.llm.openai_compatible import OpenAICompatible
-from factrl.llm.writers import ServerWriter, open_writer, seed_of
+from factrl.llm.writers import ServerWriter, seed_of
 from factrl.runs.settings import AskSettings, DataSettings
+from factrl.train.answering import open_writer
 from factrl.types import Completion, Example
 from fault_server import FaultServer, answers, says
 

@@ -30,7 +30,7 @@ from factrl.text import abstention, answers, confidence, escape, mentions, strip
 from factrl.text.sentences import sentences
 from factrl.text.words import read, same_amount
 from factrl.train import metrics
-from factrl.train.cove import read_questions
+from factrl.train.answering import read_questions
 from factrl.train.page import shown
 from factrl.train.search import SearchEnvironment
 from factrl.types import Claim, Completion, Passage
@@ -134,7 +134,7 @@ READERS: dict[str, Reader] = {
         QUESTION, raw, [FACT, "She won two prizes."]
     ),
     "rewards.checklist.read_checklist": lambda raw: read_checklist(raw, ["4b1e", "c07a"]),
-    "train.cove.read_questions": read_questions,
+    "train.answering.read_questions": read_questions,
     "runs.data.render_prompt": lambda raw: render_prompt(
         Example(raw, evidence=(Passage(raw),)), "{question} {evidence}"
     ),

@@ -18,6 +18,7 @@ from tiny import byte_tokenizer, save_llama
 from factrl.bridges.trl import to_trl
 from factrl.cli import main
 from factrl.errors import ConfigError, ModelError, RewardBug, Unscored
+from factrl.llm.writers import conversation
 from factrl.papers import load_reward
 from factrl.rewards import reward
 from factrl.rewards.grading import Grader
@@ -25,7 +26,7 @@ from factrl.runs.config import load_settings
 from factrl.runs.folder import Run, read_metrics
 from factrl.runs.settings import AskSettings, ModelSettings, RunSettings
 from factrl.train.held_out import evaluator
-from factrl.train.model import conversation, load_policy
+from factrl.train.model import load_policy
 from factrl.train.online import grpo_config
 from factrl.train.search import SearchEnvironment, check_calls
 from factrl.train.writing import PolicyWriter

@@ -17,8 +17,8 @@ from test_search_episodes import trainer as trainer
 from factrl.bridges.verl import compute_score
 from factrl.bridges.verl_overrides import agent_loops
 from factrl.errors import ModelError
+from factrl.llm.writers import conversation
 from factrl.runs.settings import DataSettings, RunSettings
-from factrl.train.model import conversation
 from factrl.types import Completion, Example
 from factrl.verifier.search import BrokenIndex, Index
 from verl_parts import composed, imported

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from factrl.errors import ConfigError, DataError, Unscored
 from factrl.evals.shortqa import Extract, GradeAnswer, grade_completions
-from factrl.llm.writers import Written, open_writer
+from factrl.llm.writers import Written
 from factrl.papers import load_reward
 from factrl.rewards import Reward
 from factrl.rewards.resources import supply
@@ -17,6 +17,7 @@ from factrl.runs.config import Unused
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import AskSettings
 from factrl.text.escape import one_line
+from factrl.train.answering import open_writer
 from factrl.train.plan import bare_reward, check_usable, extract_of, run_settings, unread, unread_in_asking
 from factrl.types import Example
 

@@ -34,6 +34,7 @@ from factrl.prepare import few_shot, read_demonstrations
 from factrl.rewards.grading import AnswerForm, Grader, graded_by
 from factrl.runs.settings import LOCAL, AskSettings
 from factrl.text.escape import one_line
+from factrl.train.answering import open_writer
 from factrl.train.plan import extract_of, run_settings, unread_in_asking
 from factrl.types import Example
 
@@ -181,7 +182,7 @@ def _eval(args: argparse.Namespace) -> int:
         "short" if extract != "text" or (files and settings.paper) else "sentence"
     )
     judge = graded_by(supplier.judge)
-    model = NamedModel() if asks else None
+    model = NamedModel(open_writer) if asks else None
     verifier = supplier.verify() if "long" in kinds or args.reasoning else None
     folder = Path(args.output) if args.output else None
     stated, at_once = args.confidence == "stated", 1 if settings.judge.url == LOCAL else 16

@@ -380,9 +380,9 @@ def _klcf(args: argparse.Namespace) -> int:
 
 
 def _prompts(args: argparse.Namespace) -> int:
-    from factrl.llm.writers import open_writer
     from factrl.prepare.prompts import journal_of, write_prompts
     from factrl.runs.disk import check_begun
+    from factrl.train.answering import open_writer
 
     path = Path(args.output)
     check_place("--output", path, ".jsonl")

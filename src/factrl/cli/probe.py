@@ -16,12 +16,12 @@ from factrl.evals.catalogue import check_gradable
 from factrl.evals.numbers import majority_curve
 from factrl.evals.probe import ProbeRunSettings, job, probe, summary, write_probed
 from factrl.evals.shortqa import Extract
-from factrl.llm.writers import open_writer
 from factrl.rewards.grading import AnswerForm
 from factrl.runs.data import load_training
 from factrl.runs.disk import Journal, check_begun, write_whole
 from factrl.runs.rows import read_rows
 from factrl.runs.settings import LOCAL
+from factrl.train.answering import open_writer
 from factrl.train.plan import extract_of, run_settings, unread_in_asking
 
 from .options import (

@@ -29,7 +29,7 @@ from factrl.evals.longform import check_texts, claim_numbers, with_steps
 from factrl.evals.numbers import numbers_by, numbers_of
 from factrl.evals.samples import EvalSample
 from factrl.evals.shortqa import NOTHING_STORED, Texts, Tools, by_likelihood, grade_texts
-from factrl.llm.writers import Writer, digest_of, open_writer
+from factrl.llm.writers import Writer, digest_of
 from factrl.runs.disk import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.rows import read_rows
@@ -221,10 +221,13 @@ class NamedModel:
     """What `model.name` names, opened at its first use.
 
     A policy in this process stays loaded; a server is asked with other prompts by a writer of its own.
+
+    Args:
+        open_writer: opens a model by its settings, such as `factrl.train.answering.open_writer`.
     """
 
-    def __init__(self) -> None:
-        self._policy: Any = None
+    def __init__(self, open_writer: Callable[[AskSettings], Any]) -> None:
+        self._open, self._policy = open_writer, None
 
     def writer(self, settings: AskSettings) -> Writer:
         """The model, asked as the settings say.
@@ -233,8 +236,8 @@ class NamedModel:
             SetupError: what the user must change.
         """
         if not gives_likelihoods(settings):
-            return open_writer(settings)
-        self._policy = open_writer(settings) if self._policy is None else self._policy.with_settings(settings)
+            return self._open(settings)
+        self._policy = self._policy.with_settings(settings) if self._policy else self._open(settings)
         return self._policy
 
     def scorer(self, settings: AskSettings) -> Any:

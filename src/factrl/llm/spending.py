@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.errors import ConfigError, DataError, FactrlError
+from factrl.runs.disk import write_whole
 
 FILE = "spent.json"
 BYTES_PER_TOKEN = 4
@@ -186,8 +187,6 @@ class Spending:
 
     def save(self, run: Path) -> None:
         """Write the account into the run folder."""
-        from factrl.runs.disk import write_whole
-
         account = {"total": asdict(self.account.total), "dearest_step": asdict(self.account.dearest)}
         write_whole(run / FILE, json.dumps(account).encode())
 

@@ -1,4 +1,7 @@
-"""Models that write answers outside of training: a policy in this process, or one behind a server.
+"""Models that write answers outside of training: the protocol, and the writer for one behind a server.
+
+`factrl.train.answering.open_writer` opens one by its name; a policy in this process is
+`factrl.train.writing.PolicyWriter`.
 
 Every sample has a number, and its text depends on the seed, the question and that number alone, as far as
 the model allows: which other questions are asked with it, in which order and after how many restarts does
@@ -13,11 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from factrl.errors import ConfigError, LLMError, MissingExtra, Unscored
+from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.llm import LLM, Message
-from factrl.llm.openai_compatible import connect, preflight
 from factrl.runs.data import render_prompt
-from factrl.runs.settings import LOCAL, AskSettings, DataSettings, RunSettings
+from factrl.runs.settings import DataSettings
 from factrl.text import implied
 from factrl.types import Completion, Example
 
@@ -100,14 +102,10 @@ class ServerWriter:
         """See `Writer.write`; a call that fails is an `Unscored` among the texts."""
         check_numbers(numbers, temperature)
         sampling = {} if temperature == 0 else {"top_p": top_p, **self._whole}
-        prompts = [render_prompt(example, self._data.prompt) for example in examples]
+        chats = [conversation(example, self._data) for example in examples]
 
-        def one(example: Example, prompt: str, number: int) -> Written:
+        def one(example: Example, messages: list[Message], number: int) -> Written:
             options = {"seed": seed_of(seed, example.id, number), **sampling} if temperature else {}
-            system: list[Message] = (
-                [{"role": "system", "content": self._data.system}] if self._data.system else []
-            )
-            messages = [*system, {"role": "user", "content": prompt}]
             try:
                 reply = self._llm.complete(
                     messages, temperature=temperature, max_tokens=self._max_tokens, **options
@@ -122,8 +120,8 @@ class ServerWriter:
         pool = ThreadPoolExecutor(self._workers)
         try:
             groups = [
-                [pool.submit(one, example, prompt, number) for number in numbers]
-                for example, prompt in zip(examples, prompts, strict=True)
+                [pool.submit(one, example, messages, number) for number in numbers]
+                for example, messages in zip(examples, chats, strict=True)
             ]
             answers = []
             for group in groups:
@@ -134,44 +132,10 @@ class ServerWriter:
             pool.shutdown(cancel_futures=True)  # what interrupts does not wait for thousands of calls
 
 
-def open_writer(settings: RunSettings) -> Writer:
-    """The model that `model.name` names: a server's address, `local`, or a policy to load in this process.
-
-    A server is asked one tiny question, so that it is there and its model has a name.  Servers have ways of
-    their own to cut a distribution (llama.cpp `min_p` and `top_k`, vLLM those of the model's
-    `generation_config.json`): they are off in `local`, and elsewhere a matter of how the server is started.
-
-    Raises:
-        SetupError: what the user must change.
-        MissingExtra: a policy in this process, without the extra `train`.
-    """
-    if isinstance(settings, AskSettings) and settings.sampling.method == "cove":
-        from factrl.train.cove import open_cove
-
-        if settings.search.index is not None:
-            raise ConfigError("sampling.method = 'cove' asks in turns of its own; leave search.index out")
-        return open_cove(settings)
-    name, limit = settings.model.name, settings.train.max_completion_length
-    if settings.search.index is not None and not settings.model.is_policy:
-        raise ConfigError(f"search.index needs a policy in this process, which model.name = {name!r} is not")
-    if name == LOCAL:
-        from factrl.llm.local.llama import shared_model
-
-        return ServerWriter(shared_model(), settings.data, limit, workers=1, whole={"top_k": 0, "min_p": 0.0})
-    if name.startswith(("http://", "https://")):
-        limits = settings.judge.model_dump(include={"timeout_attempt", "timeout_call", "max_attempts"})
-        workers = settings.judge.max_concurrency
-        llm = connect(name, role="policy", retry_cut=False, max_concurrency=workers, **limits)
-        preflight(llm)
-        return ServerWriter(llm, settings.data, limit, workers)
-    try:
-        from factrl.train.writing import PolicyWriter
-    except ModuleNotFoundError as error:
-        package = (error.name or "factrl").partition(".")[0]
-        if package == "factrl":
-            raise
-        raise MissingExtra(package, "train") from error
-    return PolicyWriter.load(settings)
+def conversation(example: Example, data: DataSettings) -> list[Message]:
+    """The messages before the completion: the system's, where there is one, and the user's."""
+    system: list[Message] = [{"role": "system", "content": data.system}] if data.system else []
+    return [*system, {"role": "user", "content": render_prompt(example, data.prompt)}]
 
 
 def check_numbers(numbers: Sequence[int], temperature: float) -> None:

@@ -32,12 +32,13 @@ from typing import Any
 from factrl import __version__
 from factrl.errors import ConfigError, Unscored
 from factrl.llm import LLM, preflight
-from factrl.llm.writers import Writer, Written, digest_of, open_writer
+from factrl.llm.writers import Writer, Written, digest_of
 from factrl.rewards.resources import Supplier
 from factrl.runs.data import render_prompt
 from factrl.runs.disk import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, AskSettings, VerifierSettings
+from factrl.train.answering import open_writer
 from factrl.train.plan import open_judge
 from factrl.types import Completion, Example
 from factrl.verifier import Report, Verifier

@@ -20,13 +20,13 @@ from trl.chat_template_utils import (
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from factrl.errors import ConfigError, Unscored
-from factrl.llm.writers import Written
+from factrl.llm.writers import Written, conversation
 from factrl.runs.settings import RunSettings
 from factrl.text import encodable
 from factrl.types import Completion, Example
 from factrl.verifier import open_search
 
-from .model import beginning, conversation, end_tokens
+from .model import beginning, end_tokens
 from .search import SearchEnvironment, attach_search, check_calls, last_message, tolerant
 from .writing import AT_ONCE, evaluating, sample
 

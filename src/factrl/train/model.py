@@ -26,8 +26,8 @@ from transformers.cache_utils import DynamicLayer
 from transformers.utils import logging
 
 from factrl.errors import ConfigError, MissingExtra, ModelError, first_line, nearest
-from factrl.llm import Message, models
-from factrl.runs.data import render_prompt
+from factrl.llm import models
+from factrl.llm.writers import conversation
 from factrl.runs.settings import DataSettings, ModelSettings, TrainSettings
 from factrl.text import opened
 from factrl.types import Example
@@ -224,12 +224,6 @@ def render_prompts(
             text = tokenizer.apply_chat_template(messages, tools=list(tools) or None, **options)
         prompts.append(text + data.prefill)
     return prompts
-
-
-def conversation(example: Example, data: DataSettings) -> list[Message]:
-    """The messages before the completion: the system's, where there is one, and the user's."""
-    system: list[Message] = [{"role": "system", "content": data.system}] if data.system else []
-    return [*system, {"role": "user", "content": render_prompt(example, data.prompt)}]
 
 
 def beginning(tokenizer: Any, prefill: str, *, chat: bool = True) -> str:

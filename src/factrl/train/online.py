@@ -19,6 +19,7 @@ from accelerate.utils import broadcast_object_list
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.llm import preflight
 from factrl.llm.spending import OverBudget, Spending, judge_meter, read_account
+from factrl.llm.writers import conversation
 from factrl.rewards import Reward
 from factrl.rewards.resources import Supplier
 from factrl.runs.config import dump_toml
@@ -44,7 +45,6 @@ from .model import (
     beginning,
     check_4bit,
     check_start,
-    conversation,
     encode,
     load_policy,
     lora_config,

@@ -22,12 +22,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from factrl.errors import NO_OWN_VERIFIER, ConfigError, MissingExtra, ModelError, Unscored, nearest
-from factrl.llm import LLM, Reply
+from factrl.errors import NO_OWN_VERIFIER, ConfigError, MissingExtra, ModelError, nearest
+from factrl.llm import LLM
 from factrl.llm.background import Call, wait_for
 from factrl.llm.models.catalogue import VERIFIERS
 from factrl.llm.models.catalogue import verifier as verifier_named
-from factrl.llm.store import CachedLLM, Store
+from factrl.llm.store import CachedLLM, Store, readable
 from factrl.text import strip_end_tokens
 from factrl.text.abstention import abstains
 from factrl.types import Passage
@@ -255,7 +255,9 @@ def open_verifier(
     if preset == "fspo" or (preset == "local" and llm is None):
         extract = SentenceClaims()
     elif llm is not None:
-        extractor_llm = llm if store is None else CachedLLM(llm, store, accept=_readable)
+        extractor_llm = (
+            llm if store is None else CachedLLM(llm, store, accept=readable(lambda it: read_facts(it.text)))
+        )
         extract = LLMClaims(extractor_llm, style=_STYLES[preset][0])
     else:
         raise ConfigError(
@@ -373,14 +375,6 @@ def open_judge(
         f"{', '.join(names)}"
     )
     raise ConfigError(f"{problem} (there are: {there_are})")
-
-
-def _readable(reply: Reply) -> bool:
-    try:
-        read_facts(reply.text)
-    except Unscored:
-        return False
-    return True
 
 
 def open_search(

@@ -1,6 +1,7 @@
-"""Chain of verification (CoVe): an answer is drafted, questioned, and written again; nothing is trained.
+"""Models that answer outside of training, opened by name; and chain of verification (CoVe) around one.
 
-Dhuliawala et al. 2023 (arXiv:2309.11495), section 3, in the factored form:
+With CoVe (Dhuliawala et al. 2023, arXiv:2309.11495, section 3, in the factored form) an answer is drafted,
+questioned, and written again; nothing is trained:
 
     draft     the model answers as it always does
     plan      it asks questions whose answers would show what of the draft is wrong
@@ -8,8 +9,8 @@ Dhuliawala et al. 2023 (arXiv:2309.11495), section 3, in the factored form:
     revise    it writes the answer again, with the draft, the questions and their answers before it
 
 The paper's prompts are few-shot examples for its own tasks; these are instructions in our own words for any
-question.  The draft is sampled as told, the other steps are greedy.  Left out: the paper's separate step that
-compares draft and answers ("factor+revise").
+question.  The draft is sampled as the settings say, the other steps are greedy.  Left out: the paper's
+separate step that compares draft and answers ("factor+revise").
 
 A model that plans no question that could be read has not verified anything, so its answer is `Unscored` and
 never the bare draft under the method's name.
@@ -21,10 +22,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from factrl.errors import Unscored
-from factrl.llm.writers import Writer, Written, digest_of, open_writer
+from factrl.errors import ConfigError, MissingExtra, Unscored
+from factrl.llm import connect, preflight
+from factrl.llm.writers import ServerWriter, Writer, Written, digest_of
 from factrl.runs.data import render_prompt
-from factrl.runs.settings import DataSettings, RunSettings
+from factrl.runs.settings import LOCAL, AskSettings, DataSettings, RunSettings
 from factrl.types import Example
 from factrl.verifier.claims.llm import NONE
 
@@ -162,6 +164,44 @@ def _texts(step: str, replies: Sequence[Written]) -> list[str] | Unscored:
         return read_questions(texts[0])[:MAX_QUESTIONS]
     except Unscored as error:
         return error
+
+
+def open_writer(settings: RunSettings) -> Writer:
+    """The model that `model.name` names: a server's address, `local`, or a policy to load in this process.
+
+    A server is asked one tiny question, so that it is there and its model has a name.  Servers have ways of
+    their own to cut a distribution (llama.cpp `min_p` and `top_k`, vLLM those of the model's
+    `generation_config.json`): they are off in `local`, and elsewhere a matter of how the server is started.
+
+    Raises:
+        SetupError: what the user must change.
+        MissingExtra: a policy in this process, without the extra `train`.
+    """
+    if isinstance(settings, AskSettings) and settings.sampling.method == "cove":
+        if settings.search.index is not None:
+            raise ConfigError("sampling.method = 'cove' asks in turns of its own; leave search.index out")
+        return open_cove(settings)
+    name, limit = settings.model.name, settings.train.max_completion_length
+    if settings.search.index is not None and not settings.model.is_policy:
+        raise ConfigError(f"search.index needs a policy in this process, which model.name = {name!r} is not")
+    if name == LOCAL:
+        from factrl.llm.local.llama import shared_model
+
+        return ServerWriter(shared_model(), settings.data, limit, workers=1, whole={"top_k": 0, "min_p": 0.0})
+    if name.startswith(("http://", "https://")):
+        limits = settings.judge.model_dump(include={"timeout_attempt", "timeout_call", "max_attempts"})
+        workers = settings.judge.max_concurrency
+        llm = connect(name, role="policy", retry_cut=False, max_concurrency=workers, **limits)
+        preflight(llm)
+        return ServerWriter(llm, settings.data, limit, workers)
+    try:
+        from .writing import PolicyWriter  # with torch, which servers do without
+    except ModuleNotFoundError as error:
+        package = (error.name or "factrl").partition(".")[0]
+        if package == "factrl":
+            raise
+        raise MissingExtra(package, "train") from error
+    return PolicyWriter.load(settings)
 
 
 def open_cove(settings: RunSettings) -> CoVeWriter:
