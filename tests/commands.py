@@ -12,8 +12,11 @@ from typing import Any
 import factrl
 
 
-def write(path: Path | str, *rows: dict[str, Any]) -> None:
-    Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+def write(path: Path | str, *rows: dict[str, Any]) -> Path:
+    """JSON Lines."""
+    path = Path(path)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
 
 
 def process(

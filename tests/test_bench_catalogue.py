@@ -96,9 +96,7 @@ def test_a_table_of_questions_and_where_to_put_it(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("FACTRL_DATA", str(tmp_path))
     with monkeypatch.context() as patch:
         patch.setattr(catalogue, "read_rows", missing)
-        with pytest.raises(
-            DataError, match=r"no hub; or put .* simpleqa/test\.jsonl \(or .*csv.* id, question"
-        ):
+        with pytest.raises(DataError, match=r"simpleqa/test\.jsonl .*id, question"):
             load_questions(benchmarks()["simpleqa"])
     (tmp_path / "simpleqa").mkdir()
     (tmp_path / "simpleqa" / "test.csv").write_text('metadata,problem,answer\n{},"Who, where?",Ann Lee\n')
@@ -128,7 +126,7 @@ def test_evidence_comes_from_paragraphs(monkeypatch: pytest.MonkeyPatch) -> None
         (example,) = questions(name, monkeypatch, evidence=True)
         assert "Aare" in render_prompt(example, "{evidence}")
         assert "Document [1]" in render_prompt(example, "{evidence}")
-    with pytest.raises(ConfigError, match="simpleqa come without documents; leave --evidence out"):
+    with pytest.raises(ConfigError, match=r"simpleqa .*--evidence"):
         questions("simpleqa", monkeypatch, evidence=True)
 
 
@@ -166,10 +164,8 @@ def test_options_stand_in_an_order_that_the_question_fixes(monkeypatch: pytest.M
 def test_names_and_groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = [one.name for one in find(["truthfulqa", "truthfulqa_mc1", "gsm8k"])]
     assert found == [*groups()["truthfulqa"], "gsm8k"]
-    with pytest.raises(ConfigError, match="no benchmark is called 'simpelqa'; did you mean 'simpleqa'"):
+    with pytest.raises(ConfigError, match=r"'simpelqa'; .*'simpleqa'"):
         find(["simpelqa"])
     monkeypatch.setenv("FACTRL_DATA", str(tmp_path))
-    with pytest.raises(
-        DataError, match=r"selfaware has no dataset on the hub; put its questions into selfaw"
-    ):
+    with pytest.raises(DataError, match="questions into selfaw"):
         load_questions(benchmarks()["selfaware"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from commands import write
 from factrl.cli import report
 from factrl.errors import DataError
 from factrl.evals.catalogue import benchmarks
@@ -125,16 +125,16 @@ def test_a_question_is_found_by_its_words_before_its_id(tmp_path: Path) -> None:
         {"id": "9", "question": OSLO.question, "output": "Oslo"},
         {"id": "2", "output": "by id"},
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write(path, *rows)
     texts = stored_texts(path, "", SIMPLE, [OSLO, Example("Who wins?", id="2")])
     assert texts == {("1", 0): "Oslo", ("2", 0): "by id"}
-    with pytest.raises(DataError, match="has no column ouptut; did you mean 'output'"):
+    with pytest.raises(DataError, match=r"ouptut; .*'output'"):
         stored_texts(path, "ouptut", SIMPLE, [OSLO])
-    with pytest.raises(DataError, match="answers none of the 1 questions of simpleqa"):
+    with pytest.raises(DataError, match="1 questions of simpleqa"):
         stored_texts(path, "", SIMPLE, [Example("Who?", ("Ann",), "7")])
     twins = [replace(OSLO, id="a"), replace(OSLO, id="b")]
     rows = [{"id": one.id, "question": one.question, "output": one.id} for one in twins]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write(path, *rows)
     assert stored_texts(path, "", SIMPLE, twins) == {("a", 0): "a", ("b", 0): "b"}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from commands import write
 from factrl.cli import evaluate as eval_verb
 from factrl.cli import main, report
 from factrl.errors import ConfigError, DataError, Unscored
@@ -97,7 +98,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     for name, lines in rows.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        write(folder / name, *lines)
     return folder
 
 
@@ -149,7 +150,7 @@ def test_candidates_are_a_part_of_the_question_and_are_answered_by_their_text(
         for n in range(9)
     ]
     (data / "halueval_qa").mkdir()
-    (data / "halueval_qa/all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    write(data / "halueval_qa/all.jsonl", *rows)
     words = ["model.name=m", "data.train=-", "data.prompt=User: {question}\nBot: ", "data.chat=false"]
     told = load_settings(AskSettings, None, words)
     by_text, by_letter = (Scripted(lambda one, _, way=way: way.format(**one.meta)) for way in TOLD)
@@ -379,7 +380,7 @@ def test_eval_and_report(verbs: Any, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert verbs("report", str(tmp_path / "of-x"), str(tmp_path / "of-y"), "--json") == 0
     (pair,) = json.loads(capsys.readouterr().out).values()
     assert (pair["n"], pair["broken"], pair["notes"]) == (1, 1, [])
-    with pytest.raises(ConfigError, match="is an evaluation, whose page is"):
+    with pytest.raises(ConfigError, match=r"report.html"):
         verbs("report", a)
     with pytest.raises(DataError, match="holds no evaluation"):
         read_output(tmp_path)
@@ -406,7 +407,7 @@ def test_a_recipe_asks_in_its_own_way(verbs: Any, tmp_path: Path) -> None:
 def test_worked_examples_stand_before_the_question(verbs: Any, tmp_path: Path) -> None:
     shown = tmp_path / "shown.jsonl"
     rows = [{"question": f"{n} and {n}?", "answers": [f"{{{n + n}}}"]} for n in (1, 2)]
-    shown.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    write(shown, *rows)
     words = ("eval", "simpleqa", "--model", "m", "--demonstrations", str(shown), "data.chat=false")
     with pytest.raises(ConfigError, match=r"--demonstrations are written as data\.prompt=… says"):
         verbs(*words, "--output", str(tmp_path / "o"))

@@ -101,7 +101,7 @@ def test_evidence_comes_with_the_question(tmp_path: Path, cell: Any, passages: l
 
 
 def test_evidence_of_another_form_is_an_error_when_it_was_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds a table with title, but without text"):
+    with pytest.raises(DataError, match=r"title, .*text"):
         load(tmp_path, {**ROW, "e": [{"title": "t"}]}, columns={"evidence": "e"})
 
 
@@ -229,16 +229,16 @@ def test_folders_have_splits_and_parts(tmp_path: Path) -> None:
     write(tmp_path / "training_notes.jsonl", [{**ROW, "id": "n"}])
     assert [example.id for example in load_examples(tmp_path)] == ["a", "b"]
     assert [example.id for example in load_examples(tmp_path, split="test")] == ["t"]
-    with pytest.raises(DataError, match=r"has no split 'dev'; it has test\.jsonl, train-00000"):
+    with pytest.raises(DataError, match=r"'dev'; .*test\.jsonl, train-00000"):
         load_examples(tmp_path, split="dev")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="has no split 'train'; it has no data file"):
+    with pytest.raises(DataError, match="'train'"):
         load_examples(tmp_path / "empty")
 
 
 def test_missing_files_name_the_nearest(tmp_path: Path) -> None:
     write(tmp_path / "questions.jsonl", [ROW])
-    with pytest.raises(DataError, match=r"question\.jsonl does not exist; did you mean 'questions\.jsonl'\?"):
+    with pytest.raises(DataError, match=r"question\.jsonl .*'questions\.jsonl'"):
         load_examples(tmp_path / "question.jsonl")
     with pytest.raises(DataError, match=r"\./nowhere/at-all does not exist$"):
         load_examples("./nowhere/at-all")
@@ -288,7 +288,7 @@ def test_hub_failures_say_what_to_do(monkeypatch: pytest.MonkeyPatch, error: Any
 
 def test_without_the_hub_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(MissingExtra, match=r"pip install '.\[eval\]' in a clone of factrl"):
+    with pytest.raises(MissingExtra, match=r"'.\[eval\]'"):
         load_examples("owner/name")
 
 

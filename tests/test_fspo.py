@@ -106,9 +106,7 @@ def test_a_verifier_that_never_refutes_is_refused_as_eq_8_has_three_verdicts(
     if taken:
         load_reward("fspo").with_(verify=verifier)
         return
-    with pytest.raises(
-        ConfigError, match=r"'fspo': the verifier nli hhem .*Eq\. 8's -1 .*verifier\.preset=fspo"
-    ):
+    with pytest.raises(ConfigError, match=r"nli hhem .*verifier\.preset=fspo"):
         load_reward("fspo:mixed").with_(verify=verifier)
 
 
@@ -175,11 +173,9 @@ def test_claims_of_sentences_that_do_not_exist_are_left_out() -> None:
 
 def test_questions_without_evidence() -> None:
     bare = Example("Where was Ada Reed born?", ("Ely",), id="bare")
-    with pytest.raises(DataError, match=r"no evidence to hold .* reward\.without_evidence=outcome"):
+    with pytest.raises(DataError, match=r"reward\.without_evidence=outcome"):
         load_reward("fspo").check_examples([ELY, bare])
-    with pytest.raises(
-        DataError, match=r"'Where was Ada Reed born\?' cannot be used with fspo: it has no ev"
-    ):
+    with pytest.raises(DataError, match=r"'Where was Ada Reed born\?' .*fspo"):
         supplied()(bare, think("a is true."))
     for variant in ("mixed", "outcome", "code"):
         load_reward(f"fspo:{variant}").check_examples([ELY, bare])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from commands import write
 from factrl.cli import main
 from factrl.errors import SetupError
 from factrl.verifier.search import BrokenIndex, Index
@@ -28,15 +28,10 @@ CURIE = [
 ]  # fmt: skip
 
 
-def write(path: Path, rows: Sequence[Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     folder = tmp_path_factory.mktemp("index")
-    return Index.build(folder / "kb", [write(folder / "curie.jsonl", CURIE)])
+    return Index.build(folder / "kb", [write(folder / "curie.jsonl", *CURIE)])
 
 
 def ids(found: Sequence[Any]) -> list[str]:
@@ -107,10 +102,10 @@ def test_no_query_is_an_operator(index: Index, query: str) -> None:
 
 
 def test_an_index_is_built_once_and_whole(tmp_path: Path) -> None:
-    first, second = write(tmp_path / "a.jsonl", CURIE[:2]), write(tmp_path / "b.jsonl", CURIE[2:])
+    first, second = write(tmp_path / "a.jsonl", *CURIE[:2]), write(tmp_path / "b.jsonl", *CURIE[2:])
     assert len(Index.build(tmp_path / "kb", [first, second])) == 7
     assert len(Index.build(tmp_path / "kb", [first, second])) == 7
-    for others in ([first], [first, write(second, CURIE)]):
+    for others in ([first], [first, write(second, *CURIE)]):
         with pytest.raises(SetupError, match="already holds an index of other files, or they have changed"):
             Index.build(tmp_path / "kb", others)
 
@@ -118,11 +113,11 @@ def test_an_index_is_built_once_and_whole(tmp_path: Path) -> None:
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
     import tantivy
 
-    path, folder = write(tmp_path / "a.jsonl", CURIE), tmp_path / "kb"
+    path, folder = write(tmp_path / "a.jsonl", *CURIE), tmp_path / "kb"
     manifest = Index.build(folder, [path]).path / "index.json"
     manifest.write_text(manifest.read_text().replace("7", "null"))
     writer = tantivy.Index.open(str(folder / "words")).writer()
-    with pytest.raises(SetupError, match="another process is building this index"):
+    with pytest.raises(SetupError, match="another process"):
         Index.build(folder, [path])
     writer.wait_merging_threads()
     assert len(Index.build(folder, [path])) == 7
@@ -132,12 +127,12 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
 
 
 def test_no_index(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"there is no index in .*; build it with: factrl index FILES --out"):
+    with pytest.raises(SetupError, match="factrl index FILES --out"):
         Index.open(tmp_path / "nowhere")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("x")
     with pytest.raises(SetupError, match="is there already and holds no index"):
-        Index.build(tmp_path / "other", [write(tmp_path / "a.jsonl", CURIE)])
+        Index.build(tmp_path / "other", [write(tmp_path / "a.jsonl", *CURIE)])
     with pytest.raises(SetupError, match="is there already and holds no index"):
         Index.build(tmp_path / "a.jsonl", [tmp_path / "a.jsonl"])
     assert (tmp_path / "other" / "thesis.tex").exists()
@@ -191,7 +186,7 @@ def test_any_file_that_is_missing_or_cut_is_noticed(index: Index, tmp_path: Path
 def test_a_killed_build_begins_anew(tmp_path: Path) -> None:
     """Nothing is lost and nothing is indexed twice."""
     sources = [
-        write(tmp_path / f"{name}.jsonl", [{"text": f"Passage {name}{n}."} for n in range(9)])
+        write(tmp_path / f"{name}.jsonl", *[{"text": f"Passage {name}{n}."} for n in range(9)])
         for name in "ab"
     ]
     script = f"""
@@ -220,7 +215,7 @@ def test_the_verb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write(Path("a.jsonl"), CURIE)
+    write(Path("a.jsonl"), *CURIE)
     for _ in range(2):  # the second time the folder holds the index as well
         assert main(["index", ".", "--out", "kb"]) == 0
         assert capsys.readouterr().out.startswith("kb: 7 passages, 0.0 MB, ")

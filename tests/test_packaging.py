@@ -1,4 +1,4 @@
-"""The wheel: what is in it, what it asks for, and which version it says it is.  No network is needed."""
+"""The wheel: what is in it, and what it asks for.  No network is needed."""
 
 from __future__ import annotations
 
@@ -86,17 +86,3 @@ def small(tmp_path: Path) -> Path:
 def git(project: Path, *words: str) -> None:
     command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false", *words]
     subprocess.run(command, cwd=project, check=True, capture_output=True)
-
-
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_the_version_is_the_tags_and_a_clone_without_tags_has_one_too(small: Path, tmp_path: Path) -> None:
-    git(small, "init", "-q")
-    git(small, "add", ".")
-    git(small, "commit", "-qm", "one")
-    assert re.fullmatch(r"0\.1\.dev1\+g[0-9a-f]+", about(built(small, tmp_path))["Version"])
-    git(small, "tag", "-a", "v3.2.1", "-m", "a release")
-    assert about(built(small, tmp_path))["Version"] == "3.2.1"
-
-
-def test_an_archive_without_git_has_a_version(small: Path, tmp_path: Path) -> None:
-    assert about(built(small, tmp_path))["Version"] == "0.1.dev0"

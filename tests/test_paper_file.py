@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import factrl.papers
+from commands import write
 from factrl.cli import main
 
 PAPER = '''"""Made up: right or not, and a quarter for declining.
@@ -45,28 +45,6 @@ WEAKNESSES = {"": {"wrong >= floored": "made up", "D30": "the reasoning is not r
 '''
 
 
-# Presets of verifiers, styles of extraction and what `tune` and `prepare` make are the user's choices, in the
-# word of a paper; `robust` is also a loss of TRL's.
-MAY_NAME = {
-    *("llm.py", "resources.py", "settings.py", "verifier/__init__.py", "prepare.py", "offline.py"),
-    "cli/__init__.py",  # the verb `prepare klcf`, as it was
-    "cli/demo.py",  # what it shows
-}
-
-
-def test_no_module_but_its_own_knows_a_paper_by_name() -> None:
-    package = Path(factrl.__file__).parent
-    names = {*factrl.papers.paper_names()} - {"threshold"}  # a column of questions is called so as well
-    found = {
-        path.relative_to(package).as_posix()
-        for path in package.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Constant) and str(node.value).partition(":")[0] in names
-    }
-    elsewhere = {name for name in found if not name.startswith(("papers/", "train/tuning/"))}
-    assert [name for name in sorted(elsewhere) if not {name, Path(name).name} & MAY_NAME] == []
-
-
 @pytest.fixture(autouse=True)
 def _shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The shelf with one file more."""
@@ -74,7 +52,7 @@ def _shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(factrl.papers, "__path__", [*factrl.papers.__path__, str(tmp_path)])
     monkeypatch.chdir(tmp_path)
     rows = [{"question": "Capital of Italy?", "answers": ["Rome"], "completion": "\\boxed{Rome}"}]
-    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows * 8), encoding="utf-8")
+    write("rows.jsonl", *rows * 8)
     yield
     sys.modules.pop("factrl.papers.madeup", None)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import write
 from factrl.cli import main
 from factrl.train.plan import Plan, estimate, make_plan, run_settings
 
@@ -29,7 +30,7 @@ SERVER = "judge.url=http://localhost:1/v1#judge"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     rows = [{"question": f"Who wrote book {n}?", "answers": ["Ada"], "evidence": ["x"]} for n in range(10)]
-    Path("q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    write("q.jsonl", *rows)
     Path("model").mkdir()
     Path("model/config.json").write_text(json.dumps(QWEN), encoding="utf-8")
     return tmp_path

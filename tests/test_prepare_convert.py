@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from commands import write
 from factrl.bridges.trl import to_trl
 from factrl.cli import main
 from factrl.errors import ConfigError
@@ -107,7 +108,7 @@ def test_openrlhf(converted: Callable[..., Path], suffix: str) -> None:
 def test_what_a_trainer_cannot_ask_is_refused(converted: Callable[..., Path]) -> None:
     with pytest.raises(ConfigError, match="verl applies the chat template"):
         converted("verl", ".parquet", DATA.model_copy(update={"chat": False}))
-    with pytest.raises(ConfigError, match=r"data\.prefill = '<think>': trl opens the assistant's turn"):
+    with pytest.raises(ConfigError, match=r"data\.prefill = '<think>': trl"):
         converted("trl", ".parquet", DATA.model_copy(update={"prefill": "<think>"}))
 
 
@@ -118,7 +119,7 @@ def test_with_the_prompt_of_a_paper(
 
     monkeypatch.chdir(tmp_path)
     rows = [{"question": f"Who founded town {n}?", "answer": f"Person {n}", "id": n} for n in range(3)]
-    Path("q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write("q.jsonl", *rows)
     words = ["--to", "trl", "--output", "t.jsonl", "paper=truthrl", "--limit", "2"]
     assert main(["prepare", "convert", "q.jsonl", *words]) == 0
     prompt = SETTINGS["data"]["prompt"]

@@ -130,7 +130,7 @@ def test_a_server_that_goes_away_midway_leaves_what_is_there(
 ) -> None:
     up = 64
     writer = numbered(lambda n: new(n) if n < up else LLMError("timeout"))
-    with pytest.raises(TooManyMasked, match=r"64 of 66 prompts are there, .*: run the same command again"):
+    with pytest.raises(TooManyMasked, match="64 of 66 prompts"):
         make(writer, 66)
     assert len(writer.asked) == 64 + GONE
     assert not (tmp_path / "p.jsonl").exists()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from commands import write
 from factrl.cli import main
 from factrl.runs.data import load_examples, render_prompt
 from factrl.runs.settings import AskSettings
@@ -26,7 +27,7 @@ ROWS = [
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for name, rows in (("facts", [{"title": "Facts", "text": fact} for fact in FACTS]), ("rows", ROWS)):
-        Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        write(f"{name}.jsonl", *rows)
     assert main(["index", "facts.jsonl", "--out", "wiki"]) == 0
     return tmp_path
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from commands import write
 from factrl.cli import main
 from factrl.errors import ConfigError, TooManyMasked, Unscored
 from factrl.evals.numbers import majority_curve
@@ -153,7 +154,7 @@ def test_a_judge_that_is_gone_stops_the_probe_and_costs_no_label(
         return grade(question, prediction, answers)
 
     world = World(truth)
-    with pytest.raises(TooManyMasked, match=rf"\d+ {cause}\); they are not kept, and the same command goes"):
+    with pytest.raises(TooManyMasked, match=rf"\d+ {cause}\)"):
         run(world, asked, "j.jsonl", grader=failing)
     found = run(world, asked, "j.jsonl")
     assert found == run(World(truth), asked)
@@ -247,7 +248,7 @@ def test_the_dataset_keeps_its_columns_and_is_read_back_with_its_labels(run: Run
         {"query": f"Question {i}?", "answer": RIGHT, "alt_ans": ["r"], "domain": "x", "ook": 1}
         for i in range(3)
     ]
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write(source, *rows)
     asked = load_examples(source)
     world = World({e.id: rate for e, rate in zip(asked, (1.0, 0.0, 0.0), strict=True)})
     plain = world.sample
@@ -291,7 +292,7 @@ def factrl(
     monkeypatch.chdir(tmp_path)
     lands = {"Peru": "Lima", "Chile": "Santiago", "Norway": "Oslo"}
     rows = [{"id": k, "question": f"Capital of {k}?", "answers": [v]} for k, v in lands.items()]
-    Path("questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write("questions.jsonl", *rows)
 
     def factrl(*words: str) -> tuple[str, str]:
         told = ["--model", f"{server.url}#m", "--output", "out.jsonl", "judge.max_concurrency=1"]

@@ -91,9 +91,7 @@ def test_another_shape_is_refused(function: Callable[..., Any], problem: str) ->
 
 def test_a_missing_resource_is_named_before_anything_runs() -> None:
     for call in (lambda: brief(CURIE, "Warsaw"), lambda: brief.batch([], [])):
-        with pytest.raises(
-            ConfigError, match=r"needs the resource 'grade'; supply it with \.with_\(grade=…\)"
-        ):
+        with pytest.raises(ConfigError, match=r"\.with_\(grade=…\)"):
             call()
 
 
@@ -322,6 +320,6 @@ def test_a_resource_that_no_judge_makes_is_named() -> None:
     def own(example: Example, completion: Completion, *, index: Any) -> Any:
         return {"x": 1.0}
 
-    with pytest.raises(ConfigError, match=r"'index', which only Python can supply"):
+    with pytest.raises(ConfigError, match="'index'"):
         supply(own, None)
     assert supply(own.with_(index=[]), None).missing == ()

@@ -285,10 +285,10 @@ def test_a_folder_is_every_file_in_it_that_can_be_read(tmp_path: Path) -> None:
 
 def test_names_that_lead_nowhere(tmp_path: Path) -> None:
     (tmp_path / "passages.jsonl").write_text("")
-    with pytest.raises(DataError, match=r"does not exist; did you mean 'passages\.jsonl'"):
+    with pytest.raises(DataError, match=r"'passages\.jsonl'"):
         find_sources([tmp_path / "pasages.jsonl"])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="holds no file of a known format"):
+    with pytest.raises(DataError, match="known format"):
         find_sources([tmp_path / "empty"])
     (tmp_path / "x.doc").write_text("x")
     with pytest.raises(DataError, match=r"of no known format \(known: \.jsonl"):

@@ -12,6 +12,7 @@ from test_grading import data_of, saying
 from test_text import INVISIBLE, MALFORMED
 
 import factrl
+from commands import write
 from factrl import Grader
 from factrl.cli import main
 from factrl.llm.quoting import broken, quoted_message
@@ -132,7 +133,7 @@ STEERING = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\r\nfactrl: forged"
 
 
 def rows(name: str, *lines: dict[str, Any]) -> str:
-    Path(name).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    write(name, *lines)
     return name
 
 

@@ -4,12 +4,14 @@ import io
 import json
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+import commands
 from factrl.cli import main
 from factrl.errors import ConfigError, LLMError, RewardBug, Unscored
 from factrl.evals.report import output_table
@@ -36,12 +38,7 @@ def exact(
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    def write(*rows: dict[str, Any], name: str = "answers.jsonl") -> Path:
-        path = tmp_path / name
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        return path
-
-    return write
+    return partial(commands.write, tmp_path / "answers.jsonl")
 
 
 def row(completion: object, question: str = "Capital of Peru?", **columns: object) -> dict[str, object]:

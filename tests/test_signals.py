@@ -7,7 +7,6 @@ import pytest
 from factrl.stress.texts import battery, example_of, prompts
 from factrl.train.metrics import ScoredSample, signals, split
 from factrl.types import Example, Result
-from test_metric_glossary import glossary
 
 # What an honest policy all but never writes.
 NEVER = ("hack/injection_rate", "hack/masterkey_rate")
@@ -121,9 +120,3 @@ def test_injections_are_told_from_words(text: str, found: bool) -> None:
 )
 def test_parts(text: str, prefill: str, parts: tuple[str, str]) -> None:
     assert split(text, prefill) == parts
-
-
-def test_every_signal_is_defined() -> None:
-    everything = {"hack/proxy_true_gap", *batch("know")}
-    everything |= {*signals([ScoredSample(Example("?", ook=False), "Rome", Result("scored", 1.0))])}
-    assert everything - {"abstain/rate"} == {*glossary("Detectors")}  # that is among the answers

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from commands import write
 from factrl.cli import main
 from factrl.evals.metrics import Number
 from factrl.evals.samples import Output
@@ -76,7 +77,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             {"id": name, "question": f"Which city is {name}?", "answers": [name], "completion": said}
             for name, said in ROWS
         ]
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        write(tmp_path / f"{name}.jsonl", *rows)
     return tmp_path
 
 

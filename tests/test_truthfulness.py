@@ -91,12 +91,12 @@ def test_an_outage_masks_and_a_short_context_is_the_users_to_change() -> None:
 
     with pytest.raises(LLMError):
         LetterTruthfulness(Down())(["a"])
-    with pytest.raises(ModelError, match=r"does not fit into the context of letters.*n_ctx"):
+    with pytest.raises(ModelError, match=r"letters.*n_ctx"):
         LetterTruthfulness(Letters({"a": (math.nan, math.nan)}))(["a"])
 
 
 def test_a_prompt_has_one_place_for_the_claim() -> None:
-    with pytest.raises(ConfigError, match=r"the prompt must hold \{claim\} exactly once, not 2 times"):
+    with pytest.raises(ConfigError, match=r"\{claim\} .*2 times"):
         LetterTruthfulness(Letters(), prompt="{claim} and {claim}")
 
 

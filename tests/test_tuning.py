@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from commands import write
 from factrl.cli import tune as cli
 from factrl.errors import ConfigError, DataError
 from factrl.papers import load_reward
@@ -301,9 +302,7 @@ def test_what_is_the_answer_follows_the_reward(spec: str, knobs: dict[str, Any],
 
 
 def test_given_answers_after_an_opened_reasoning_need_a_target() -> None:
-    with pytest.raises(
-        ConfigError, match=r"tune\.target is needed: the assistant's turn starts with .*<think>"
-    ):
+    with pytest.raises(ConfigError, match=r"tune\.target .*<think>"):
         settings("tune.method=sft", "paper=fspo")
     told = settings("tune.method=sft", "paper=fspo", "tune.target=I recall.</think><answer>{answer}</answer>")
     assert told.completion_for("Rome") == "I recall.</think><answer>Rome</answer>"
@@ -323,19 +322,12 @@ def test_how_the_model_is_asked_is_read_by_other_verbs(tmp_path: Path) -> None:
 
 @pytest.fixture
 def questions(tmp_path: Path) -> Path:
-    path = tmp_path / "q.jsonl"
     rows = [{"id": str(n), "question": f"{n}?", "answers": [str(n)]} for n in range(3)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    return path
-
-
-def probed(path: Path, *rows: dict[str, Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    return path
+    return write(tmp_path / "q.jsonl", *rows)
 
 
 def test_questions_that_were_never_probed_are_refused(questions: Path) -> None:
-    with pytest.raises(DataError, match=r"no.* flag `ook`; find out with: factrl probe"):
+    with pytest.raises(DataError, match=r"`ook`; .*factrl probe"):
         plan_tuning(settings(f"data.train={questions}", "tune.method=rft"))
 
 
@@ -346,7 +338,7 @@ def test_a_probe_gives_flags_and_samples(questions: Path, tmp_path: Path) -> Non
         {"id": "1", "ook": True, "samples": [{**sample, "label": None, "cause": "judge_unreadable"}]},
         {"id": "2", "ook": None, "samples": []},
     ]
-    file = probed(tmp_path / "p.jsonl", *rows)
+    file = write(tmp_path / "p.jsonl", *rows)
     plan = plan_tuning(settings("tune.method=rft", f"data.train={questions}", f"tune.probe={file}"))
     assert [example.ook for example in plan.examples] == [False, True, None]
     assert plan.probed["0"] == [
@@ -358,17 +350,17 @@ def test_a_probe_gives_flags_and_samples(questions: Path, tmp_path: Path) -> Non
 
 
 def test_a_probe_of_other_questions_is_refused(questions: Path, tmp_path: Path) -> None:
-    file = probed(tmp_path / "p.jsonl", {"id": "0", "ook": False})
-    with pytest.raises(DataError, match="says nothing of 2 of 3 questions, first '1'"):
+    file = write(tmp_path / "p.jsonl", {"id": "0", "ook": False})
+    with pytest.raises(DataError, match="2 of 3 questions, first '1'"):
         plan_tuning(settings("tune.method=rft", f"data.train={questions}", f"tune.probe={file}"))
-    file = probed(tmp_path / "p.jsonl", {"id": "0", "question": "0?"})
-    with pytest.raises(ConfigError, match="is no output of factrl probe"):
+    file = write(tmp_path / "p.jsonl", {"id": "0", "question": "0?"})
+    with pytest.raises(ConfigError, match="output of factrl probe"):
         plan_tuning(settings("tune.method=rft", f"data.train={questions}", f"tune.probe={file}"))
 
 
 def test_a_probe_that_asked_otherwise_is_refused(questions: Path, tmp_path: Path) -> None:
     rows = [{"id": str(n), "ook": False, "samples": [{"text": "x", "label": "correct"}]} for n in range(3)]
-    file = probed(tmp_path / "p.jsonl", *rows)
+    file = write(tmp_path / "p.jsonl", *rows)
     told = settings("tune.method=rft", f"data.train={questions}", f"tune.probe={file}")
     [note] = plan_tuning(told).notes
     assert "p.about.json is not there" in note
@@ -401,7 +393,7 @@ def test_a_malformed_text_is_no_seed(questions: Path, tmp_path: Path) -> None:
         json.loads(line) | {"evidence": ["Rome is in Italy."]}
         for line in questions.read_text("utf-8").splitlines()
     ]
-    file = probed(tmp_path / "evidence.jsonl", *rows)
+    file = write(tmp_path / "evidence.jsonl", *rows)
     words = ("tune.method=sft-seed", f"data.train={file}", "paper=factreason", "verifier.cache=false")
     plan = plan_tuning(settings(*words, "verifier.preset=local", "verifier.judge=weak"))
     measure, _ = measurement(plan)
@@ -420,7 +412,7 @@ def test_facttune_scores_the_facts_of_the_reasoning_where_it_is_told(
     """As the fact term of `knowrl:format+fact` has them; a short answer alone is one claim or none."""
     facts = ["Marie Curie was born in Warsaw.", "Rome is in Italy."]
     rows = [json.loads(line) | {"evidence": facts} for line in questions.read_text("utf-8").splitlines()]
-    file = probed(tmp_path / "evidence.jsonl", *rows)
+    file = write(tmp_path / "evidence.jsonl", *rows)
     words = ("rule=factscore", f"data.train={file}", "paper=knowrl", f"claims_of={claims_of}")
     weak = ("verifier.preset=local", "verifier.judge=weak", "verifier.embedder=", "verifier.cache=false")
     plan = plan_tuning(settings("tune.method=dpo", *words, *weak))
@@ -464,14 +456,14 @@ def test_questions_without_what_measuring_needs_are_refused(
 
 
 def test_demonstrations_come_before_the_question(tmp_path: Path) -> None:
-    file = probed(tmp_path / "d.jsonl", *({"prompt": f"P{n}", "response": f"{{R{n}}}"} for n in range(3)))
+    file = write(tmp_path / "d.jsonl", *({"prompt": f"P{n}", "response": f"{{R{n}}}"} for n in range(3)))
     told = settings("tune.method=sft-seed", "data.prompt=Q: {question}", f"tune.demonstrations={file}")
     prompt = demonstrated(told).data.prompt
     assert prompt.format(question="P9") == "Q: P0\n{R0}\n\nQ: P1\n{R1}\n\nQ: P9"
     assert demonstrated(settings("tune.method=sft")).data.prompt == "{question}"
     with pytest.raises(DataError, match=r"3 rows, fewer than tune\.shots = 4"):
         demonstrated(settings("tune.method=sft-seed", f"tune.demonstrations={file}", "shots=4"))
-    asked = probed(tmp_path / "q.jsonl", {"question": "P9?", "answers": ["R9"], "evidence": ["x"]})
+    asked = write(tmp_path / "q.jsonl", {"question": "P9?", "answers": ["R9"], "evidence": ["x"]})
     words = ("tune.method=sft-seed", f"data.train={asked}", "verifier.preset=local", "verifier.judge=weak")
     [note] = plan_tuning(settings(*words, "data.prompt=Q: {question}")).notes
     assert "tune.demonstrations" in note
@@ -482,7 +474,7 @@ def test_demonstrations_come_before_the_question(tmp_path: Path) -> None:
 def test_factreasons_samples_are_asked_for_with_two_worked_examples(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    asked = probed(tmp_path / "q.jsonl", {"question": "What is a {cave}?", "evidence": ["x"]})
+    asked = write(tmp_path / "q.jsonl", {"question": "What is a {cave}?", "evidence": ["x"]})
     told = settings(*words, f"data.train={asked}", "verifier.preset=local", "verifier.judge=weak")
     assert (told.paper, told.extract) == ("factreason", "answer")
     assert plan_tuning(told).notes == []
@@ -498,13 +490,13 @@ def test_factreasons_samples_are_asked_for_with_two_worked_examples(
         assert "Let me check" in blocks.think.text
         assert "leave that out" in blocks.think.text
     assert shown.data.prompt != told.data.prompt, "it is trained without them"
-    file = probed(tmp_path / "d.jsonl", *({"prompt": f"P{n}", "response": "R"} for n in range(2)))
+    file = write(tmp_path / "d.jsonl", *({"prompt": f"P{n}", "response": "R"} for n in range(2)))
     assert "Great Fire" not in demonstrated(settings(*words, f"tune.demonstrations={file}")).data.prompt
 
 
 def test_given_pairs_are_learnt_as_they_stand(tmp_path: Path) -> None:
     rows = [{"p": "Why?", "better": "<think>a</think>x", "worse": "y"}, {"p": "Who?", "better": "x"}]
-    file = probed(tmp_path / "pairs.jsonl", *rows)
+    file = write(tmp_path / "pairs.jsonl", *rows)
     columns = ("data.columns.question=p", "data.columns.answers=better", "data.columns.rejected=worse")
     words = ("tune.method=dpo", "rule=given", f"data.train={file}", "paper=factreason")
     plan = plan_tuning(settings(*words, *columns))

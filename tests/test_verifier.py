@@ -186,7 +186,7 @@ def test_a_judge_that_loses_a_verdict_is_named():
         def judge(self, pairs):
             return super().judge(pairs)[:-1]
 
-    with pytest.raises(RuntimeError, match="'says' returned 1 verdicts for 2 claims"):
+    with pytest.raises(RuntimeError, match=r"'says' .*1 verdicts for 2 claims"):
         Verifier(per_line, Echo(), Short(per_call=2))("yes\nno")
 
 
@@ -256,7 +256,7 @@ def test_evidence_can_come_with_the_text():
     assert own.batch([]) == []
     with pytest.raises(ConfigError, match="has no search"):
         verifier("yes")
-    with pytest.raises(ConfigError, match="a list of texts, not one text: give"):
+    with pytest.raises(ConfigError, match="not one text"):
         verifier("yes the river", evidence="The river is long.")
     with pytest.raises(ConfigError, match="questions has 1 entries for 2 texts"):
         verifier.batch(["a", "b"], ["q"])

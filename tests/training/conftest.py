@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from commands import write
 
 torch = pytest.importorskip("torch", reason="needs the extra `train`")
 
@@ -48,10 +49,8 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eight questions with one-word answers, as jsonl."""
-    path = tmp_path_factory.mktemp("questions") / "questions.jsonl"
     rows = [
         {"id": name, "question": f"where is {name} from ?", "answers": [PLACES[index % len(PLACES)]]}
         for index, name in enumerate(PEOPLE)
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
+    return write(tmp_path_factory.mktemp("questions") / "questions.jsonl", *rows)

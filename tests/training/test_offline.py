@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from commands import write
 from factrl.errors import DataError, ModelError, TooManyMasked
 from factrl.runs.folder import read_metrics
 from factrl.runs.settings import ModelSettings
@@ -75,7 +76,7 @@ def probed(questions: Path, tmp_path: Path) -> Path:
         samples = [wrong, right, idk] if number % 2 else [idk, wrong, {"text": "oslo", "label": None}]
         rows.append({**row, "ook": not number % 2, "samples": samples})
     path = tmp_path / "probed.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    write(path, *rows)
     return path
 
 
@@ -193,7 +194,7 @@ def test_questions_without_a_row_are_counted_and_none_at_all_is_an_error(
     rows = [json.loads(line) for line in probed.read_text("utf-8").splitlines()]
     for row in rows:
         row["samples"] = [{"text": "i know", "label": "incorrect"}]
-    probed.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    write(probed, *rows)
     told: list[str] = []
     with pytest.raises(DataError, match=r"no question gives a row .*; 4 left out: no right sample"):
         tune(planned(words, "tune.method=rft", f"tune.probe={probed}"), told.append)
@@ -269,7 +270,7 @@ def test_what_an_adapter_was_tuned_to_is_the_whole_start_of_the_next_stage(
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     (adapter / "adapter_config.json").touch()
-    with pytest.raises(ModelError, match="is an adapter, and what is trained on it is saved without it"):
+    with pytest.raises(ModelError, match="is an adapter"):
         tune(planned(words, "tune.method=sft", f"model.name={adapter}"))
 
 

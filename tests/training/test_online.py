@@ -250,14 +250,14 @@ def test_weights_in_4_bits_need_bitsandbytes_and_a_gpu_and_are_qloras(
     recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = _plan(recipe, "model.lora=true", "model.load_in_4bit=true")
-    with pytest.raises(ConfigError, match=r"model\.load_in_4bit = true needs model\.lora = true"):
+    with pytest.raises(ConfigError, match=r"model\.load_in_4bit = true .*model\.lora = true"):
         _plan(recipe, "model.load_in_4bit=true")
     monkeypatch.setattr(model, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match="needs bitsandbytes, which is not installed; run: pip install"):
+    with pytest.raises(ConfigError, match="bitsandbytes"):
         train(plan)
     monkeypatch.setattr(model, "find_spec", lambda name: name)
     monkeypatch.setattr(model.torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match="needs a GPU, and torch sees none"):
+    with pytest.raises(ConfigError, match="needs a GPU"):
         train(plan)
     assert not (tmp_path / "runs").exists()
     monkeypatch.setattr(model.torch.cuda, "is_available", lambda: True)

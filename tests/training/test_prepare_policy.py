@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from commands import write
 from factrl.cli import prepare
 from factrl.errors import TooManyMasked
 from factrl.verifier.search import Index
@@ -23,12 +24,12 @@ PASSAGES = [
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("facts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PASSAGES))
+    write("facts.jsonl", *PASSAGES)
     Index.build(Path("kb"), ["facts.jsonl"])
 
 
 def run(questions: list[str], *told: str) -> dict[str, Any]:
-    Path("q.jsonl").write_text("".join(json.dumps({"prompt": question}) + "\n" for question in questions))
+    write("q.jsonl", *({"prompt": question} for question in questions))
     verbs = argparse.ArgumentParser().add_subparsers()
     prepare.add_verbs(verbs)
     told = (

@@ -137,18 +137,18 @@ def test_a_long_text_is_cut_at_its_end_and_nothing_else_is(make: Maker, kind: st
 
 def test_a_request_without_room_for_an_answer(make: Maker) -> None:
     model = RewardModel(make(positions=16))
-    with pytest.raises(Unscored, match="leaves no room for an answer among 16 tokens") as caught:
+    with pytest.raises(Unscored, match="16 tokens") as caught:
         model("who was born in warsaw ? " * 5, "curie was born in warsaw")
     assert caught.value.cause == "too_long"
 
 
 def test_a_classifier_is_no_reward_model(make: Maker, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="it has 3 outputs, not one"):
+    with pytest.raises(ModelError, match="3 outputs"):
         RewardModel(make(outputs=3))
-    with pytest.raises(ModelError, match=r"could not be loaded as a reward model: .*config\.json"):
+    with pytest.raises(ModelError, match=r"config\.json"):
         RewardModel(tmp_path)
 
 
 def test_a_language_model_is_no_reward_model(tiny_model: Path) -> None:
-    with pytest.raises(ModelError, match="has no weights for score"):
+    with pytest.raises(ModelError, match="weights for score"):
         RewardModel(tiny_model)

@@ -15,6 +15,7 @@ import trl
 from test_grpo import Recording
 from tiny import byte_tokenizer, save_llama
 
+from commands import write
 from factrl.bridges.trl import to_trl
 from factrl.cli import main
 from factrl.errors import ConfigError, ModelError, RewardBug, Unscored
@@ -280,9 +281,7 @@ def test_a_template_without_a_place_for_tools_is_refused(tmp_path: Path) -> None
 
 @pytest.fixture
 def wiki(tmp_path: Path) -> Path:
-    (tmp_path / "facts.jsonl").write_text(
-        "".join(json.dumps({"text": fact}) + "\n" for fact in FACTS), encoding="utf-8"
-    )
+    write(tmp_path / "facts.jsonl", *({"text": fact} for fact in FACTS))
     Index.build(tmp_path / "wiki", [tmp_path / "facts.jsonl"])
     return tmp_path / "wiki"
 
@@ -350,7 +349,7 @@ def test_the_command_line_trains_with_an_index(
 ) -> None:
     rows = [{"question": f"Where is {name} from?", "answer": "Rome"} for name in ("Ada", "Bo")]
     data = tmp_path / "q.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    write(data, *rows)
     words = ["train", "truthrl", "--model", str(speaker), "--data", str(data), f"search.index={wiki}"]
     words += ["--steps", "1", "--output", str(tmp_path / "runs"), "prompts_per_step=2", "num_generations=2"]
     words += ["micro_batch_size=4", "train.max_completion_length=8", "bf16=false", f"data.eval={data}"]

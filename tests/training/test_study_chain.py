@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import factrl.verifier.claims.llm as claims
 import factrl.verifier.judges.llm as judges
+from commands import write
 from factrl.cli import main
 from factrl.rewards.grading import GRADE_PROMPT
 from factrl.runs.config import read_toml
@@ -137,7 +137,7 @@ def test_each_stage_is_judged_by_the_papers_verifier(
     (tmp_path / "own.toml").write_text(STUDY, "utf-8")
     row = {"question": "Which city is in Italy?", "answers": [ROME], "evidence": ["Rome is a city in Italy."]}
     rows = [{**row, "id": str(number)} for number in range(4)]
-    (tmp_path / "q.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows), "utf-8")
+    write(tmp_path / "q.jsonl", *rows)
     words = ["study", "own.toml", "--full", "--output", "out", "--model", str(speaker)]
     words += ["--train", "q.jsonl", "--held-out", "q.jsonl"]
     with FaultServer(replies(judge)) as server:

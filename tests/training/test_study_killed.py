@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from commands import write
 from factrl.runs.rows import read_rows
 
 pytestmark = [
@@ -96,7 +96,7 @@ def test_a_killed_pipeline_ends_as_an_undisturbed_one(
     (tmp_path / "own.py").write_text(REWARD, encoding="utf-8")
     (tmp_path / "own.toml").write_text(STUDY, encoding="utf-8")
     rows = [{**row, "id": f"{row['id']}{n}"} for n in range(16) for row in read_rows(str(questions))]
-    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    write(tmp_path / "questions.jsonl", *rows)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     subprocess.run(words(whole, tiny_model), check=True)
     for step, pattern in MIDDLE.items():

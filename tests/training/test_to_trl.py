@@ -154,9 +154,9 @@ def test_what_is_logged() -> None:
 
 
 def test_what_is_missing_is_told() -> None:
-    with pytest.raises(ConfigError, match=r"needs grade; factrl\.supply\(reward, judge\) makes"):
+    with pytest.raises(ConfigError, match=r"grade; factrl\.supply\(reward, judge\)"):
         to_trl(load_reward("truthrl"))
-    with pytest.raises(DataError, match=r"1 of 1 examples cannot be used .* it has no accepted answers"):
+    with pytest.raises(DataError, match=r"1 of 1 examples .* accepted answers"):
         to_trl(TRUTHRL)(["Capital of Peru?"], ["Lima"])
 
 
@@ -165,9 +165,7 @@ def test_a_row_of_no_use_is_refused_at_the_first_batch_and_masked_later(
 ) -> None:
     metrics: dict[str, float] = {}
     score, right = to_trl(TRUTHRL), [r"\boxed{Lima}"] * 2
-    with pytest.raises(
-        DataError, match=r"none of the 2 rows .* no accepted answers; columns: prompt, answers; "
-    ):
+    with pytest.raises(DataError, match=r"none of the 2 rows .* columns: prompt, answers; "):
         score(["Capital of Peru?"] * 2, right, answers=[None, []])
     assert score(["Q?"] * 2, right, answers=[["Lima"], None]) == [1.0, None]
     for cell in (None, [], "[1, 2]", '["Lima'):  # a whole batch, and what cannot be read
