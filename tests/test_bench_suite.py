@@ -24,8 +24,9 @@ from factrl.rewards.grading import Grader
 from factrl.runs.config import load_settings
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import AskSettings
-from factrl.types import Claim, Completion, Example, Passage, Verdict
+from factrl.types import Claim, Completion, Example, Passage
 from factrl.verifier import Verifier
+from judging import JudgeBy
 
 Say = Callable[[Example, int], str | Unscored]
 
@@ -277,21 +278,14 @@ def test_options_are_weighed_where_the_model_can(tmp_path: Path, monkeypatch: py
     assert opened == ["cove", "cove"]
 
 
-class Judge:
-    """Supports every claim but the last two of ten."""
-
-    identity, per_call, weak = "j", 1, True
-
-    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
-        return [Verdict("refuted" if c.text in ("No 8", "No 9") else "supported", "j") for c, _ in pairs]
-
-
 def test_long_answers(tmp_path: Path) -> None:
     def ten(text: str, question: str = "", topic: str = "") -> list[Claim]:
         return [Claim(f"No {n}", 0, 1) for n in range(10)]
 
     search: Any = type("One", (), {"search": lambda *_, **__: [Passage("All of it.")]})()
-    verifier = Verifier(ten, search, Judge())
+    verifier = Verifier(
+        ten, search, JudgeBy(lambda said: "refuted" if said in ("No 8", "No 9") else "supported")
+    )
     model = Scripted(lambda example, n: "A life.")
     found = run(model, tmp_path, "factscore", verifier=verifier)
     assert (values(found)["factscore"], values(found)["detail"]) == pytest.approx((0.8, 8))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,25 +15,18 @@ from factrl.types import Claim, Completion, Example, Passage, Result, Verdict, V
 from factrl.verifier import Check, Report, Verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.judges import NLIJudge
+from judging import JudgeBy
 
 BORN = Passage("Ada Reed was born in Ely.")
 ELY = Example("Where was Ada Reed born?", ("Ely",), id="ely", evidence=(BORN,))
 
 
-class Judge:
+GONE = Verdict("unjudged", "by words", cause="gone")
+
+
+def by_words(**labels: Finding) -> JudgeBy:
     """Says of a claim what its words stand for, or nothing when it has none of them."""
-
-    identity, weak, per_call = "by words", False, 64
-
-    def __init__(self, **labels: VerdictLabel) -> None:
-        self.labels: dict[str, VerdictLabel] = labels
-
-    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
-        return [self.verdict(claim) for claim, _ in pairs]
-
-    def verdict(self, claim: Claim) -> Verdict:
-        said: list[VerdictLabel] = [self.labels[word] for word in self.labels if word in claim.text]
-        return Verdict(said[0], "by words") if said else Verdict("unjudged", "by words", cause="gone")
+    return JudgeBy(lambda said: next((label for word, label in labels.items() if word in said), GONE))
 
 
 def lines(text: str, question: str = "", topic: str = "") -> list[Claim]:
@@ -50,8 +42,10 @@ def lines(text: str, question: str = "", topic: str = "") -> list[Claim]:
     return claims
 
 
-def supplied(spec: str = "fspo", judge: Judge | None = None, **knobs: object) -> Reward:
-    reward = load_reward(spec).with_(verify=Verifier(lines, None, judge or Judge(true="supported")), **knobs)
+def supplied(spec: str = "fspo", judge: JudgeBy | None = None, **knobs: object) -> Reward:
+    reward = load_reward(spec).with_(
+        verify=Verifier(lines, None, judge or by_words(true="supported")), **knobs
+    )
     return reward.with_(grade=Grader()) if "grade" in reward.resources else reward
 
 
@@ -74,7 +68,7 @@ def signs(result: Result) -> list[int]:
     ],
 )
 def test_a_sentence_of_several_claims(text: str, sign: int) -> None:
-    judge = Judge(true="supported", false="refuted", open="unknown")
+    judge = by_words(true="supported", false="refuted", open="unknown")
     result = supplied(judge=judge)(ELY, think(text))
     assert signs(result) == [sign]
     assert result.terms == {"answer": 1, "fact": sign}
@@ -83,7 +77,7 @@ def test_a_sentence_of_several_claims(text: str, sign: int) -> None:
 
 
 def test_an_unjudged_claim_could_refute_its_sentence_unless_another_does() -> None:
-    judge = Judge(true="supported", false="refuted")
+    judge = by_words(true="supported", false="refuted")
     assert supplied(judge=judge)(ELY, think("one is true, one is lost.")).cause == "claims_unjudged"
     assert signs(supplied(judge=judge)(ELY, think("one is false, one is lost."))) == [-1]
 
@@ -112,8 +106,7 @@ def test_a_verifier_that_never_refutes_is_refused_as_eq_8_has_three_verdicts(
 
 @pytest.mark.parametrize("cause", ["oversize", "unjudgeable", "over_limit", "unread_claim"])
 def test_a_step_without_a_verdict_by_its_own_doing_is_no_better_than_a_false_one(cause: str) -> None:
-    judge = Judge(true="supported")
-    judge.verdict = lambda claim: Verdict("unknown", "by words", cause=cause)  # type: ignore[method-assign]
+    judge = JudgeBy(lambda _: Verdict("unknown", "by words", cause=cause))
     result = supplied(judge=judge)(ELY, think("one is false."))
     assert (signs(result), result.terms["fact"]) == ([-1], -1.0)
 
@@ -144,7 +137,7 @@ def test_a_think_part_that_the_prompt_began_is_judged_from_where_the_policy_went
 
 
 def test_released_signs_cover_every_character_once() -> None:
-    judge = Judge(true="supported", false="refuted")
+    judge = by_words(true="supported", false="refuted")
     for text in ("", "a is true.", " a is true.\nb is false. \n", "a is false.\nb is true."):
         for completion in (Completion(think(text)), Completion(think(text)[7:], prefill="<think>")):
             result = supplied("fspo:code", judge)(ELY, completion)
@@ -194,7 +187,7 @@ def test_the_outcome_needs_no_verifier() -> None:
 @pytest.mark.parametrize("broken", ["{} So be it.", "{}</answer>", "Well: {}", "<think>{}"])
 def test_leaving_the_form_never_pays(broken: str) -> None:
     """A wrong answer after refuted steps earned less than the same text with a tag too many."""
-    reward = supplied("fspo", Judge(false="refuted"))
+    reward = supplied("fspo", by_words(false="refuted"))
     whole = think("one is false.\ntwo is false.", "Krakow")
     assert reward(ELY, whole).value == -1
     assert reward(ELY, broken.format(whole)).value <= reward(ELY, whole).value
@@ -212,7 +205,7 @@ def test_leaving_the_form_never_pays(broken: str) -> None:
     ],
 )
 def test_a_repeat_is_as_the_first_time_or_neutral(text: str, first: list[int], neutral: list[int]) -> None:
-    judge = Judge(true="supported", false="refuted", open="unknown")
+    judge = by_words(true="supported", false="refuted", open="unknown")
     for knobs, expected in (({}, first), ({"repeats": "first"}, first), ({"repeats": "neutral"}, neutral)):
         result = supplied(judge=judge, **knobs)(ELY, think(text))
         assert signs(result) == expected
@@ -224,5 +217,5 @@ def test_a_repeat_is_as_the_first_time_or_neutral(text: str, first: list[int], n
 def test_an_extractor_that_marks_repeats_gives_the_same_signs() -> None:
     text = "Ada was born in Ely. She may have moved. Ada was born in Ely."
     for repeats, expected in (("first", [1, 1, 1]), ("neutral", [1, 1, 0])):
-        verify = Verifier(SentenceClaims(), None, Judge(Ada="supported", moved="supported"))
+        verify = Verifier(SentenceClaims(), None, by_words(Ada="supported", moved="supported"))
         assert signs(supplied(repeats=repeats).with_(verify=verify)(ELY, think(text))) == expected

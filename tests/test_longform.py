@@ -28,6 +28,7 @@ from factrl.verifier import Check, Report, Verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.judges import WeakJudge
 from factrl.verifier.report import WIDTH
+from judging import JudgeBy
 
 LETTERS: Mapping[str, VerdictLabel] = {"S": "supported", "R": "refuted", "U": "unknown", "?": "unjudged"}
 PARITY: dict[str, Any] = json.loads(
@@ -71,17 +72,7 @@ def values(samples: Sequence[EvalSample], k: int) -> dict[str, float]:
 # --- reasoning ---------------------------------------------------------------------------------
 
 
-class ByWord:
-    """Says of a claim what its last word stands for."""
-
-    identity, weak, per_call = "by word", False, 64
-
-    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
-        said: Mapping[str, VerdictLabel] = {"true": "supported", "false": "refuted", "red": "unknown"}
-        labels: list[VerdictLabel] = [
-            said.get(claim.text.rstrip(".").rpartition(" ")[2], "unjudged") for claim, _ in pairs
-        ]
-        return [Verdict(one, "j", cause="timeout" if one == "unjudged" else None) for one in labels]
+LAST_WORD: Mapping[str, Finding] = {"true": "supported", "false": "refuted", "red": "unknown"}
 
 
 @pytest.mark.parametrize(
@@ -106,7 +97,8 @@ def test_true_steps_are_the_sentences_of_a_reasoning_that_the_evidence_supports(
         EvalSample(bare, text, None),
         EvalSample(known, None, None),
     ]
-    found = with_steps(rows, Verifier(SentenceClaims(), None, ByWord(), own_subject=False))
+    judge = JudgeBy(lambda said: LAST_WORD.get(said.rstrip(".").rpartition(" ")[2], "unjudged"))
+    found = with_steps(rows, Verifier(SentenceClaims(), None, judge, own_subject=False))
     assert [one.values.get("true_steps") for one in found] == [share, share, None, None]
 
 

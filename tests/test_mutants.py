@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +16,15 @@ from factrl.llm.bodies import Unreadable, document_of
 from factrl.llm.store import Store
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
-from factrl.types import Claim, Example, Passage, Verdict, VerdictLabel
+from factrl.types import Claim, Example, Passage, VerdictLabel
 from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims, mark
+from judging import JudgeBy
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-
-class Says:
-    """A judge that calls everything the same, and remembers what it was asked."""
-
-    weak, per_call = False, 8
-
-    def __init__(self, label: VerdictLabel, identity: str = "says") -> None:
-        self.label: VerdictLabel = label
-        self.identity = identity
-        self.asked: list[str] = []
-
-    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
-        self.asked += [claim.text for claim, _ in pairs]
-        return [Verdict(self.label, self.identity) for _ in pairs]
 
 
 def one_claim(text: str, question: str = "", topic: str = "") -> list[Claim]:
@@ -54,10 +40,11 @@ BERN = "Bern lies on the Aare."
 
 
 def test_a_kept_verdict_holds_for_its_evidence_alone(tmp_path: Path) -> None:
-    judge = Says("supported")
+    label = "supported"
+    judge = JudgeBy(lambda _: label)
     verifier = Verifier(one_claim, None, judge, store=Store(tmp_path / "verdicts.db"))
     assert labels(verifier, BERN, "Bern lies on the river Aare.") == ["supported"]
-    judge.label = "refuted"
+    label = "refuted"
     assert labels(verifier, BERN, "Bern lies on the river Aare.") == ["supported"]
     assert labels(verifier, BERN, "Bern lies on the river Rhine.") == ["refuted"]
     assert judge.asked == [BERN] * 2
@@ -66,13 +53,13 @@ def test_a_kept_verdict_holds_for_its_evidence_alone(tmp_path: Path) -> None:
 def test_a_kept_verdict_holds_for_its_judge_alone(tmp_path: Path) -> None:
     store = Store(tmp_path / "verdicts.db")
     for label, identity in (("supported", "one"), ("refuted", "another"), ("unknown", "one")):
-        verifier = Verifier(one_claim, None, Says(label, identity), store=store)  # type: ignore[arg-type]
+        verifier = Verifier(one_claim, None, JudgeBy(lambda _, said=label: said, identity), store=store)
         found = labels(verifier, BERN, "Bern lies on the river Aare.")
         assert found == ["supported" if identity == "one" else "refuted"]
 
 
 def test_claims_that_differ_in_a_number_are_judged_apart_on_the_same_evidence() -> None:
-    judge = Says("supported")
+    judge = JudgeBy(lambda _: "supported")
     texts = ["Bern has 3 bridges.", "Bern has 18 bridges.", "Bern has 3 bridges."]
     verifier = Verifier(one_claim, None, judge)
     verifier.batch(texts, ["Where?"] * 3, evidence=[[Passage("Bern has 18 bridges.")]] * 3)
@@ -92,7 +79,7 @@ def test_a_claim_with_another_number_is_no_repeat() -> None:
 def test_what_is_not_so_pays_nothing(denial: str) -> None:
     reward = load_reward("robust").with_(
         grade=Grader(FakeLLM(lambda _: "It names no city.\nVERDICT: not_attempted")),
-        verify=Verifier(SentenceClaims(), None, Says("supported")),
+        verify=Verifier(SentenceClaims(), None, JudgeBy(lambda _: "supported")),
     )
     curie = Example("In which city was Marie Curie born?", ("Warsaw",), evidence=(Passage(BERN),))
 

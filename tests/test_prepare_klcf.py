@@ -20,32 +20,13 @@ from factrl.prepare.klcf import Preparation
 from factrl.rewards.checklist import item_ids
 from factrl.runs.data import load_examples
 from factrl.runs.disk import Journal
-from factrl.types import Claim, Completion, Example, Passage, Verdict
+from factrl.types import Completion, Example, Passage, Verdict
 from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims
+from judging import JudgeBy
 
 TOWNS = [Example(f"Tell me about town {n}.", id=f"t{n}") for n in range(3)]
 BOTH = "Town 0 is old. Town 0 has a port."
-
-
-class ScriptedJudge:
-    """Supported, refuted or without a verdict by the words of the claim."""
-
-    identity, per_call, weak = "scripted judge", 8, False
-
-    def __init__(self) -> None:
-        self.judged: list[str] = []
-        self.down = True
-
-    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
-        self.judged += [claim.text for claim, _ in pairs]
-        return [self._one(claim.text) for claim, _ in pairs]
-
-    def _one(self, text: str) -> Verdict:
-        if "broken" in text and self.down:
-            return Verdict("unjudged", self.identity, cause="judge_unreadable")
-        label = "refuted" if "new" in text else "unknown" if "odd" in text else "supported"
-        return Verdict(label, self.identity, p=0.5, quote=(0, 0, 4))
 
 
 class Bench:
@@ -55,13 +36,20 @@ class Bench:
         self, folder: Path, script: Callable[[str, int], Any], llm: FakeLLM | None = None, **told: Any
     ):
         self.folder, self.llm = folder, llm
-        self.writer, self.judge = ScriptedWriter(script), ScriptedJudge()
+        self.writer, self.judge, self.down = ScriptedWriter(script), JudgeBy(self.say), True
         workers, samples, model = told.pop("workers", 1), told.pop("samples", 1), told.pop("model", "-")
         search: Any = type(
             "One", (), {"search": lambda *_, **__: [Passage("Town chronicle.", "Towns", "http://t")]}
         )()
         verifier = Verifier(SentenceClaims(), search, self.judge, **told)
         self.given = (self.writer, verifier, llm, workers, asking(model, samples))
+
+    def say(self, text: str) -> Verdict:
+        """Supported, refuted or without a verdict by the words of the claim."""
+        if "broken" in text and self.down:
+            return Verdict("unjudged", "scripted", cause="judge_unreadable")
+        label = "refuted" if "new" in text else "unknown" if "odd" in text else "supported"
+        return Verdict(label, "scripted", p=0.5, quote=(0, 0, 4))
 
     def run(self, examples: Sequence[Example] = TOWNS[:1]) -> list[Prepared]:
         with Journal(self.folder / "journal.jsonl", {"job": "test"}) as journal:
@@ -132,7 +120,7 @@ def test_a_question_with_a_claim_without_a_verdict_is_left_out_and_tried_again(t
     assert (bench.counts["unjudged"], bench.prepared[1].judged) == (1, False)
     assert bench.prepared[1].detail == "1 of 5 claims have no verdict (judge_unreadable 1)"
     assert {row["group_id"] for row in bench.rows("truthfulness.jsonl")} == {"t0", "t2"}
-    bench.judge.judged, bench.judge.down = [], False
+    bench.judge.asked, bench.down = [], False
     bench.run(TOWNS)
     assert bench.work.asked == {"checks": 1}  # the samples and the other checks are there
     assert len(bench.rows("train.jsonl")) == 3
@@ -164,9 +152,9 @@ def test_a_second_run_asks_nothing_and_writes_the_same(tmp_path: Path) -> None:
     bench.run()
     first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     bench.writer.asked.clear()
-    bench.judge.judged.clear()
+    bench.judge.asked.clear()
     bench.run()
-    assert (bench.writer.asked, bench.judge.judged, len(llm.calls)) == ([], [], 1)
+    assert (bench.writer.asked, bench.judge.asked, len(llm.calls)) == ([], [], 1)
     assert bench.work.asked == {}
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
 

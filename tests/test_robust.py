@@ -10,9 +10,10 @@ from factrl.errors import ConfigError, Unscored
 from factrl.llm import FakeLLM
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
-from factrl.types import Claim, Completion, Example, Passage, Result, Verdict, VerdictLabel
+from factrl.types import Claim, Completion, Example, Passage, Result, VerdictLabel
 from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims
+from judging import JudgeBy
 
 TRUE = [
     "Marie Curie was born in Poland.",
@@ -33,23 +34,11 @@ CURIE = Example(
 )
 
 
-class Judge:
+def by_heart(lost: Sequence[str] = ()) -> JudgeBy:
     """Supports the sentences it was given; everything else is refuted."""
-
-    identity, weak, per_call = "by heart", False, 64
-
-    def __init__(self, lost: Sequence[str] = ()) -> None:
-        self.lost, self.asked = lost, 0
-
-    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
-        self.asked += len(pairs)
-        return [self.verdict(claim.text) for claim, _ in pairs]
-
-    def verdict(self, claim: str) -> Verdict:
-        if claim in self.lost:
-            return Verdict("unjudged", "by heart", cause="timeout")
-        label: VerdictLabel = "supported" if claim in SUPPORTED else "refuted"
-        return Verdict(label, "by heart")
+    return JudgeBy(
+        lambda said: "unjudged" if said in lost else "supported" if said in SUPPORTED else "refuted"
+    )
 
 
 def score(
@@ -58,7 +47,7 @@ def score(
     """The reward with a grader that says `word`, and no more than the tags around the two texts."""
     judge = FakeLLM(lambda messages: f"So it is.\nVERDICT: {word}")
     reward = load_reward("robust").with_(
-        grade=Grader(judge), verify=Verifier(SentenceClaims(), None, Judge(lost)), **knobs
+        grade=Grader(judge), verify=Verifier(SentenceClaims(), None, by_heart(lost)), **knobs
     )
     text = said if think is None else f"<think>{think}</think><answer>{said}</answer>"
     return reward(CURIE, text)
@@ -89,11 +78,7 @@ def test_the_honest_answers_are_in_order_and_a_floored_one_is_not_above() -> Non
 def test_no_amount_of_facts_lifts_one_outcome_over_another() -> None:
     facts = " ".join(f"Marie Curie wrote letter {number} in {number + 1000}." for number in range(200))
 
-    class Agrees(Judge):
-        def verdict(self, claim: str) -> Verdict:
-            return Verdict("supported", "x")
-
-    verify = Verifier(SentenceClaims(), None, Agrees(), max_claims=500)
+    verify = Verifier(SentenceClaims(), None, JudgeBy(lambda _: "supported"), max_claims=500)
     judge = FakeLLM(lambda messages: f"VERDICT: {word}")
     reward = load_reward("robust").with_(grade=Grader(judge, max_answer_chars=20_000), verify=verify)
     found = {}
@@ -103,13 +88,13 @@ def test_no_amount_of_facts_lifts_one_outcome_over_another() -> None:
 
 
 def test_a_wrong_answer_and_a_plain_abstention_cost_no_verification() -> None:
-    judge = Judge()
+    judge = by_heart()
     reward = load_reward("robust").with_(
         grade=Grader(), verify=Verifier(SentenceClaims(), None, judge), answer="tags"
     )
     for answer in ("Lyon", "I don't know", "invalid question"):
         reward(CURIE, f"<think>{FACTS}</think><answer>{answer}</answer>")
-    assert judge.asked == 0
+    assert judge.asked == []
 
 
 # What a change of the text may do (metamorphic relations)
@@ -174,9 +159,9 @@ def test_our_own_failures_mask_and_the_policys_floor() -> None:
         raise Unscored("timeout", "no answer", stage="extract")
 
     reward = load_reward("robust").with_(grade=Grader())
-    failing = reward.with_(verify=Verifier(extract, None, Judge()))
+    failing = reward.with_(verify=Verifier(extract, None, by_heart()))
     assert failing(CURIE, "<think>Hm.</think><answer>Warsaw</answer>").cause == "timeout"
-    short = reward.with_(verify=Verifier(SentenceClaims(), None, Judge(), max_chars=50))
+    short = reward.with_(verify=Verifier(SentenceClaims(), None, by_heart(), max_chars=50))
     found = short(CURIE, Completion(f"{FACTS}</think><answer>Warsaw</answer>", prefill="<think>"))
     assert (found.state, found.cause, found.value) == ("floored", "oversize", -1.25)
 

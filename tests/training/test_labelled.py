@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from tiny import byte_tokenizer
+from tiny import byte_tokenizer, llama
 
 from commands import write
 from factrl.errors import ConfigError, LLMError, Unscored
@@ -29,8 +28,6 @@ NAMES = [f"{a}{b}" for a in "abcdefgh" for b in "mnopq"]
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random two-layer Llama on a byte-level tokenizer with a chat template."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     texts = ["Answer: True", "Answer: False", TUNED_PROMPT, *(f"mo {word}." for word in (*TRUE, *FALSE))]
     special = ("<pad>", "<end>", "<user>", "<bot>")
     fast = byte_tokenizer(special, texts * 3, 400, eos_token="<end>", pad_token="<pad>")
@@ -40,20 +37,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "{{ '<end>' }}{% endfor %}{% if add_generation_prompt %}{{ '<bot>' }}{% endif %}"
     )
     fast.save_pretrained(path)
-    torch.manual_seed(3)
-    shape: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
-    LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=len(fast),
-            max_position_embeddings=8192,
-            num_attention_heads=2,
-            eos_token_id=1,
-            pad_token_id=0,
-            bos_token_id=None,
-            tie_word_embeddings=True,
-            **shape,
-        )
-    ).save_pretrained(path)
+    told: dict[str, Any] = {"eos_token_id": 1, "pad_token_id": 0, "bos_token_id": None}
+    llama(len(fast), 3, (2, 2), max_position_embeddings=8192, **told).save_pretrained(path)
     return path
 
 

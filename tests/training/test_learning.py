@@ -11,7 +11,7 @@ import random
 from pathlib import Path
 
 import pytest
-from tiny import byte_tokenizer
+from tiny import byte_tokenizer, llama
 
 from factrl.cli import main
 
@@ -36,23 +36,11 @@ SETTINGS = (
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     folder, draw = tmp_path_factory.mktemp("learning"), random.Random(0)
     tokenizer = byte_tokenizer(["<pad>", "<eos>"], pad_token="<pad>", eos_token="<eos>")
     tokenizer.add_tokens(list(PIECES))
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        initializer_range=0.2,
-        tie_word_embeddings=True,
-    )
-    LlamaForCausalLM(config).save_pretrained(folder / "model")
+    model = llama(len(tokenizer), heads=(4, 4), hidden_size=64, intermediate_size=128, initializer_range=0.2)
+    model.save_pretrained(folder / "model")
     tokenizer.save_pretrained(folder / "model")
     facts = ["entity,relation,value"]
     for n in range(120):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
+from tiny import FEW_STEPS
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
@@ -76,18 +77,11 @@ def settings(folder: Path, kind: type[GRPOConfig], **more: Any) -> Any:
         "num_generations": SIZE,
         "max_completion_length": 10,
         "learning_rate": 1e-3,
-        "gradient_checkpointing": False,
-        "bf16": False,
-        "use_cpu": True,
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": [],
-        "disable_tqdm": True,
         "shuffle_dataset": False,
         "temperature": 1.0,
         "use_bias_correction_kl": False,
     }
-    return kind(**(told | more))
+    return kind(**(FEW_STEPS | told | more))
 
 
 Make = Callable[..., Any]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from datasets import Dataset
+from tiny import FEW_STEPS
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 from factrl.bridges import trl as bridge
@@ -225,13 +226,7 @@ def plain_trainer(
         num_generations=4,
         max_completion_length=4,
         learning_rate=1e-3,
-        logging_steps=1,
-        bf16=False,
-        use_cpu=True,
-        report_to=[],
-        save_strategy="no",
-        disable_tqdm=True,
-        gradient_checkpointing=False,
+        **FEW_STEPS,
     )
     return made(str(model), reward_funcs=[*functions], args=config, train_dataset=Dataset.from_list([*rows]))
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra `train`")
 
-from tiny import byte_tokenizer  # noqa: E402
+from tiny import byte_tokenizer, llama  # noqa: E402
 
 from factrl.errors import ConfigError, ModelError  # noqa: E402
 from factrl.llm import local  # noqa: E402
@@ -28,7 +27,7 @@ CLAIMS = [
 @pytest.fixture(scope="module", params=["llama", "gpt2"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random model with rotary and one with learned positions, on a byte-level tokenizer."""
-    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+    from transformers import GPT2Config, GPT2LMHeadModel
 
     texts = ["Answer: True", "Answer: False", TUNED_PROMPT] * 3
     made = byte_tokenizer(["<|end|>"], texts, 300, eos_token="<|end|>")
@@ -37,13 +36,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     torch.manual_seed(3)
     size = len(made)
     if request.param == "llama":
-        shape: dict[str, Any] = {
-            "hidden_size": 32,
-            "intermediate_size": 64,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-        }
-        network = LlamaForCausalLM(LlamaConfig(vocab_size=size, max_position_embeddings=2048, **shape))
+        network = llama(size, 3, (2, 2), max_position_embeddings=2048, tie_word_embeddings=False)
     else:
         network = GPT2LMHeadModel(
             GPT2Config(vocab_size=size, n_positions=2048, n_embd=32, n_layer=2, n_head=2)

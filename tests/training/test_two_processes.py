@@ -17,6 +17,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra `train`")
 
+from tiny import FEW_STEPS  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
 from factrl.errors import LLMError  # noqa: E402
@@ -86,15 +87,9 @@ def run(model: str, folder: Path, loss: str, processes: int) -> dict[str, Any]:
         learning_rate=1e-3,
         loss_type="dapo" if loss == "reinforce++" else loss,
         advantage_estimator="reinforce++" if loss == "reinforce++" else "group",
-        gradient_checkpointing=False,
-        bf16=False,
-        use_cpu=True,
-        logging_steps=1,
-        save_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
         chat=False,
         shuffle_dataset=False,
+        **FEW_STEPS,
     )
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
     examples = [Example(f"where is {name} from ?") for name in ("ada", "bo", "cleo", "dan", "eve", "fay")]

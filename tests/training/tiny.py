@@ -49,22 +49,26 @@ def byte_tokenizer(special: Sequence[str] = (), texts: Sequence[str] = (), size:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **told)
 
 
-def llama(words: int, **told: Any) -> Any:
+# Of a trainer that takes a few steps on a CPU and keeps nothing.
+FEW_STEPS: dict[str, Any] = {
+    "gradient_checkpointing": False,
+    "bf16": False,
+    "use_cpu": True,
+    "logging_steps": 1,
+    "save_strategy": "no",
+    "report_to": [],
+    "disable_tqdm": True,
+}
+
+
+def llama(words: int, seed: int = 0, heads: tuple[int, int] = (4, 2), **told: Any) -> Any:
     """A random two-layer Llama."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=words,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        tie_word_embeddings=True,
-        **told,
-    )
-    return LlamaForCausalLM(config)
+    torch.manual_seed(seed)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "tie_word_embeddings": True}
+    shape |= {"vocab_size": words, "num_attention_heads": heads[0], "num_key_value_heads": heads[1]}
+    return LlamaForCausalLM(LlamaConfig(**{**shape, **told}))
 
 
 def save_llama(folder: Path, tokenizer: Any, positions: int) -> Path:
