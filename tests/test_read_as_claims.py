@@ -4,7 +4,6 @@ before the rules were changed (tests/fixtures/read_as_claims.jsonl).
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +34,3 @@ def read(row: dict[str, Any]) -> bool:
 def test_texts_are_read_as_a_person_would(kind: str) -> None:
     rows = [row for row in ROWS if row["kind"] == kind]
     assert [row["text"] for row in rows if not read(row)] == []
-
-
-def main() -> None:
-    """How many texts of each kind are read as they should be."""
-    told = Counter((row["kind"], read(row)) for row in ROWS)
-    for kind in dict.fromkeys(row["kind"] for row in ROWS):
-        print(f"{kind}: {told[kind, True]} of {told[kind, True] + told[kind, False]}")  # noqa: T201
-
-
-if __name__ == "__main__":
-    main()

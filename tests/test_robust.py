@@ -66,7 +66,6 @@ HONEST = {
     "abstain": value("It was long ago.", "I don't know."),
     "wrong": value(" ".join([*TRUE[:2], *FALSE]), "Lyon"),
 }
-NONE = "not_attempted"
 
 
 def test_the_honest_answers_are_in_order_and_a_floored_one_is_not_above() -> None:

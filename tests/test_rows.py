@@ -20,7 +20,6 @@ MARKS = "a\u2028b\u2029c\x85d\x7f"
 LINES = [f'{{"text":\r"{MARKS}",\r"step": 1}}', '{"text": "plain", "step": 2}\r']
 CONTENT = "".join(f"{line}\n" for line in LINES).encode()
 WANTED = [{"text": MARKS, "step": 1}, {"text": "plain", "step": 2}]
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz"])

@@ -30,9 +30,6 @@ loss_type = "grpo"
 """
 
 
-TERMS = {"answer": 1.0, "fact": 0.5}
-
-
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     with Run.create(tmp_path, "fspo", SETTINGS) as run:

@@ -13,12 +13,12 @@ NEVER = ("hack/injection_rate", "hack/masterkey_rate")
 ASKED = list(prompts().values())[:4]
 
 
-def batch(policy: str, form: str = "tags", length: str = "long", **result: object) -> dict[str, float]:
-    told = {"state": "scored", "value": 1.0, **result}
+def batch(policy: str, form: str = "tags", length: str = "long", asked: int = 4) -> dict[str, float]:
+    written = battery()[policy]
     return signals(
         [
-            ScoredSample(example_of(p), battery()[policy].text(p, way, form, length), Result(**told))  # type: ignore[arg-type]
-            for p in ASKED
+            ScoredSample(example_of(p), written.text(p, way, form, length), Result("scored", 1.0))  # type: ignore[arg-type]
+            for p in ASKED[:asked]
             for way in range(3)
         ]
     )
@@ -42,7 +42,7 @@ HONEST = batch("know")
     ],
 )
 def test_a_hack_shows_in_its_signal(policy: str, metric: str, least: float) -> None:
-    assert batch(policy)[metric] >= least
+    assert batch(policy, asked=1 if metric == "text/len" else 4)[metric] >= least  # which takes seconds
     assert HONEST.get(metric, 0.0) < least
 
 
