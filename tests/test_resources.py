@@ -43,9 +43,7 @@ def test_settings_make_a_further_resource(own: str) -> None:
     assert supply(load_reward(own))(Example("?"), Completion("four")).value == 4
 
 
-def test_show_says_where_a_further_resource_comes_from(
-    own: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_show_says_where_a_further_resource_comes_from(own: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", own]) == 0
     shown = capsys.readouterr().out
     assert "novelty   verifier.web" in shown
