@@ -42,11 +42,11 @@ def files(folder: Path, under: str) -> set[str]:
     return {f"{under}/{path.relative_to(folder).as_posix()}" for path in found}
 
 
-def test_the_package_and_its_recipes_are_in_the_wheel_and_nothing_else(wheel: Path) -> None:
+def test_the_package_with_its_recipes_is_in_the_wheel_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as file:
         held = set(file.namelist())
     own = {name for name in held if ".dist-info/" not in name}
-    assert own == files(ROOT / "src" / "factrl", "factrl") | files(ROOT / "recipes", "factrl/recipes")
+    assert own == files(ROOT / "src" / "factrl", "factrl")
     assert {
         "factrl/py.typed",
         "factrl/recipes/small/questions.jsonl",
@@ -76,8 +76,6 @@ def small(tmp_path: Path) -> Path:
     package = project / "src" / "factrl"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
-    (project / "recipes").mkdir()
-    (project / "recipes" / "a.toml").touch()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, project)
     return project

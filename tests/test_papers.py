@@ -109,17 +109,18 @@ def check(paper: str, case: Mapping[str, Any]) -> None:
     texts = {**every.get("texts", {}), "filler": str.__mul__(*case.get("filler", ("", 0)))}
 
     def filled(text: str) -> str:
-        for name in reversed(texts):  # each may hold those before it
-            text = text.replace(f"{{{name}}}", texts[name])
+        for key in reversed(texts):  # each may hold those before it
+            text = text.replace(f"{{{key}}}", texts[key])
         return text
 
     def several(counts: Mapping[str, int]) -> tuple[str, ...]:
         return tuple(filled(text) for text, count in counts.items() for _ in range(count))
 
-    said = case.get("example", next(iter(every["examples"])))
-    told = {**every["examples"][said], "id": said}
-    told["evidence"] = [Passage(**passage) for passage in told.get("evidence", ())]
-    example = Example(**{key: tuple(v) if isinstance(v, list) else v for key, v in told.items()})
+    name = case.get("example", next(iter(every["examples"])))
+    row: dict[str, Any] = {**every["examples"][name], "id": name}
+    row["evidence"] = [Passage(**passage) for passage in row.get("evidence", ())]
+    row = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+    example = Example(**row)
     known = {key: case[key] for key in ("prefill", "truncated", "tokens", "certainty") if key in case}
     completion = Completion(filled(case["text"]), **known)
     completion.group = (str(completion), *several(case.get("beside", {})))

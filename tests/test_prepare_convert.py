@@ -115,14 +115,14 @@ def test_what_a_trainer_cannot_ask_is_refused(converted: Callable[..., Path]) ->
 def test_with_the_prompt_of_a_paper(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from factrl.papers.truthrl import SETTINGS
+    from factrl.papers import settings_of
 
     monkeypatch.chdir(tmp_path)
     rows = [{"question": f"Who founded town {n}?", "answer": f"Person {n}", "id": n} for n in range(3)]
     write("q.jsonl", *rows)
     words = ["--to", "trl", "--output", "t.jsonl", "paper=truthrl", "--limit", "2"]
     assert main(["prepare", "convert", "q.jsonl", *words]) == 0
-    prompt = SETTINGS["data"]["prompt"]
+    prompt = settings_of("truthrl")["data"]["prompt"]
     assert [row["prompt"][-1]["content"] for row in read_rows("t.jsonl")] == [
         prompt.format(question=f"Who founded town {n}?", asked_at="") for n in range(2)
     ]

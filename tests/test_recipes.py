@@ -12,8 +12,9 @@ import pytest
 from factrl.cli import main
 from factrl.errors import ConfigError
 from factrl.llm import models
-from factrl.papers import load_reward, paper_names, settings_of
-from factrl.runs.config import load_settings
+from factrl.papers import _ALONE as ALONE
+from factrl.papers import paper_names
+from factrl.runs.config import flat, peek
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import RunSettings
 from factrl.train.plan import make_plan, run_settings
@@ -110,16 +111,27 @@ def test_weights_that_are_lost_are_asked_for(recipe: str, more: list[str], wante
 
 
 @pytest.mark.parametrize("name", paper_names())
-def test_a_papers_settings_are_those_of_its_recipe(name: str) -> None:
+def test_a_papers_name_brings_its_recipe_but_for_models_data_and_machine(name: str) -> None:
     needed = ["model.name=policy", "data.train=questions"]
-    knobs = {"reward": load_reward(name).knobs}
-    told = load_settings(RunSettings, ROOT / "recipes" / f"{name}.toml", needed, knobs=knobs).model_dump()
-    for section, values in settings_of(name).items():
-        assert {key: told[section][key] for key in values} == values
-    # Of adapter and verifier, which every stage of its pipeline takes, the paper's file has all.
-    own = run_settings(None, [*needed, f"paper={name}"]).model_dump()
-    assert own["verifier"] == told["verifier"]
-    assert all(own["model"][key] == told["model"][key] for key in ("lora", "lora_rank", "lora_alpha"))
+    recipe = flat(run_settings(ROOT / "recipes" / f"{name}.toml", needed).model_dump())
+    by_name = flat(run_settings(None, [*needed, f"paper={name}"]).model_dump())
+    differ = {key for key in recipe.keys() | by_name.keys() if recipe.get(key) != by_name.get(key)}
+    assert {key for key in differ if not key.startswith(("reward.", "run."))} <= ALONE
+
+
+def test_a_recipe_of_factrls_own_is_there_in_any_folder_until_a_file_of_that_name_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "recipes/small/truthrl.toml", "--dry-run"]) == 0
+    words = [f"data.train={QUESTIONS}", f"data.eval={QUESTIONS}", "prompts_per_step=4", "--dry-run"]
+    assert main(["train", "truthrl:binary", "--config", "recipes/truthrl.toml", *words]) == 0
+    assert main(["train", "recipes/trutrl.toml", "--dry-run"]) == 2
+    assert "did you mean 'truthrl.toml'?" in capsys.readouterr().err
+    Path("recipes").mkdir()
+    Path("recipes/truthrl.toml").write_text('paper = "klcf"\n')
+    assert peek(RunSettings, "recipes/truthrl.toml", [], "paper") == "klcf"
+    assert peek(RunSettings, "recipes/klcf.toml", [], "paper") == "klcf"
 
 
 @pytest.mark.parametrize("recipe", SMALL, ids=lambda path: path.stem)

@@ -21,8 +21,6 @@ from factrl.train.plan import open_judge
 from .terminal import tell
 
 Verbs = Any  # argparse names the type of add_subparsers() only privately
-_PACKAGE = Path(__file__).parents[1]
-RECIPES = (_PACKAGE / "recipes", _PACKAGE.parents[1] / "recipes")  # in a wheel; in a checkout
 TRL = "1.16"  # as pyproject.toml pins it; factrl.train.grpo says why
 _ON_TRL = ("train.online", "train.offline", "studies.engine")
 _DIGITS = 18  # what fits into 64 bits, as all that counts rows needs

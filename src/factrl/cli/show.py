@@ -25,13 +25,14 @@ from factrl.papers import (
 from factrl.rewards import Reward
 from factrl.rewards.payoffs import OUTCOMES, Payoff, payoffs
 from factrl.rewards.resources import RESOURCES
+from factrl.runs import RECIPES
 from factrl.runs.config import flat, settable
 from factrl.runs.settings import RunSettings
 from factrl.text.escape import one_line
 from factrl.train.plan import REWARD_ALONE, run_settings
 from factrl.types import Result
 
-from .options import RECIPES, Verbs, add_settings, add_verb, take_settings
+from .options import Verbs, add_settings, add_verb, take_settings
 from .terminal import say, show_rows
 
 if sys.version_info >= (3, 11):
@@ -177,9 +178,8 @@ def differences(reward: Reward, main: Reward, settings: Mapping[str, Any]) -> li
 
 def recipe_path(spec: str) -> Path | None:
     """The recipe of a paper; None for a file of one's own."""
-    name, _ = split_spec(spec)
-    paths = (folder / f"{name}.toml" for folder in RECIPES)
-    return next((path for path in paths if path.is_file()), None) if name in paper_names() else None
+    path = RECIPES / f"{split_spec(spec)[0]}.toml"
+    return path if path.is_file() else None
 
 
 def sourced(recipe: str) -> Iterator[tuple[str, Any, str]]:

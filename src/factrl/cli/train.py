@@ -13,15 +13,14 @@ from tempfile import TemporaryDirectory
 from factrl.errors import ConfigError, SetupError, nearest
 from factrl.llm.spending import OverBudget
 from factrl.runs.config import dump_toml, read_setting
+from factrl.runs import RECIPES, located
 from factrl.runs.folder import read_metrics, settings_in
 from factrl.runs.progress import clock
-from factrl.runs.settings import RunSettings
 from factrl.text.escape import one_line
 from factrl.train.page import PAGE
 from factrl.train.plan import Plan, estimate, make_plan, not_installed, run_settings, unread_in_training
 
 from .options import (
-    RECIPES,
     Verbs,
     add_options,
     add_settings,
@@ -166,25 +165,18 @@ def _layers(args: argparse.Namespace) -> tuple[str | Path | None, list[str]]:
         return settings_in(args.resume, "config.toml"), [*overrides, f"run.resume={args.resume}"]
     if args.paper is None:
         return args.config, overrides
-    small = "/" in args.paper and ".py" not in args.paper and not args.paper.endswith(".toml")
-    if not args.paper.endswith(".toml") and not small:
-        return args.config, [f"paper={args.paper}", *overrides]
+    recipe = args.paper
+    if "/" in recipe and ".py" not in recipe and not recipe.endswith(".toml"):
+        recipe = f"recipes/{args.paper}.toml"
+        if not located(recipe).is_file():
+            names = [f"small/{path.stem}" for path in sorted(RECIPES.glob("small/*.toml"))]
+            known = f"{nearest(args.paper, names)} (there are: {', '.join(names)})"
+            raise ConfigError(f"no recipe is called {args.paper!r}{known}")
+    if not recipe.endswith(".toml"):
+        return args.config, [f"paper={recipe}", *overrides]
     if args.config is not None:
         raise ConfigError(f"{args.paper} and --config {args.config} are two recipes; give one")
-    return _small(args.paper, overrides) if small else (args.paper, overrides)
-
-
-def _small(name: str, overrides: list[str]) -> tuple[Path, list[str]]:
-    """One of factrl's own small recipes, from wherever one is; its questions lie beside it."""
-    folder = next(path for path in RECIPES if path.is_dir())
-    recipe = folder / f"{name}.toml"
-    if not recipe.is_file():
-        names = [f"small/{path.stem}" for path in sorted(folder.glob("small/*.toml"))]
-        raise ConfigError(
-            f"no recipe is called {name!r}{nearest(name, names)} (there are: {', '.join(names)})"
-        )
-    data = read_setting(RunSettings, recipe, [], "data.train")
-    return recipe, [f"data.train={folder.parent / str(data)}", *overrides]
+    return recipe, overrides
 
 
 def _check_vllm() -> None:

@@ -4,14 +4,15 @@ A paper's module is called what the paper is called and holds
 
 * a header: what it is, the paper, the released code, where the two differ and where we differ;
 * its `@reward` functions;
-* `SETTINGS`: the paper's prompt and training settings, nested as in a recipe;
 * `TERMS`: the names of all terms that its rewards may return;
 * `VARIANTS`: name -> reward with its knobs set; the first is the paper's main setting;
 * `PUBLISHED`: the paper's own numbers, for comparison, as (table, row, metric) -> value.
 
-It may also say, and so may a file of your own:
+Its settings, with the source of each, are in `factrl/recipes/PAPER.toml`.  It may also say, and so may a file
+of your own:
 
-* `VARIANT_SETTINGS`: variant -> what it sets otherwise than `SETTINGS`, nested alike;
+* `SETTINGS`, where there is no recipe of that name: prompt and training settings, nested as in one;
+* `VARIANT_SETTINGS`: variant -> what it sets otherwise, nested alike;
 * `ASKS`: variant -> setting, such as `train.beta` -> why only the user can give it; those of "" are those of
   every variant that has none of its own;
 * `FORM`: where the answer stands, `boxed`, between `tags` or with a `confidence`; the whole text by default
@@ -39,12 +40,27 @@ from typing import Any, Literal
 
 from factrl.errors import ConfigError, first_line, nearest
 from factrl.rewards import Reward
+from factrl.runs import RECIPES
 from factrl.types import Example
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
 Form = Literal["tags", "boxed", "text", "confidence"]
 """Where a reward looks for the answer: between tags, in a box, in the whole text, or between tags with a
 confidence behind it."""
 Length = Literal["short", "long"]
+
+
+_ALONE = {
+    *("model.name", "model.dtype", "model.lora_target_modules", "judge.reward_model"),
+    *("data.train", "data.split", "data.eval", "data.eval_split"),
+    *("train.micro_batch_size", "train.bf16", "train.use_vllm", "train.optim"),
+    *("train.save_steps", "train.eval_steps"),
+}
+"""What a recipe says of its own models, data and machine; the rest comes with the paper's name too."""
 
 
 def no_answers(example: Example, knobs: Mapping[str, Any] = MappingProxyType({})) -> str | None:
@@ -100,8 +116,14 @@ def load_reward(spec: str) -> Reward:
 def settings_of(spec: str) -> Mapping[str, Mapping[str, Any]]:
     """The settings that come with a paper's name and variant, nested as in a recipe; a file may have none."""
     name, part = split_spec(spec)
-    module = load_paper(name)
+    module, recipe = load_paper(name), RECIPES / f"{name}.toml"
     settings: Mapping[str, Mapping[str, Any]] = getattr(module, "SETTINGS", {})
+    if recipe.is_file():
+        settings = {
+            section: {key: value for key, value in values.items() if f"{section}.{key}" not in _ALONE}
+            for section, values in tomllib.loads(recipe.read_text("utf-8")).items()
+            if section not in ("paper", "reward", "run")
+        }
     own: Mapping[str, Mapping[str, Any]] = getattr(module, "VARIANT_SETTINGS", {}).get(part, {})
     return {section: {**settings.get(section, {}), **own.get(section, {})} for section in {**settings, **own}}
 

@@ -165,33 +165,6 @@ def _declining(texts: tuple[str, ...], prefill: str, form: str) -> float:
     return sum(abstains(_said(prefill + text, form)[0], strict=True) for text in texts) / max(len(texts), 1)
 
 
-# In our own words; they ask for what the paper's ask for, but for the search.
-SETTINGS = {
-    "data": {
-        "prompt": (
-            "Answer the question below. First think it through between <think> and </think>. Then write the "
-            "final answer, as short as you can, between <answer> and </answer>.\n\n"
-            "If you cannot find out, the answer is: I don't know.\n\n"
-            "Question: {question}"
-        )
-    },
-    "train": {
-        "epochs": 2.0,
-        "prompts_per_step": 64,
-        "num_generations": 8,
-        "max_prompt_length": 1536,
-        "max_completion_length": 8192,
-        "learning_rate": 1e-6,
-        "lr_scheduler_type": "constant",
-        "loss_type": "grpo",
-        "scale_rewards": "group",
-        "advantage_epsilon": 1e-6,
-        "beta": 0.001,
-        "use_bias_correction_kl": False,
-        "epsilon": 0.1,
-        "temperature": 1.0,
-    },
-}
 _EVALUATED = "the stages end by the evaluations of held-out answers; bapo:plateau does without"
 _ASKED = {"data.eval": _EVALUATED, "train.eval_steps": f"{_EVALUATED}; the script has 1"}
 ASKS = {"": _ASKED, "plateau": {}, "no-modulator": {}, "fixed": {}}

@@ -169,36 +169,6 @@ def pair_of(sentence: str) -> tuple[str, str] | None:
     return (" ".join(said[0]), " ".join(tail)) if len({*said[0], *tail}) > 1 and said[0] and tail else None
 
 
-# What `factrl train corver` uses unless told otherwise, as recipes/corver.toml lists it one by one: the
-# released run of Llama-3.1-8B.  The prompt is in our own words.
-SETTINGS = {
-    "model": {"lora": True, "lora_rank": 128, "lora_alpha": 256},
-    "data": {
-        "prompt": (
-            "Answer the question below. First think it through briefly between <think> and </think>, then "
-            "write the answer alone between <answer> and </answer>. Do not repeat yourself. If you do not "
-            "know, the answer is: I don't know.\n\nQuestion: {question}"
-        )
-    },
-    "train": {
-        "steps": 100,
-        "prompts_per_step": 3,
-        "num_generations": 16,
-        "max_prompt_length": 256,
-        "max_completion_length": 1000,
-        "learning_rate": 1e-5,
-        "lr_scheduler_type": "cosine",
-        "warmup_steps": 0.03,
-        "loss_type": "grpo",
-        "scale_rewards": "group",
-        "advantage_epsilon": 1e-4,
-        "beta": 0.003,
-        "use_bias_correction_kl": False,
-        "epsilon": 0.2,
-        "temperature": 1.0,
-        "top_p": 1.0,
-    },
-}
 TERMS = ("correctness", "format", "length", "sentences")
 VARIANTS = {
     "corver": corver,

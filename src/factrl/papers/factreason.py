@@ -129,30 +129,6 @@ def _claims(report: Report, weight: float) -> tuple[float, float]:
     return sum(precision) / 2, sum(detail) / 2
 
 
-# What `factrl train factreason` uses unless told otherwise: what the paper says, as its recipe lists it.
-# The temperature and the lengths are not published: those of a run are factrl's defaults, not the paper's.
-# The prompt is in our own words.
-SETTINGS = {
-    "data": {
-        "prompt": (
-            "Respond to the request below. First think it through between <think> and </think>: recall what "
-            "you know in detail, check names, numbers and dates once more, and drop what you are unsure of. "
-            "Then write your response to the user between <answer> and </answer>, and nothing else.\n\n"
-            "Request: {question}"
-        )
-    },
-    "verifier": {"preset": "veriscore", "max_claims": 100_000},  # more than a text can hold: all are judged
-    "train": {
-        "epochs": 1.0,
-        "prompts_per_step": 32,
-        "num_generations": 4,
-        "learning_rate": 1e-6,
-        "loss_type": "dr_grpo",
-        "scale_rewards": "none",
-        "num_iterations": 1,
-    },
-}
-
 TERMS = ("format", "precision", "preference", "detail")
 VARIANTS = {
     "paper": factreason,

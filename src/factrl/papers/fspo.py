@@ -263,38 +263,6 @@ def _released_f1(prediction: str, accepted: str) -> float:
     return 2 * common / (len(said) + len(gold)) if common else 0.0
 
 
-# What `factrl train fspo` uses unless told otherwise: the paper's implementation details, as
-# recipes/fspo.toml lists them one by one.  The prompt is in our own words.
-SETTINGS = {
-    "data": {
-        # Of a base model, whose text goes on where the prompt ends.
-        "chat": False,
-        "prompt": (
-            "A user asks a question, and an assistant answers it. The assistant reasons step by step between "
-            "<think> and </think>, and then gives only the final answer between <answer> and </answer>.\n\n"
-            "User: {question}\n"
-            "Assistant: "
-        ),
-        "prefill": "I will go through this one step at a time.\n<think>",
-    },
-    "train": {
-        "prompts_per_step": 8,
-        "num_generations": 8,
-        "max_prompt_length": 2048,
-        "max_completion_length": 2048,
-        "learning_rate": 4e-7,
-        "lr_scheduler_type": "constant",
-        "loss_type": "grpo",
-        "scale_rewards": "group",
-        "advantage_epsilon": 1e-6,
-        "beta": 0.001,
-        "use_bias_correction_kl": False,
-        "epsilon": 0.2,
-        "temperature": 1.0,
-        "top_p": 1.0,
-    },
-}
-
 TERMS = ("answer", "fact")
 VARIANTS = {
     "fspo": fspo,

@@ -45,28 +45,6 @@ def intuitor(
     return {"certainty": weight * certainty(completion)}
 
 
-# What `factrl train intuitor` uses unless told otherwise, as recipes/intuitor.toml lists it one by one.
-SETTINGS = {
-    "train": {
-        "epochs": 1.0,
-        "prompts_per_step": 128,
-        "num_generations": 8,
-        "max_prompt_length": 512,
-        "max_completion_length": 3072,
-        "learning_rate": 3e-6,
-        "lr_scheduler_type": "cosine",
-        "warmup_steps": 0.1,
-        "loss_type": "dapo",
-        "scale_rewards": "group",
-        "advantage_epsilon": 1e-6,
-        "beta": 0.005,
-        "use_bias_correction_kl": False,
-        "epsilon": 0.2,
-        "temperature": 1.0,
-        "top_p": 1.0,
-    },
-}
-
 TERMS = ("certainty",)
 VARIANTS = {"online": intuitor}
 

@@ -262,24 +262,6 @@ def factscore(
     return Score(terms, floored=report.floored, facts={"claims": report.claims, **report.likelier})
 
 
-# What `factrl train klcf` uses unless told otherwise.  The prompt is ours.  Batch, group size, temperature,
-# KL coefficient and lengths (Table 8) are lost, so those are factrl's defaults.
-SETTINGS = {
-    "data": {
-        "prompt": (
-            "Answer the question below in detail. First recall what you know about it between <think> and "
-            "</think>. Then write the answer for the reader between <answer> and </answer>, and nothing "
-            "after it. State only facts that you are sure of.\n\nQuestion: {question}"
-        )
-    },
-    "train": {
-        "learning_rate": 1e-6,
-        "lr_scheduler_type": "cosine",
-        "warmup_steps": 0.1,  # ours: the paper has a warm-up, of a length that is lost
-        "loss_type": "grpo",
-    },
-}
-
 _ROW = klcf.with_(alpha=0.4, beta=0.2, gamma=0.4)  # a row of Table 2, not the main configuration
 
 TERMS = ("recall", "precision", "truth", "general", "format", "length", "checklist")

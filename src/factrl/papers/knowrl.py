@@ -182,44 +182,6 @@ def _visible(text: str, start: int) -> int:
     return len(text) - len(text[start:].lstrip())
 
 
-# What `factrl train knowrl` uses unless told otherwise: train/script/grpo.yaml of the released code, as
-# recipes/knowrl.toml lists it line by line; what that file leaves open is TRL 0.23's default, and what
-# Unsloth's patches make of it is not known.  The prompt is in our own words.
-SETTINGS = {
-    "model": {"lora": True, "lora_rank": 128, "lora_alpha": 256},
-    "data": {
-        "system": (
-            "Think the user's question through between <think> and </think>: say what you know, check every "
-            "fact once more, and correct yourself where it does not hold. Then give the final answer between "
-            "<answer> and </answer>, and write nothing else. If you are still not sure of it, that answer is "
-            "exactly: I don't know"
-        ),
-        "prompt": "{question}",
-    },
-    "verifier": {"preset": "knowrl", "judge": "llm", "embedder": "sentence-transformers/gtr-t5-large"},
-    "train": {
-        "steps": 150,
-        "prompts_per_step": 8,
-        "num_generations": 10,
-        "micro_batch_size": 20,
-        "max_prompt_length": 256,
-        "max_completion_length": 1024,
-        "learning_rate": 1e-5,
-        "lr_scheduler_type": "cosine",
-        "warmup_steps": 0.03,
-        "weight_decay": 0.0,
-        "loss_type": "dapo",
-        "scale_rewards": "group",
-        "advantage_epsilon": 1e-4,
-        "beta": 0.001,
-        "use_bias_correction_kl": False,
-        "epsilon": 0.2,
-        "num_iterations": 1,
-        "temperature": 1.0,
-        "top_p": 1.0,
-    },
-}
-
 TERMS = ("format", "correct", "fact")
 VARIANTS = {
     "paper": knowrl,

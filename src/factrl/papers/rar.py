@@ -72,23 +72,6 @@ def rar(
     return Score({"consistent": 0.0}, floored=floored)
 
 
-# What `factrl train rar` uses unless told otherwise, as recipes/rar.toml lists it one by one.
-SETTINGS = {
-    "train": {
-        "steps": 2000,
-        "prompts_per_step": 16,
-        "num_generations": 8,
-        "max_prompt_length": 2048,
-        "max_completion_length": 6144,
-        "learning_rate": 1e-6,
-        "lr_scheduler_type": "linear",
-        "loss_type": "grpo",
-        "scale_rewards": "group",
-        "beta": 0.001,
-        "use_bias_correction_kl": False,
-        "temperature": 1.0,
-    },
-}
 TERMS = ("consistent",)
 VARIANTS = {"8b": rar, "4b": rar}
 VARIANT_SETTINGS = {"4b": {"train": {"beta": 0.003}}}

@@ -106,36 +106,11 @@ _HOW = (
     "Answer the question below. First think it through between <think> and </think>. Then write the final "
     "answer, as short as you can, between <answer> and </answer>."
 )
-_DOUBTS = (
-    " Then say what could be wrong with it, between <analysis> and </analysis>: where the reasoning could "
-    "err or the question be read otherwise, as particular as you can, without mending the answer; that you "
-    "see no more doubts is an answer too."
-)
 _SURE = (
     " Last, write how likely it is that your answer is right, a number from 0 to 1, between <confidence> and "
     "</confidence>."
 )
 _ASKED = "\n\nQuestion: {question}"
-
-# What `factrl train rlcr` uses unless told otherwise, as recipes/rlcr.toml lists it one by one: the released
-# run on HotpotQA.
-SETTINGS = {
-    "data": {"prompt": f"{_HOW}{_DOUBTS}{_SURE}{_ASKED}"},
-    "train": {
-        "epochs": 1.0,
-        "prompts_per_step": 64,
-        "num_generations": 32,
-        "max_prompt_length": 3072,
-        "max_completion_length": 1536,
-        "learning_rate": 1e-6,
-        "lr_scheduler_type": "constant_with_warmup",
-        "warmup_steps": 0.05,
-        "loss_type": "bnpo",
-        "scale_rewards": "none",
-        "beta": 0.0,
-        "temperature": 0.7,
-    },
-}
 
 TERMS = ("correctness", "calibration", "format")
 VARIANTS = {

@@ -174,21 +174,6 @@ def _check(
         )
 
 
-# What `factrl train robust` uses unless told otherwise: our choice, not a paper's.
-SETTINGS = {
-    "data": {
-        "prompt": (
-            "Answer the question below. First note what you know about it between <think> and </think>, in "
-            "plain sentences. Then write the final answer, as short as you can, between <answer> and "
-            "</answer>.\n\n"
-            "Do not guess: if you are not sure of the answer, say that you don't know it, and in a sentence "
-            "or two what you do know. If the question assumes something untrue, the answer is: "
-            "invalid question.\n\n"
-            "Question: {question}"
-        )
-    },
-}
-
 TERMS = ("outcome", "fact")
 VARIANTS = {"robust": robust, "text": robust.with_(answer="text")}
 FORM = "tags"

@@ -83,13 +83,6 @@ def threshold(
     return replace(score, facts={**score.facts, "threshold": t})
 
 
-PROMPT = (
-    "Answer the question below. First think it through between <think> and </think>. Then write the final "
-    "answer, as short as you can, inside \\boxed{{}}.\n\n"
-    "Answer only if the probability that you are right is above {threshold}: a right answer earns 1 point, a "
-    "wrong one costs {penalty} points, and \\boxed{{I don't know}} is worth 0.\n\nQuestion: {question}"
-)
-SETTINGS = {"data": {"prompt": PROMPT}, "train": truthrl.SETTINGS["train"]}
 TERMS = ("outcome",)
 VARIANTS = {"threshold": threshold, "bounded": threshold.with_(bounded=True)}
 FORM = "boxed"

@@ -200,8 +200,8 @@ def _reasoning(completion: Completion) -> str:
     return completion[: box.start] if box else str(completion)
 
 
-# In our own words; they ask for what the paper's ask for.  `asked_at` is the time of the question, which CRAG
-# alone has.
+# In our own words, as is the prompt of the recipe, which has no documents.  `asked_at` is the time of the
+# question, which CRAG alone has.
 _HOW = (
     "First think it through between <think> and </think>. "
     "Then write the final answer, as short as you can, inside \\boxed{{}}.\n\n"
@@ -209,7 +209,6 @@ _HOW = (
     "If the question assumes something untrue, it is \\boxed{{invalid question}}.\n\n"
 )
 PROMPTS = {
-    "no-retrieval": f"Answer the question below. {_HOW}{{asked_at}}Question: {{question}}",
     "search": (
         "Answer the question below. First search for documents; some of them may be off the point or wrong. "
         f"In your last message, cite those that support your answer by their numbers, like [1]. {_HOW}"
@@ -219,29 +218,6 @@ PROMPTS = {
         "Answer the question at the end. The documents before it may help; some of them may be off the "
         f"point or wrong. {_HOW}{{evidence}}\n\n{{asked_at}}Question: {{question}}"
     ),
-}
-
-# What `factrl train truthrl` uses unless told otherwise: section 4.1 and appendix B of the paper and the
-# released script, as recipes/truthrl.toml lists them one by one.
-SETTINGS = {
-    "data": {"prompt": PROMPTS["no-retrieval"]},
-    "judge": {"max_answer_chars": 0},
-    "train": {
-        "prompts_per_step": 64,
-        "num_generations": 8,
-        "max_prompt_length": 16384,
-        "max_completion_length": 2048,
-        "learning_rate": 1e-6,
-        "lr_scheduler_type": "constant",
-        "loss_type": "grpo",
-        "scale_rewards": "group",
-        "advantage_epsilon": 1e-6,
-        "beta": 0.001,
-        "use_bias_correction_kl": False,
-        "epsilon": 0.2,
-        "temperature": 1.0,
-        "top_p": 1.0,
-    },
 }
 
 truthrl_search = cited(truthrl, "truthrl_search")

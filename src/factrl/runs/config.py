@@ -22,6 +22,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from factrl.errors import ConfigError, nearest
+from factrl.runs import located
 from factrl.runs.rows import refuse_pipe
 
 if sys.version_info >= (3, 11):
@@ -62,7 +63,7 @@ def load_settings(
 
     Args:
         cls: a pydantic model whose sections are models too, e.g. `RunSettings`.
-        source: a TOML file.
+        source: a TOML file; `recipes/PAPER.toml` is factrl's own where there is no other.
         overrides: `section.key=value`; the section may be left out where the key is unique.  Values
             are TOML; what is not TOML is text.
         defaults: a paper's settings, nested as in TOML.
@@ -222,7 +223,7 @@ def _read(
         draft.merge({table: _without_none(known)}, "")
     draft.merge(defaults or {}, "paper's settings: ")
     if source is not None:
-        draft.merge(read_toml(Path(source)), f"{source}: ")
+        draft.merge(read_toml(located(source)), f"{source}: ")
     names = [*keys, *(f"{table}.{name}" for table, known in knobs.items() for name in known)]
     for override in overrides:
         try:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from factrl.errors import DataError, MissingExtra, nearest
+from factrl.runs import located
 
 Row = Mapping[str, Any]
 
@@ -33,7 +34,7 @@ def read_rows(source: str, split: str = "train", subset: str | None = None) -> I
         DataError: the dataset is missing or unreadable.
         MissingExtra: a hub id, and `datasets` is not installed.
     """
-    path = Path(source).expanduser()
+    path = located(source)
     if path.is_dir():
         for part in _parts(path, split):
             yield from _read_file(part)
