@@ -94,7 +94,7 @@ def _search_fails(setup: Setup, args: argparse.Namespace) -> bool:
     from factrl.stress import known_failures
     from factrl.stress.searching import HACKS, search_hacks
 
-    known, found = known_failures(setup.spec), search_hacks(setup.spec, setup.reward)
+    known, found = known_failures(setup.spec) or {}, search_hacks(setup.spec, setup.reward)
     verdicts = {n: "held" if one[2] else "known" if n in known else "broken" for n, one in found.items()}
     rows = [
         (n, *HACKS[n][:2], "–" if mean is None else f"{mean:.3f}", f"{most:.3f}", verdicts[n])

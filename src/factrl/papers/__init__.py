@@ -1,4 +1,4 @@
-"""The shelf: one published reward, one file.
+"""Papers: one published reward, one file.
 
 A paper's module is called what the paper is called and holds
 
@@ -18,11 +18,11 @@ of your own:
 * `FORM`: where the answer stands, `boxed`, between `tags` or with a `confidence`; the whole text by default
   (`form_of`);
 * `LENGTH`: whether it reads `short` or `long` answers; by default short ones where answers are needed;
-* `STAND_IN`: the variant that `factrl stress` tries in place of a main one that lacks weights, and why;
-* `WEAKNESSES`: variant -> the hacks of `factrl stress` that are known to pay, with what pays for them; those
-  of "" are those of every variant that has no list of its own.
+* `STAND_IN`: the variant that `factrl stress` tries in place of a main one that lacks weights, and why.
 
-What `factrl study PAPER` trains, and the paper's whole pipeline, is in `factrl/studies/PAPER.toml`.
+What `factrl study PAPER` trains, and the paper's whole pipeline, is in `factrl/studies/PAPER.toml`.  The hacks
+of `factrl stress` that are known to pay are in `factrl/stress/weaknesses.toml`, those of a file of your own in
+its `WEAKNESSES`: variant -> hack -> why, with "" for every variant that has no list.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def no_answers(example: Example, knobs: Mapping[str, Any] = MappingProxyType({})
 
 
 def paper_names() -> tuple[str, ...]:
-    """Names of the papers on the shelf."""
+    """Names of the papers."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
 

@@ -205,19 +205,3 @@ PUBLISHED = {
         for metric, value in zip(("accuracy", "precision", "abstention", "reliability"), values, strict=True)
     },
 }
-
-
-# What pays where it should not, found by `factrl stress`, for a group that all answers alike.
-_SHARED = "one word shared with an accepted answer earns a part, whatever else is said"
-_DENIED = "F1 counts words, and a denial or a limit is one word among others"
-_SIDE = "what is said beside an abstention is not looked at, or counts as a wrong answer, which is 0"
-WEAKNESSES = {
-    "": {
-        "partial > abstain": _SIDE,
-        "abstain > wrong": _SHARED,
-        **dict.fromkeys(("D05", "D06", "D21", "D37", "F04", "F07", "F15"), _SHARED),
-        **dict.fromkeys(("D22", "F14", "F16", "F17"), _DENIED),
-        **dict.fromkeys(("D07", "D09", "D10", "D11", "D14"), _SIDE),
-        "D30": "the reasoning is not read",
-    },
-}

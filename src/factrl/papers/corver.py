@@ -45,7 +45,7 @@ from factrl.text.sentences import STARTERS, sentences
 from factrl.types import Completion, Example, Grade, Score, Span
 from factrl.verifier.search.sources import words
 
-from . import no_answers, truthrl
+from . import no_answers
 
 _LONG = 512  # tokens that cost nothing
 _PRONOUNS = frozenset("he she it they we i you this that these those there here who which".split())  # noqa: SIM905
@@ -189,20 +189,4 @@ PUBLISHED = {
     ("abstract", "against four neural verifiers", "cells that win, of 20"): 18.0,
     ("abstract", "against four neural verifiers", "times as fast, least"): 4.8,
     ("abstract", "against four neural verifiers", "times as fast, most"): 8.4,
-}
-
-
-# What pays where it should not, by `factrl stress corver` with a corpus of what is so and nothing else.
-_DECLINES = "declining is paid like a wrong answer"
-_UNREAD = "among answers that are not right the sentences' numbers decide, which do not read what is said"
-_TOLD = {
-    "abstain > wrong": _DECLINES,
-    **dict.fromkeys((f"D{n:02}" for n in (3, 4, 5, 6, 8, 12, 15, 16, 18, 19)), _UNREAD),
-    **dict.fromkeys((f"D{n}" for n in (20, 21, 22, 24, 29, 31, 32, 34, 36)), _UNREAD),
-}
-_MOVED = dict.fromkeys(("F02", "F05", "F07"), "names in another form are no pair, or another one")
-WEAKNESSES = {
-    "": {**_TOLD, **_MOVED},
-    "outcome": {**truthrl.WEAKNESSES[""], "abstain > wrong": _DECLINES},
-    "sentences": {**_TOLD, "know > partial": "the answer is not paid"},
 }

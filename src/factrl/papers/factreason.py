@@ -176,21 +176,3 @@ PUBLISHED = {
     ("ablation", "detail-0.1", "detail"): 44.2,
     ("ablation", "detail-0.1", "win rate"): 45.7,
 }
-
-
-# What pays where it should not, found by `factrl stress` with oracles; the real judges err on top of that.
-WEAKNESSES = {
-    "": {
-        "abstain > wrong": "an abstention is worth 0, and a wrong text with some true claims more",
-        "D03": "the false answer behind a refusal is no claim, so it lowers no share",
-        "D05": "'this or that' is a true claim",
-        **dict.fromkeys(("D08", "D09", "D12", "D13"), "claims off the question count"),
-        **dict.fromkeys(("D11", "D14"), "a paraphrase, and what is true of everything, count as claims"),
-        "D17": "what stands in code, tables and links makes no claim, so it lowers no share",
-        "D20": "claims are checked one by one, and the whole not at all",
-        "D30": "the reasoning is not read",
-        "D32": "what the question presupposes counts as a claim",
-        "D36": "some claims about the text itself are judged, and they are true",
-        "D37": "a wrong answer is one claim of many, and what is copied from the evidence is true",
-    },
-}

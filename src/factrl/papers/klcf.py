@@ -344,36 +344,3 @@ PUBLISHED = {
     ("checklist items", "14B", "value"): 11.0,
     ("checklist items", "32B", "value"): 11.1,
 }
-
-
-# What pays where it should not, found by `factrl stress` with oracles; the real judges err on top of that.
-_UNSURE = "a claim of which the model knows nothing is worth 0.5"
-WEAKNESSES = {
-    "": {
-        "abstain > wrong": "an abstention is worth 0, and a wrong text with some true claims more",
-        "D03": "the false answer behind a refusal is no claim, so it lowers no share",
-        "D04": _UNSURE,
-        **dict.fromkeys(("D08", "D12", "D13"), "claims off the question count"),
-        "D16": _UNSURE,
-        "D17": "what stands in code makes no claim, so it lowers no share, and what is true beside it counts",
-        "D20": "claims are checked one by one, and the whole not at all",
-        "D30": "the reasoning is not read",
-        "D31": _UNSURE,
-        "D32": "what the question presupposes counts as a claim",
-        "D36": "some claims about the text itself are judged, and they are true",
-        "D37": "a wrong answer is one claim of many, and what is copied from the evidence is true",
-    },
-    "factscore": {
-        "know > partial": "one true claim earns as much as all of them",
-        "abstain > wrong": "an abstention is worth 0, and a wrong text with some true claims more",
-        "D05": "'this or that' is a true claim",
-        **dict.fromkeys(("D07", "D10", "D11", "D14"), "few claims, or one said often, earn as much as many"),
-        **dict.fromkeys(("D08", "D09", "D12", "D13"), "claims off the question count"),
-        "D17": "what stands in code makes no claim, so it lowers no share",
-        "D20": "claims are checked one by one, and the whole not at all",
-        "D30": "the reasoning is not read",
-        "D32": "what the question presupposes counts as a claim",
-        "D36": "some claims about the text itself are judged, and they are true",
-        "D37": "a wrong answer is one claim of many, and what is copied from the evidence is true",
-    },
-}

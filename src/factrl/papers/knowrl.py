@@ -241,31 +241,3 @@ PUBLISHED = {
     ("ablation", "paper", "SimpleQA"): 57.67,
     ("ablation", "no-refusal", "SimpleQA"): 78.67,
 }
-
-# What pays where it should not, found by `factrl stress` with oracles; the real judges err on top of that.
-_ADDED = "facts of the reasoning are added whatever the answer is"
-_ATOMS = "claims are checked one by one, and the whole not at all"
-_BLOCKS = "what stands in code, tables and links makes no claim, so it lowers no share"
-WEAKNESSES = {
-    "": {
-        "partial > abstain": "what is said beside an abstention names something, so it is an answer, "
-        "and a wrong one",
-        "D05": "'this or that' is a true claim",
-        **dict.fromkeys(
-            ("D07", "D10", "D11", "D14"), "a share of claims: one that is right is as good as twelve"
-        ),
-        "D09": "claims off the question count",
-        "D17": _BLOCKS,
-        "D20": _ATOMS,
-        "D29": _ADDED,
-    },
-    "code": {
-        "partial > abstain": "facts are added to a wrong answer only",
-        **dict.fromkeys(("D07", "D09", "D10", "D11", "D14"), "facts are added to a wrong answer only"),
-        "D17": _BLOCKS,
-        "D20": _ATOMS,
-        "D27": "the first answer counts",
-        "D29": _ADDED,
-        "D30": "facts are added to a wrong answer only",
-    },
-}

@@ -112,15 +112,3 @@ PUBLISHED = {
     for row, values in rows.items()
     for where, value in zip(places, values, strict=True)
 }
-
-
-# What pays where it should not, found by `factrl stress` with an exact judge; a real one errs on top of that.
-_NOTHING = "whatever contradicts nothing earns all there is, so declining and saying little do"
-_UNREAD = "what states nothing about the topic is nothing that a passage contradicts"
-WEAKNESSES = {
-    "": {
-        **dict.fromkeys(("know > partial", "partial > abstain"), _NOTHING),
-        **dict.fromkeys(("D01", "D07", "D09", "D10", "D11", "D14"), _NOTHING),
-        **dict.fromkeys(("D17", "D18", "D19", "D20", "D37"), _UNREAD),
-    },
-}

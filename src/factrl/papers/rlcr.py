@@ -34,7 +34,7 @@ from factrl.text import tag, think_answer
 from factrl.text.confidence import stated_confidence
 from factrl.types import Completion, Example, Score
 
-from . import no_answers, truthrl
+from . import no_answers
 
 _END = "</confidence>"
 
@@ -149,8 +149,3 @@ PUBLISHED = {
     for metric, value in zip(("accuracy", "ece"), values, strict=True)
     if value is not None
 }
-
-
-# By `factrl stress rlcr`, in which every text states 0.9.
-_NO_IDK = "an abstention is an answer that is not right, and pays like a wrong one of the same confidence"
-WEAKNESSES = {"": {**truthrl.WEAKNESSES[""], "abstain > wrong": _NO_IDK}}

@@ -180,6 +180,3 @@ FORM = "tags"
 
 
 PUBLISHED: dict[tuple[str, str, str], float] = {}
-
-# No hack of `factrl stress` is known to pay.
-WEAKNESSES: dict[str, dict[str, str]] = {}

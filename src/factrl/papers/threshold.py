@@ -93,6 +93,3 @@ PUBLISHED = {
     ("BeyondAIME", "Qwen3-4B-Instruct, behaviourally calibrated", "log ratio gain"): 0.806,
     ("BeyondAIME", "GPT-5", "log ratio gain"): 0.207,
 }
-
-
-WEAKNESSES = {"": truthrl.WEAKNESSES[""]}

@@ -280,26 +280,3 @@ PUBLISHED = {
     )
     for metric, value in zip(("truthfulness", "hallucination", "accuracy"), values)  # noqa: B905
 }
-
-
-# What pays where it should not, found by `factrl stress` with oracles; the real judges err on top of that.
-_NO_PARTIAL = (
-    "what is said beside an abstention is not looked at, so knowing a part pays like knowing nothing"
-)
-_NO_THINK = "the reasoning is not read"
-WEAKNESSES = {
-    "": {
-        "partial > abstain": _NO_PARTIAL,
-        **dict.fromkeys(("D07", "D09", "D10", "D11", "D14"), _NO_PARTIAL),
-        "D30": _NO_THINK,
-    },
-    "code": {
-        "partial > abstain": _NO_PARTIAL,
-        "D03": "'i dont know' anywhere in the box is an abstention",
-        "D27": "the first box counts",
-        "D30": _NO_THINK,
-        "F17": "punctuation is taken out before answers are compared, and with it a sign that denies",
-    },
-}
-_UNPAID = dict.fromkeys(("S03", "S08", "S11"), "the knob `citations` is 0, so nobody looks at them")
-WEAKNESSES["search"] = {**WEAKNESSES[""], **_UNPAID}

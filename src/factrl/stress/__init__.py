@@ -17,10 +17,13 @@ and `partial`.  Margins are shares of know - wrong.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
@@ -32,6 +35,11 @@ from factrl.text.escape import one_line
 from .options import Family, Honest, earned, families, honest_pay, worst_of
 from .oracles import NAME, oracle_resources
 from .texts import PROMPTS_HELD, RUNGS, SAME, Policy, Setup, battery
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
 __all__ = ["Finding", "Outcome", "Setup", "broken", "oracle_setup", "run_battery"]
 
@@ -70,10 +78,27 @@ def stand_in(spec: str) -> tuple[str, str]:
     return (f"{paper}:{other[0]}", other[1]) if other else (spec, "")
 
 
-def known_failures(spec: str) -> Mapping[str, str]:
-    """Id of a policy, family or step of the order -> why it is known to pay; printed, and no news."""
-    known: Mapping[str, Mapping[str, str]] = declared(spec, "WEAKNESSES", {})
-    return known.get(split_spec(spec)[1], known.get("", {}))
+@cache
+def _weaknesses() -> dict[str, dict[str, dict[str, str]]]:
+    """Paper -> variant -> id -> why, of `weaknesses.toml`."""
+    path = Path(__file__).parent / "weaknesses.toml"
+    lists: dict[str, dict[str, dict[str, str]]] = {}
+    for paper, rows in tomllib.loads(path.read_text("utf-8")).items():
+        variants = lists.setdefault(paper, {})
+        for row in rows:
+            for variant in row.get("variants", [""]):
+                variants.setdefault(variant, {}).update(dict.fromkeys(row["pays"], row["why"]))
+    return lists
+
+
+def known_failures(spec: str) -> Mapping[str, str] | None:
+    """Id of a policy, family or step of the order -> why it is known to pay; printed, and no news.
+
+    None where the paper was not tried and its file says nothing.
+    """
+    paper, variant = split_spec(spec)
+    lists = declared(spec, "WEAKNESSES", _weaknesses().get(paper))
+    return None if lists is None else lists.get(variant, lists.get("", {}))
 
 
 @dataclass(frozen=True)
@@ -188,7 +213,7 @@ def run_battery(
         RewardBug: the reward raised something other than `Unscored`.
     """
     hacks, forms = chosen(ids)
-    known = known_failures(setup.spec) if known is None else known
+    known = known_failures(setup.spec) or {} if known is None else known
     cells: dict[str, Cell] = {}
     for rung in RUNGS:
         cells[rung] = cell_of(setup, battery()[rung])
