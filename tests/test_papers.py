@@ -12,6 +12,7 @@ the first if it names none.  The judge answers with `replies` and gives claims, 
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -190,6 +191,12 @@ def test_a_case_that_does_not_hold_fails(change: dict[str, Any], problem: type[E
     case = {"text": "\\boxed{Warsaw}", "terms": {"outcome": 1}, **change}
     with pytest.raises(problem) if problem else contextlib.nullcontext():
         check("truthrl", case)
+
+
+def test_a_reward_alone_loads_few_modules() -> None:
+    """Not the graders, the verifier or the judges, which its resources bring."""
+    count = "import sys, factrl.papers.truthrl; print(sum(name.startswith('factrl') for name in sys.modules))"
+    assert int(subprocess.check_output([sys.executable, "-c", count])) <= 20
 
 
 # What a judge says of an answer -> state, value and cause of the sample.

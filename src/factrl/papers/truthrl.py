@@ -29,21 +29,22 @@ One answer, "I don't know", pays more than answering whenever the model is right
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from factrl.errors import PolicyFault
 from factrl.rewards import reward
 from factrl.rewards.citations import cited
-from factrl.rewards.grading import Grader
 from factrl.text import boxed, boxed_released, tag, unwrap_latex
 from factrl.text.abstention import abstains, abstains_released
 from factrl.text.answers import normalize_released
 from factrl.types import Completion, Example, Grade, Score
-from factrl.verifier.blame import judged_here
 
 from . import no_answers
 
-_BY_RULES = Grader()
+if TYPE_CHECKING:
+    from factrl.rewards.grading import Grader
+
 _HEAD = 4_000  # characters of a reasoning that is too long for the judge
 
 _CHOICES = {"answer": ("boxed", "text"), "verifier": ("judge", "em")}
@@ -83,7 +84,7 @@ def truthrl(
         released: parse and normalise as the released code does.
     """
     rules_decide = verifier == "em" or (knowledge and bool(example.ook))
-    graded = _grade(example, completion, _BY_RULES if rules_decide else grade, answer, released)
+    graded = _grade(example, completion, _by_rules() if rules_decide else grade, answer, released)
     if knowledge and example.ook:  # as the released code, only abstention pays: nothing for a judge to decide
         declines = graded.label == "abstained" or (graded.label == "correct" and abstains(graded.answer))
         value = correct if declines else wrong
@@ -131,6 +132,8 @@ def truthrl_reasoning(
         knowledge=knowledge,
         released=released,
     )
+    from factrl.verifier.blame import judged_here
+
     outcome, floored = score.value, score.floored
     if combine == "conditional" and (score.floored or outcome != correct):
         rating = 1.0  # o p is o
@@ -155,6 +158,14 @@ def truthrl_reasoning(
     return Score({"outcome": outcome, "reasoning": term}, floored=floored, facts=score.facts)
 
 
+@cache
+def _by_rules() -> Grader:
+    """Rules alone, without a judge; who only imports this file loads no grader."""
+    from factrl.rewards.grading import Grader
+
+    return Grader()
+
+
 def _grade(example: Example, completion: Completion, grade: Grader, answer: str, released: bool) -> Grade:
     """The box, then the grader's order: equality first.
 
@@ -171,7 +182,7 @@ def _grade(example: Example, completion: Completion, grade: Grader, answer: str,
         graded = _released_rules(text, example)
         if graded is not None:
             return graded
-        if grade is _BY_RULES:  # it compares more generously than the released equality
+        if grade is _by_rules():  # it compares more generously than the released equality
             return Grade("incorrect", text, how="exact")
     graded = grade(example.question, text, example.answers, false_premise=example.false_premise)
     if released and graded.label == "abstained":  # a phrase the released code does not know is a wrong answer
