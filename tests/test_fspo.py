@@ -11,7 +11,7 @@ from factrl.errors import ConfigError, DataError
 from factrl.papers import load_reward
 from factrl.rewards import Reward
 from factrl.rewards.grading import Grader
-from factrl.types import Claim, Completion, Example, Passage, Result, Verdict, VerdictLabel
+from factrl.types import Claim, Completion, Example, Passage, Result, Verdict
 from factrl.verifier import Check, Report, Verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.judges import NLIJudge
@@ -24,7 +24,7 @@ ELY = Example("Where was Ada Reed born?", ("Ely",), id="ely", evidence=(BORN,))
 GONE = Verdict("unjudged", "by words", cause="gone")
 
 
-def by_words(**labels: Finding) -> JudgeBy:
+def by_words(**labels: VerdictLabel) -> JudgeBy:
     """Says of a claim what its words stand for, or nothing when it has none of them."""
     return JudgeBy(lambda said: next((label for word, label in labels.items() if word in said), GONE))
 

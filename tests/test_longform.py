@@ -72,7 +72,7 @@ def values(samples: Sequence[EvalSample], k: int) -> dict[str, float]:
 # --- reasoning ---------------------------------------------------------------------------------
 
 
-LAST_WORD: Mapping[str, Finding] = {"true": "supported", "false": "refuted", "red": "unknown"}
+LAST_WORD: Mapping[str, VerdictLabel] = {"true": "supported", "false": "refuted", "red": "unknown"}
 
 
 @pytest.mark.parametrize(

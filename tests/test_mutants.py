@@ -16,7 +16,7 @@ from factrl.llm.bodies import Unreadable, document_of
 from factrl.llm.store import Store
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
-from factrl.types import Claim, Example, Passage, VerdictLabel
+from factrl.types import Claim, Example, Passage
 from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims, mark
 from judging import JudgeBy

@@ -14,7 +14,7 @@ from factrl.errors import ConfigError
 from factrl.llm import models
 from factrl.papers import _ALONE as ALONE
 from factrl.papers import paper_names
-from factrl.runs.config import flat, peek
+from factrl.runs.config import flat
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import RunSettings
 from factrl.train.plan import make_plan, run_settings
@@ -130,8 +130,8 @@ def test_a_recipe_of_factrls_own_is_there_in_any_folder_until_a_file_of_that_nam
     assert "did you mean 'truthrl.toml'?" in capsys.readouterr().err
     Path("recipes").mkdir()
     Path("recipes/truthrl.toml").write_text('paper = "klcf"\n')
-    assert peek(RunSettings, "recipes/truthrl.toml", [], "paper") == "klcf"
-    assert peek(RunSettings, "recipes/klcf.toml", [], "paper") == "klcf"
+    assert read_setting(RunSettings, "recipes/truthrl.toml", [], "paper") == "klcf"
+    assert read_setting(RunSettings, "recipes/klcf.toml", [], "paper") == "klcf"
 
 
 @pytest.mark.parametrize("recipe", SMALL, ids=lambda path: path.stem)

@@ -10,7 +10,7 @@ from factrl.errors import ConfigError, Unscored
 from factrl.llm import FakeLLM
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
-from factrl.types import Claim, Completion, Example, Passage, Result, VerdictLabel
+from factrl.types import Claim, Completion, Example, Passage, Result
 from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims
 from judging import JudgeBy

@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 
 from factrl.errors import ConfigError, SetupError, nearest
 from factrl.llm.spending import OverBudget
-from factrl.runs.config import dump_toml, read_setting
 from factrl.runs import RECIPES, located
+from factrl.runs.config import dump_toml
 from factrl.runs.folder import read_metrics, settings_in
 from factrl.runs.progress import clock
 from factrl.text.escape import one_line
