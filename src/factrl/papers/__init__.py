@@ -144,9 +144,9 @@ def declared(spec: str, name: str, default: Any = None) -> Any:
 
 def form_of(spec: str, reward: Reward) -> Form:
     """The form in which a reward reads completions: its knob `answer`, else its file's `FORM`, else text."""
-    said = reward.knobs.get("answer")
-    if said in ("boxed", "tags", "text", "confidence"):
-        return said
+    form = reward.knobs.get("answer")
+    if form in ("boxed", "tags", "text", "confidence"):
+        return form
     if reward.knobs.get("thinking") is False:
         return "text"
     return declared(spec, "FORM", "text")
@@ -154,8 +154,8 @@ def form_of(spec: str, reward: Reward) -> Form:
 
 def length_of(spec: str, reward: Reward) -> Length:
     """Whether a reward looks for one short answer or reads a long one."""
-    said: Length | None = declared(spec, "LENGTH")
-    return said or ("short" if reward.needs_answers else "long")
+    length: Length | None = declared(spec, "LENGTH")
+    return length or ("short" if reward.needs_answers else "long")
 
 
 _files: dict[tuple[str, int], ModuleType] = {}  # (path, when it was changed) -> what that user's file made

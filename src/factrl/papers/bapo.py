@@ -105,13 +105,13 @@ def bapo(
     def read(text: str) -> _Read:
         return _read(completion.prefill + text, example.question, example.answers, answer)
 
-    mine = read(completion)
-    facts: dict[str, Any] = {"answer": mine.answer, "f1": mine.f1}
-    if mine.malformed:
-        return Score({"correct": malformed, "boundary": 0.0}, floored=mine.malformed, facts=facts)
-    right = equals(mine.answer, example.answers) is not None
-    facts["label"] = "abstained" if mine.declines else "correct" if right else "incorrect"
-    pays = mine.declines
+    own = read(completion)
+    facts: dict[str, Any] = {"answer": own.answer, "f1": own.f1}
+    if own.malformed:
+        return Score({"correct": malformed, "boundary": 0.0}, floored=own.malformed, facts=facts)
+    right = equals(own.answer, example.answers) is not None
+    facts["label"] = "abstained" if own.declines else "correct" if right else "incorrect"
+    pays = own.declines
     if pays and bounded:
         others = [read(text) for text in group(completion)]
         pays = not any(other.f1 > 0 for other in others)
@@ -121,38 +121,38 @@ def bapo(
         if exploring and now is not None:
             pays = pays and _declining(now.texts, completion.prefill, answer) < alpha
         else:
-            said = {normalize_answer(other.answer) for other in others if not other.declines}
-            pays = pays and len(said) < diverse * len(others)
-    return Score({"correct": mine.f1, "boundary": idk * pays}, facts=facts)
+            guesses = {normalize_answer(other.answer) for other in others if not other.declines}
+            pays = pays and len(guesses) < diverse * len(others)
+    return Score({"correct": own.f1, "boundary": idk * pays}, facts=facts)
 
 
 @lru_cache(maxsize=8_192)  # each is read for every other of its group
 def _read(text: str, question: str, answers: tuple[str, ...], form: str) -> _Read:
-    said, problem = _said(text, form)
+    parsed, problem = _answer(text, form)
     if problem:
-        return _Read(said, 0.0, declines=False, malformed=problem)
-    declines = abstains(said, question, strict=True)
-    return _Read(said, 0.0 if declines else max(_f1(said, one) for one in answers), declines)
+        return _Read(parsed, 0.0, declines=False, malformed=problem)
+    declines = abstains(parsed, question, strict=True)
+    return _Read(parsed, 0.0 if declines else max(_f1(parsed, one) for one in answers), declines)
 
 
-def _said(text: str, form: str) -> tuple[str, str]:
+def _answer(text: str, form: str) -> tuple[str, str]:
     """The answer of a completion behind its prefill, and how the format is broken; a turn may think anew."""
-    said, problem = text, ""
+    parsed, problem = text, ""
     if form == "tags":
-        found = tag(text, "answer")
+        tagged = tag(text, "answer")
         if text.count("<think>") != text.count("</think>") or not text.count("<think>"):
             problem = "think_unclosed"
-        elif text.count("<answer>") != 1 or text.count("</answer>") != 1 or found is None:
+        elif text.count("<answer>") != 1 or text.count("</answer>") != 1 or tagged is None:
             problem = "no_answer"
-        said = found.text.strip() if found else ""
-        box = boxed(said)
-        said = unwrap_latex(box.text) if box else said
-    return said, problem or ("contentless" if is_contentless(said) else "")
+        parsed = tagged.text.strip() if tagged else ""
+        box = boxed(parsed)
+        parsed = unwrap_latex(box.text) if box else parsed
+    return parsed, problem or ("contentless" if is_contentless(parsed) else "")
 
 
-def _f1(said: str, accepted: str) -> float:
+def _f1(answer: str, accepted: str) -> float:
     """Word-level F1 after SQuAD's normalisation; a yes or no is right or wrong as a whole."""
-    one, other = (normalize_answer(text) for text in (said, accepted))
+    one, other = (normalize_answer(text) for text in (answer, accepted))
     if {one, other} & {"yes", "no", "noanswer"}:
         return float(one == other)
     shared = (Counter(one.split()) & Counter(other.split())).total()
@@ -162,7 +162,7 @@ def _f1(said: str, accepted: str) -> float:
 @lru_cache(maxsize=4)
 def _declining(texts: tuple[str, ...], prefill: str, form: str) -> float:
     """The share of a step's completions that decline."""
-    return sum(abstains(_said(prefill + text, form)[0], strict=True) for text in texts) / max(len(texts), 1)
+    return sum(abstains(_answer(prefill + text, form)[0], strict=True) for text in texts) / max(len(texts), 1)
 
 
 _EVALUATED = "the stages end by the evaluations of held-out answers; bapo:plateau does without"

@@ -94,8 +94,8 @@ def corver(
     elif blocks.think is None or blocks.answer is None:
         floored = blocks.malformed or "no_answer"
     else:
-        told = example.false_premise
-        graded = grade(example.question, blocks.answer.text, example.answers, false_premise=told)
+        premise = example.false_premise
+        graded = grade(example.question, blocks.answer.text, example.answers, false_premise=premise)
         floored = graded.floored or ""
     facts: dict[str, Any] = {"answer": graded.answer, "label": graded.label, "how": graded.how}
     if floored or blocks.think is None or blocks.answer is None:
@@ -143,10 +143,10 @@ def pair_of(sentence: str) -> tuple[str, str] | None:
     >>> pair_of("She was born in Warsaw.")
     """
     names: list[tuple[int, int]] = []
-    found = list(_NAME.finditer(sentence))
-    if not found or found[0][0].lower() in _PRONOUNS:
+    matches = list(_NAME.finditer(sentence))
+    if not matches or matches[0][0].lower() in _PRONOUNS:
         return None
-    for match in found:
+    for match in matches:
         capital = match[0][0].isupper() and match[0].lower() not in STARTERS
         if capital and names and sentence[names[-1][0]].isupper():
             between = sentence[names[-1][1] : match.start()]
@@ -157,8 +157,8 @@ def pair_of(sentence: str) -> tuple[str, str] | None:
             names.append(match.span())
     if not names:
         return None
-    said = [words(sentence[start:end])[:_MAX_NAME] for start, end in names]
-    others = [name for name in said[1:] if {*name} - {*said[0]} and {*said[0]} - {*name}]
+    head, *more = (words(sentence[start:end])[:_MAX_NAME] for start, end in names)
+    others = [name for name in more if {*name} - {*head} and {*head} - {*name}]
     whole = sentence.rstrip("\"')*_”’»")[-1:] in (
         ".",
         "!",
@@ -166,7 +166,7 @@ def pair_of(sentence: str) -> tuple[str, str] | None:
     )  # an answer such as "the Polish capital" is none
     rest = [word for word in words(sentence[names[0][1] :]) if len(word) > 2] if whole else []
     tail = others[0] if others else rest[-1:]
-    return (" ".join(said[0]), " ".join(tail)) if len({*said[0], *tail}) > 1 and said[0] and tail else None
+    return (" ".join(head), " ".join(tail)) if len({*head, *tail}) > 1 and head and tail else None
 
 
 TERMS = ("correctness", "format", "length", "sentences")

@@ -101,9 +101,9 @@ def factreason(
     if weight_preference:
         options = {"order": order} if order else {}
         try:
-            asked = example.question
+            request = example.question
             wins = judged_here(
-                lambda said: compare(asked, said, **options), answer, about=asked, judge=compare
+                lambda text: compare(request, text, **options), answer, about=request, judge=compare
             )
         except PolicyFault as error:
             wins, floored = 0.0, error.cause

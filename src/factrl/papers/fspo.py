@@ -166,12 +166,12 @@ def _graded(example: Example, completion: Completion, grade: Grader) -> tuple[Sl
     blocks = think_answer(completion, completion.prefill)
     if blocks.think is None or blocks.answer is None:
         return Slice("", 0, 0), Grade("incorrect", "", how="gate", floored=blocks.malformed)
-    said, answers, premise = blocks.answer.text, example.answers, example.false_premise
-    found = grade(example.question, said, answers, false_premise=premise)
-    if found.label == "incorrect" and not found.floored and not example.evidence:
-        compared = (math_grader().compare(said.strip(), accepted) for accepted in answers)
-        found = next((math for math in compared if math.label == "correct"), found)
-    return blocks.think, found
+    text, answers, premise = blocks.answer.text, example.answers, example.false_premise
+    graded = grade(example.question, text, answers, false_premise=premise)
+    if graded.label == "incorrect" and not graded.floored and not example.evidence:
+        compared = (math_grader().compare(text.strip(), accepted) for accepted in answers)
+        graded = next((math for math in compared if math.label == "correct"), graded)
+    return blocks.think, graded
 
 
 def _floored(cause: str, facts: Mapping[str, Any], fact: bool, example: Example) -> Score:
@@ -256,11 +256,11 @@ def _released_f1(prediction: str, accepted: str) -> float:
 
     The second rule is reconstructed from a reading of the code: "yes and no" earns 1 against either.
     """
-    said, gold = normalize_released(prediction).split(), normalize_released(accepted).split()
+    predicted, gold = normalize_released(prediction).split(), normalize_released(accepted).split()
     if gold in (["yes"], ["no"]):
-        return float(gold[0] in said)
-    common = sum((Counter(said) & Counter(gold)).values())
-    return 2 * common / (len(said) + len(gold)) if common else 0.0
+        return float(gold[0] in predicted)
+    common = sum((Counter(predicted) & Counter(gold)).values())
+    return 2 * common / (len(predicted) + len(gold)) if common else 0.0
 
 
 TERMS = ("answer", "fact")

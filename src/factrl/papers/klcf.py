@@ -149,21 +149,21 @@ def klcf(
     terms, facts = {**none}, dict[str, Any]()
     try:
         if a or b:
-            said = judged_here(
-                lambda said: checklist(question, said, items), text, about=question, judge=checklist
+            labels = judged_here(
+                lambda answer: checklist(question, answer, items), text, about=question, judge=checklist
             )
-            counts = Counter(said)
+            counts = Counter(labels)
             facts |= {word: counts[word] for word in ("consistent", "contradictory", "missing")}
             terms |= _kept(counts, a, b, combine, f_beta, no_ratio)
         if g:
             extracted = judged_here(
-                lambda said: extract(said, question, example.topic), text, about=question, judge=extract
+                lambda answer: extract(answer, question, example.topic), text, about=question, judge=extract
             )
             claims = judged = [claim.text for claim in extracted if claim.skip is None]
             if claims and truth_claims == "missing":
                 known = "\n".join(items)
                 labels = judged_here(
-                    lambda said: checklist(question, known, said),
+                    lambda claims: checklist(question, known, claims),
                     claims,
                     control=lambda sentence: [sentence],
                     about=question,
@@ -175,7 +175,7 @@ def klcf(
             terms["truth"] = g * truth
         if thinking and general:
             facts["rating"] = rating = judged_here(
-                lambda said: rate(question, said), text, about=question, judge=rate
+                lambda answer: rate(question, answer), text, about=question, judge=rate
             )
             terms["general"] = general * rating
     except PolicyFault as error:

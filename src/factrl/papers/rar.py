@@ -47,26 +47,29 @@ def rar(
         Unscored: no verdict, or nothing was found that could contradict the answer.
     """
     whole = completion.prefill + completion
-    said = whole.rpartition("</think>")[2].strip()
+    text = whole.rpartition("</think>")[2].strip()
     floored = ""
     if completion.truncated:
         floored = "truncated"
-    elif "<think>" in said:
+    elif "<think>" in text:
         floored = "think_unclosed"
-    elif is_contentless(said):
+    elif is_contentless(text):
         floored = "contentless"
-    elif bytes_of(said) > MAX_TEXT:
+    elif bytes_of(text) > MAX_TEXT:
         floored = "oversize"
     else:
         try:
-            asked = example.question
-            found = judged_here(
-                lambda text: contradicts(asked, text, example.evidence), said, about=asked, judge=contradicts
+            request = example.question
+            contradicted = judged_here(
+                lambda answer: contradicts(request, answer, example.evidence),
+                text,
+                about=request,
+                judge=contradicts,
             )
             facts: Mapping[str, Any] = (
-                {"label": "abstained"} if abstains(said, example.question, strict=True) else {}
+                {"label": "abstained"} if abstains(text, example.question, strict=True) else {}
             )
-            return Score({"consistent": float(not found)}, facts=facts)
+            return Score({"consistent": float(not contradicted)}, facts=facts)
         except PolicyFault as error:
             floored = error.cause
     return Score({"consistent": 0.0}, floored=floored)

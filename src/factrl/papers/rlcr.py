@@ -72,14 +72,14 @@ def rlcr(
         analysis: the form `confidence` has an analysis, as in the paper.
     """
     _check(answer, calibration)
-    said, sure, cause = _read(completion, answer, analysis)
+    text, sure, cause = _read(completion, answer, analysis)
     if cause is None and sure is None and calibration:
         cause = "no_confidence"
-    facts: dict[str, Any] = {"answer": said, "confidence": sure}
+    facts: dict[str, Any] = {"answer": text, "confidence": sure}
     if cause is not None:
         terms = {"correctness": 0.0, "calibration": 0.0, "format": malformed}
         return Score(terms, floored=cause, facts={**facts, "label": "incorrect"})
-    graded = grade(example.question, said, example.answers, false_premise=example.false_premise)
+    graded = grade(example.question, text, example.answers, false_premise=example.false_premise)
     right = float(graded.label == "correct")
     missed = 0.0 if sure is None else calibration * (sure - right) ** 2
     terms = {"correctness": correct * right, "calibration": 0.0 - missed, "format": 0.0}

@@ -91,16 +91,16 @@ def robust(
     blocks = think_answer(completion, completion.prefill) if answer == "tags" else _whole(completion)
     if blocks.think is None or blocks.answer is None:
         return Score({"outcome": floor, "fact": 0.0}, floored=blocks.malformed)
-    think, said = blocks.think.text, blocks.answer.text
-    graded = grade(example.question, said, example.answers, false_premise=example.false_premise)
+    think, given = blocks.think.text, blocks.answer.text
+    graded = grade(example.question, given, example.answers, false_premise=example.false_premise)
     facts: dict[str, Any] = {"answer": graded.answer, "label": graded.label, "how": graded.how}
     if graded.floored:
         return Score({"outcome": floor, "fact": 0.0}, floored=graded.floored, facts=facts)
     if graded.label == "abstained" and graded.how == "abstention":
         return Score({"outcome": abstain, "fact": 0.0}, facts=facts)
-    read = stance(said, example.question, strict=True)
+    read = stance(given, example.question, strict=True)
     rest = read.asserted
-    plain = rest == clean(said) or equals(said, example.answers) is not None  # it declines nothing
+    plain = rest == clean(given) or equals(given, example.answers) is not None  # it declines nothing
     # Who declines is right with the bare answer alone: other words could be an abstention when wrong.
     right = graded.label == "correct" and (plain or equals(rest, example.answers) is not None)
     guessed = not right and graded.label != "abstained" and (plain or read.brief or not graded.partial)
@@ -108,7 +108,7 @@ def robust(
         return Score({"outcome": wrong, "fact": 0.0}, facts=facts)
     # An abstention is paid for what it tells the reader, a right answer for its reasons and for what it says
     # beyond an accepted answer, which comes first so that it is within the verifier's limit.
-    text = rest if not right else think if graded.how != "judge" else f"{said}\n\n{think}"
+    text = rest if not right else think if graded.how != "judge" else f"{given}\n\n{think}"
     report = verify(text, example.question, topic=example.topic, evidence=example.evidence or None)
     if report.failure is not None:
         raise report.failure
@@ -139,7 +139,7 @@ def _counts(report: Report, example: Example) -> Counter[str]:
     `skipped` says nothing that evidence could decide, such as a hedge or a remark about the answer.
     """
     of_question = content_words(" ".join([example.question, example.topic, *example.answers]))
-    said: frozenset[str] = frozenset()
+    known: frozenset[str] = frozenset()
     counts: Counter[str] = Counter(supported=0, unsupported=0, beside=0, skipped=0, unjudged=0)
     for check in report.checks:
         if check.verdict is None:
@@ -150,11 +150,11 @@ def _counts(report: Report, example: Example) -> Counter[str]:
             label = "unsupported"
         elif label == "supported":
             words = content_words(check.claim.text)
-            new = words - of_question - said
+            new = words - of_question - known
             tells = 2 * len(new) > len(words - of_question) or any(word[0].isdigit() for word in new)
             denies = bool((words - of_question) & {"not", "never"})  # what is not so is without end
             if words & of_question and tells and not denies:
-                said |= words
+                known |= words
             else:
                 label = "beside"
         counts[label] += 1

@@ -142,7 +142,7 @@ def truthrl_reasoning(
     else:
         try:
             rating = judged_here(
-                lambda said: reason(example.question, said, example.answers),
+                lambda text: reason(example.question, text, example.answers),
                 _reasoning(completion),
                 head=_HEAD,
                 about=example.question,
