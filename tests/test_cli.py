@@ -100,6 +100,7 @@ MISTAKES: list[tuple[str, str]] = [
     ("show truthrl --toml", "--toml is gone since 0.2 (commit 1b92e7e has it): recipes/ has the papers'; "),
     # usage
     ("trian", "unknown verb 'trian'; did you mean 'train'? (there are: demo, verify, "),
+    ("check truthrl", "`factrl check` is gone; use `factrl show SPEC`"),
     ("lab --table truthrl", "`factrl lab` is gone; use `factrl study NAME`"),
     ("train truthrl --modle m", "unknown option '--modle'; did you mean '--model'?; see factrl train --help"),
     ("train good.toml --model", "argument --model: expected one argument; see factrl train --help"),
@@ -370,7 +371,7 @@ def test_eval_where_nothing_could_be_graded(
     assert "\x1b" not in out + err
 
 
-# show and check
+# show
 
 
 def test_every_knob_is_explained() -> None:

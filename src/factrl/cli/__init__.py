@@ -97,6 +97,7 @@ FORMER = {
     "lab": "study NAME",
     "reproduce": "study PAPER --full",
     "describe": "show SPEC",
+    "check": "show SPEC",
     "label": "report FOLDER --of causes",
 }
 """Verbs that there were, and what does it now."""
