@@ -47,7 +47,7 @@ def test_verl_knows_what_the_plugin_registers(plugin: Any) -> None:
 @pytest.mark.slow
 def test_a_fresh_process_takes_the_plugin_up(plugin: Any) -> None:
     """As the launcher checks it, and verl's main_ppo needs it."""
-    from factrl.cli.train_verl import _CHECK, _environment
+    from factrl.bridges.verl_run import _CHECK, _environment
 
     done = subprocess.run([sys.executable, "-c", _CHECK], env=_environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]

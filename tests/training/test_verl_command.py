@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from factrl.bridges.verl_overrides import as_words, overrides, recipe_of_workers
-from factrl.cli.train_verl import train_with_verl, write_files
+from factrl.bridges.verl_run import train_with_verl, write_files
 from factrl.errors import ConfigError, SetupError
 from factrl.train.plan import make_plan, run_settings
 
@@ -113,7 +113,7 @@ def test_the_sampler_that_is_named_is_the_one_that_is_needed(
     questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SGLang was refused for want of vLLM; and flash-attn is not taken for granted."""
-    monkeypatch.setattr("factrl.cli.train_verl.gpus_here", lambda: 1)
+    monkeypatch.setattr("factrl.bridges.verl_run.gpus_here", lambda: 1)
     told = settings(questions, "truthrl", f"run.dir={tmp_path}")
     with pytest.raises(SetupError, match="sglang"):
         train_with_verl(told, words=["actor_rollout_ref.rollout.name=sglang"])
@@ -253,7 +253,7 @@ def test_reward_workers_find_files_wherever_they_run(
 
 def test_it_does_not_start_beside_a_trl_that_kills_verls_actors() -> None:
     """`factrl[verl]` brought trl 1 along, in which a class is missing that every actor imports."""
-    from factrl.cli.train_verl import _check_trl
+    from factrl.bridges.verl_run import _check_trl
 
     with pytest.raises(SetupError, match=r"cannot start beside the installed trl .*pip uninstall trl"):
         _check_trl()

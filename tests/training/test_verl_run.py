@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from factrl.cli import train_verl
-from factrl.cli.train_verl import train_with_verl
+from factrl.bridges import verl_run
+from factrl.bridges.verl_run import train_with_verl
 from factrl.runs.folder import read_metrics
 from factrl.train.page import write_run_page
 from factrl.train.plan import run_settings
@@ -58,7 +58,7 @@ CORES = {
     "PYTHONPATH": os.pathsep.join(
         [
             str(Path(__file__).parent),
-            str(Path(train_verl.__file__).parents[2]),
+            str(Path(verl_run.__file__).parents[2]),
             os.environ.get("PYTHONPATH", ""),
         ]
     ),
@@ -92,7 +92,7 @@ def cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, value in {**CORES, **{name: str(tmp_path / file) for name, file in files.items()}}.items():
         monkeypatch.setenv(name, value)
     # An environment for verl has no trl; what the trl of this one lacks is mended in `verl_transformers`.
-    monkeypatch.setattr(train_verl, "_check_trl", lambda: None)
+    monkeypatch.setattr(verl_run, "_check_trl", lambda: None)
     return tmp_path
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -223,12 +222,3 @@ def needs_extra(module: str, extra: str) -> Any:
         if package == "factrl":
             raise
         raise MissingExtra(package, extra) from error
-
-
-def gpus_here() -> int:
-    """How many GPUs torch sees on this machine; 0 where it is not installed."""
-    if importlib.util.find_spec("torch") is None:
-        return 0
-    import torch
-
-    return torch.cuda.device_count()

@@ -10,11 +10,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from factrl.bridges.verl_run import train_with_verl
 from factrl.errors import ConfigError, SetupError, nearest
 from factrl.llm.spending import OverBudget
 from factrl.runs import RECIPES, located
 from factrl.runs.config import dump_toml
-from factrl.runs.folder import read_metrics, settings_in
+from factrl.runs.folder import gpus_here, read_metrics, settings_in
 from factrl.runs.progress import clock
 from factrl.text.escape import one_line
 from factrl.train.page import PAGE
@@ -26,12 +27,10 @@ from .options import (
     add_settings,
     add_verb,
     as_overrides,
-    gpus_here,
     needs_extra,
     take_settings,
 )
 from .terminal import complain, say, tell
-from .train_verl import train_with_verl
 
 _OVER_BUDGET = 4  # exit code
 
@@ -95,7 +94,7 @@ def _train(args: argparse.Namespace) -> int:
     if args.measure and (args.engine == "verl" or not args.dry_run):
         raise ConfigError("--measure goes with --dry-run, and not with --engine verl")
     if args.engine == "verl":
-        return train_with_verl(settings, dry_run=args.dry_run, words=args.verl)
+        return train_with_verl(settings, dry_run=args.dry_run, words=args.verl, say=say, tell=tell)
     if args.verl:
         raise ConfigError(f"--verl {args.verl[0]} needs --engine verl")
     plan = make_plan(settings, only_show=args.dry_run and not args.measure)

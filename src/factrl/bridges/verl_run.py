@@ -12,7 +12,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from factrl.bridges.verl import ONCE
@@ -33,11 +33,9 @@ from factrl.errors import ConfigError, MissingExtra, SetupError
 from factrl.rewards.resources import outside_training
 from factrl.runs.config import dump_toml
 from factrl.runs.disk import anything, nothing, write_whole
+from factrl.runs.folder import gpus_here
 from factrl.runs.settings import RunSettings
 from factrl.train.plan import Plan, estimate, make_plan, open_judge
-
-from .options import gpus_here
-from .terminal import say, tell
 
 _MODULE = "verl.trainer.main_ppo"
 _NEEDS = ("torch", "verl", "ray", "hydra", "transfer_queue")
@@ -62,12 +60,24 @@ print(int(max(node["Resources"].get("GPU", 0) for node in ray.nodes() if node["A
 _CHECK = f"import verl, {PLUGIN} as plugin; plugin.check_registered()"
 
 
-def train_with_verl(settings: RunSettings, *, dry_run: bool = False, words: Sequence[str] = ()) -> int:
+def _tell(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+def train_with_verl(
+    settings: RunSettings,
+    *,
+    dry_run: bool = False,
+    words: Sequence[str] = (),
+    say: Callable[[str], object] = print,
+    tell: Callable[[str], object] = _tell,
+) -> int:
     """Write what verl reads into a run folder and start it there; returns its exit code.
 
     Args:
-        dry_run: print the command; write and start nothing.
+        dry_run: hand the command to `say`; write and start nothing.
         words: verl's own overrides, which come last.
+        say, tell: where the command goes, and what is planned and made.
 
     Raises:
         SetupError: what the user must change, what verl cannot do among it.
@@ -82,8 +92,8 @@ def train_with_verl(settings: RunSettings, *, dry_run: bool = False, words: Sequ
         (word.removeprefix(_ENGINE) for word in reversed(words) if word.startswith(_ENGINE)), "vllm"
     )
     if dry_run:
-        told = estimate(plan)
-        lines = (f"{name:<10}{told[name]}" for name in ("calls", "tokens", "cost"))
+        expected = estimate(plan)
+        lines = (f"{name:<10}{expected[name]}" for name in ("calls", "tokens", "cost"))
         tell("\n".join([*lines, f"{plan.completions} completions to grade; this would be started:"]))
         say(_shown(command))
         return 0
@@ -135,10 +145,10 @@ def write_files(plan: Plan, run: Path) -> None:
     write_whole(run / "config.toml", dump_toml(kept).encode(), anything if settings.run.resume else nothing)
     (run / "rollouts").mkdir(exist_ok=True)
     # The agent loop begins the assistant's turn, and leaves out the chat template where it is not wanted.
-    asked = settings.data.model_copy(update={"prefill": "", "chat": True, "split": "train"})
-    convert(plan.examples, "verl", asked, run / TRAIN, anything)
+    data = settings.data.model_copy(update={"prefill": "", "chat": True, "split": "train"})
+    convert(plan.examples, "verl", data, run / TRAIN, anything)
     if plan.held_out:
-        convert(plan.held_out, "verl", asked.model_copy(update={"split": ONCE}), run / HELD_OUT, anything)
+        convert(plan.held_out, "verl", data.model_copy(update={"split": ONCE}), run / HELD_OUT, anything)
     write_whole(run / AGENT, json.dumps(agent_loops(settings)).encode())
     write_whole(run / RECIPE, dump_toml(recipe_of_workers(settings)).encode())
 
@@ -161,8 +171,8 @@ def _check_machine(engine: str) -> None:
             "verl needs a GPU and this machine has none; run it where one is, or set RAY_ADDRESS to a cluster"
         )
     _check_trl()
-    if told := _fails(_CHECK):
-        raise SetupError(f"verl does not take up factrl's plugin ({PLUGIN}): {told}")
+    if message := _fails(_CHECK):
+        raise SetupError(f"verl does not take up factrl's plugin ({PLUGIN}): {message}")
 
 
 def _check_trl() -> None:
@@ -171,9 +181,9 @@ def _check_trl() -> None:
     Raises:
         SetupError: a trl is installed that verl cannot live with.
     """
-    if told := _fails(_OF_TRL):
+    if message := _fails(_OF_TRL):
         raise SetupError(
-            f"verl's actors cannot start beside the installed trl ({told}); use an environment with "
+            f"verl's actors cannot start beside the installed trl ({message}); use an environment with "
             "factrl[verl] and without factrl[train], or: pip uninstall trl"
         )
 
@@ -195,8 +205,8 @@ def _gpus() -> int:
         return max(1, gpus_here())
     done = subprocess.run([sys.executable, "-c", _COUNT], capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
-        said = done.stderr.strip().split("\n")[-1]
-        raise SetupError(f"RAY_ADDRESS={os.environ['RAY_ADDRESS']!r}: the cluster does not answer: {said}")
+        message = done.stderr.strip().split("\n")[-1]
+        raise SetupError(f"RAY_ADDRESS={os.environ['RAY_ADDRESS']!r}: the cluster does not answer: {message}")
     return max(1, int(done.stdout.split()[-1]))
 
 
