@@ -18,8 +18,8 @@ from factrl.errors import ConfigError, NoScore, RewardBug, SetupError, TooManyMa
 from . import (
     ask,
     demo,
-    doctor,
     evaluate,
+    models,
     prepare,
     probe,
     report,
@@ -58,7 +58,7 @@ _VERBS = (
     stress,
     serve,
     show,
-    doctor,
+    models,
 )
 
 
