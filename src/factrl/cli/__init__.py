@@ -126,8 +126,8 @@ class _Parser(argparse.ArgumentParser):
     """Reports a wrong usage as any other mistake: one line, with the way to help."""
 
     def error(self, message: str) -> NoReturn:
-        told = message.replace(", key=value", "")  # argparse calls them required, and they never are
-        raise ConfigError(f"{told}; see {self.prog} --help")
+        message = message.replace(", key=value", "")  # argparse calls them required, and they never are
+        raise ConfigError(f"{message}; see {self.prog} --help")
 
 
 class _Root(_Parser):

@@ -445,7 +445,7 @@ def _retrieve(args: argparse.Namespace) -> int:
     settings = _settings(args)
     search, pairs = open_search(index=args.index, embedder=settings.verifier.embedder), _rows(args, settings)
     with Progress("retrieve", len(pairs)) as progress:
-        written, counts = retrieve(
+        rows, counts = retrieve(
             pairs,
             search,
             args.k,
@@ -455,9 +455,9 @@ def _retrieve(args: argparse.Namespace) -> int:
             column=settings.data.columns.get("evidence") or "evidence",
             on_done=progress.advance,
         )
-    write_rows(Path(args.output), written)
+    write_rows(Path(args.output), rows)
     tell(
-        f"{len(written)} rows; {counts['own']} had evidence already, {counts['none']} have none, "
+        f"{len(rows)} rows; {counts['own']} had evidence already, {counts['none']} have none, "
         f"{counts['withheld']} lost what holds an answer; in {counts['helps']} a passage holds an answer"
     )
     say(args.output)
@@ -465,26 +465,26 @@ def _retrieve(args: argparse.Namespace) -> int:
 
 
 def _thresholds(args: argparse.Namespace) -> int:
-    costs, written, settings = {t: f"{penalty(t):g}" for t in args.of}, [], _settings(args)
+    costs, rows, settings = {t: f"{penalty(t):g}" for t in args.of}, [], _settings(args)
     for row, example in _rows(args, settings):
         draw = random.Random(f"{settings.run.seed} {example.id}")
         for t in costs if args.each else [draw.choice([*costs])]:
             name = f"{example.id}@{t:g}" if args.each else example.id
-            written.append({**row, "id": name, "threshold": t, "penalty": costs[t]})
-    write_rows(Path(args.output), written)
+            rows.append({**row, "id": name, "threshold": t, "penalty": costs[t]})
+    write_rows(Path(args.output), rows)
     say(args.output)
     return 0
 
 
 def _mix(args: argparse.Namespace) -> int:
     settings, file = _settings(args), args.unanswerable
-    asked = load_training(settings.data, limit=args.limit)
+    questions = load_training(settings.data, limit=args.limit)
     columns: dict[ColumnName, str] = {"question": args.column} if args.column else {}
     rows = load_examples(file, columns=columns, require_answers=False)
     pool = {one.id: one for one in unanswerable(rows, every=bool(args.column))}
     if not pool:
         raise ConfigError(f"{file}: each row has an accepted answer, or an `answerable` that is not false")
-    kept, _ = _sifted(args, [*asked, *pool.values()])
+    kept, _ = _sifted(args, [*questions, *pool.values()])
     known = [one for one in kept if one.id not in pool]
     unknown = [one for one in kept if one.id in pool]
     mixed, count = mix_unanswerable(known, unknown, args.share, settings.run.seed, file)
@@ -582,13 +582,13 @@ def _sifted(
     """The examples that are in no evaluation set, after a word on the others."""
     if not args.against:
         return list(examples), None
-    kept, found = Sieve.read(args.against).sift(examples)
-    where = ", ".join(f"{file}: {count}" for file, count in found["files"].items())
-    told = f"{found['found']} of {len(examples)} questions are in an evaluation set"
-    tell(told + (f" ({where}), first {one_line(found['ids'][0])}; they are left out" if where else ""))
+    kept, matches = Sieve.read(args.against).sift(examples)
+    where = ", ".join(f"{file}: {count}" for file, count in matches["files"].items())
+    message = f"{matches['found']} of {len(examples)} questions are in an evaluation set"
+    tell(message + (f" ({where}), first {one_line(matches['ids'][0])}; they are left out" if where else ""))
     if not kept:
         raise ConfigError(f"all {len(examples)} questions of {args.file} are in an evaluation set")
-    return kept, {"against": [str(name) for name in args.against], **found}
+    return kept, {"against": [str(name) for name in args.against], **matches}
 
 
 def _tell_left_out(counts: dict[str, Any], prepared: Sequence[Any]) -> None:

@@ -126,8 +126,8 @@ def _beside(args: argparse.Namespace, outputs: Sequence[Output]) -> int:
     path = Path(args.output) if args.output is not None else outputs[-1].folder / COMPARISON
     write_beside_page(path, sides, names)
     if args.json:
-        told = {name: {side: one.benchmarks[name] for side, one in sides.items()} for name in names}
-        say(json.dumps(told, indent=2))
+        numbers = {name: {side: one.benchmarks[name] for side, one in sides.items()} for name in names}
+        say(json.dumps(numbers, indent=2))
     else:
         for name in names:
             head, *rows = zip(*beside_rows(sides, name), strict=True)  # a column for each evaluation
@@ -218,8 +218,8 @@ def _show(before: Output, after: Output, pairs: Sequence[Paired]) -> None:
                 rows.append((first, metric.replace("_", " "), value, limits, clear, str(pair.n)))
                 first = ""
         if pair.p is not None:
-            told = f"{pair.fixed} became right, {pair.broken} stopped being right"
-            rows.append((first, "McNemar p", f"{pair.p:.3f}", told, "", ""))
+            explained = f"{pair.fixed} became right, {pair.broken} stopped being right"
+            rows.append((first, "McNemar p", f"{pair.p:.3f}", explained, "", ""))
         rows += [("", note, "", "", "", "") for note in pair.notes]
         rows.append(None)
     title = " → ".join(side_names(before, after))

@@ -108,17 +108,17 @@ def _check_unchanged(run: str, before: TuneSettings, now: TuneSettings) -> None:
     first, last = _fixed(before), _fixed(now)
     changed = [name for name in {**first, **last} if first.get(name) != last.get(name)]
     if changed:
-        told = "; ".join(f"{name} was {first.get(name)!r}, not {last.get(name)!r}" for name in changed)
+        changes = "; ".join(f"{name} was {first.get(name)!r}, not {last.get(name)!r}" for name in changed)
         raise ConfigError(
-            f"--resume {run} goes on with what the run began ({told}); leave that out, or start a new run"
+            f"--resume {run} goes on with what the run began ({changes}); leave that out, or start a new run"
         )
 
 
 def _fixed(settings: TuneSettings) -> dict[str, Any]:
-    found = flat(settings.model_dump())
+    values = flat(settings.model_dump())
     return {
         name: value
-        for name, value in found.items()
+        for name, value in values.items()
         if (name in _FIXED or name.split(".")[0] in _FIXED) and not name.startswith("data.eval")
     }
 

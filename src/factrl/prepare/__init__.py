@@ -67,7 +67,7 @@ def few_shot(template: str, shown: Sequence[Example]) -> str:
     return "".join(turns).replace("{", "{{").replace("}", "}}") + template
 
 
-def answer_part(written: Completion, template: str = "") -> str:
+def answer_part(completion: Completion, template: str = "") -> str:
     """What of a sample is the answer, ready to be taken apart into claims.
 
     Thoughts are left out, and the last sentence of an answer that was cut off before its end.  A base model
@@ -76,11 +76,11 @@ def answer_part(written: Completion, template: str = "") -> str:
     Args:
         template: the template of demonstrations; empty where there were none.
     """
-    text = after_thinking(written)
+    text = after_thinking(completion)
     opening = next((literal.strip() for literal, *_ in string.Formatter().parse(template)), "")
     text, goes_on, _ = text.partition(f"\n{opening}") if opening else (text, "", "")
     text = text.strip()
-    if goes_on or not written.truncated:
+    if goes_on or not completion.truncated:
         return text
     parts = sentences(text)
     whole = parts if text.endswith(_ENDS) else parts[:-1]
@@ -120,8 +120,8 @@ def write_each(
         groups = writer.write(several, these, **how)
         with lock:
             for example, group in zip(several, groups, strict=True):
-                for number, written in zip(these, group, strict=True):
-                    keep(example, number, written)
+                for number, text in zip(these, group, strict=True):
+                    keep(example, number, text)
 
     callers = min(CALLERS, settings.judge.max_concurrency) if served else 1
     with ThreadPoolExecutor(callers, thread_name_prefix="factrl-write") as pool:
@@ -164,10 +164,10 @@ class Sieve:
     def sift(self, examples: Sequence[Example]) -> tuple[list[Example], dict[str, Any]]:
         """The examples that are in no evaluation set, and of the others their number, files and ids."""
         sources = {example.id: self.found_in(example.question) for example in examples}
-        found = {id_: source for id_, source in sources.items() if source}
-        files = dict(Counter(found.values()).most_common())
-        told = {"found": len(found), "of": len(examples), "files": files, "ids": list(found)}
-        return [example for example in examples if example.id not in found], told
+        matches = {id_: source for id_, source in sources.items() if source}
+        files = dict(Counter(matches.values()).most_common())
+        report = {"found": len(matches), "of": len(examples), "files": files, "ids": list(matches)}
+        return [example for example in examples if example.id not in matches], report
 
 
 def normalised(question: str) -> str:

@@ -151,9 +151,9 @@ def choose(llm: LLM, question: str, facts: Sequence[str], store: Store | None = 
         def read(reply: Reply, ids: Sequence[str] = ids) -> list[dict[str, Any]]:
             return read_choices(reply.text, ids, stage="importance", request_id=reply.request_id)
 
-        asked, limit = kept(llm, store, readable(read)), _TOKENS_PER_FACT * (len(some) + 1)
-        said = read(asked.complete(quoted_message(IMPORTANCE, data), temperature=0.0, max_tokens=limit))
-        choices += [{**one, "of": None if one["of"] is None else start + one["of"]} for one in said]
+        caller, limit = kept(llm, store, readable(read)), _TOKENS_PER_FACT * (len(some) + 1)
+        chosen = read(caller.complete(quoted_message(IMPORTANCE, data), temperature=0.0, max_tokens=limit))
+        choices += [{**one, "of": None if one["of"] is None else start + one["of"]} for one in chosen]
     return choices
 
 
@@ -171,25 +171,25 @@ def read_choices(reply: str, ids: Sequence[str], **facts: Any) -> list[dict[str,
     Raises:
         Unscored: `judge_unreadable` or `judge_refusal`.
     """
-    said = records_by_id(reply, ids, ("keep", "minor", "duplicate"), "fact", facts)
+    verdicts = records_by_id(reply, ids, ("keep", "minor", "duplicate"), "fact", facts)
 
     def end_of(id_: str) -> str:
         """The fact that a chain of duplicates ends at."""
         seen, now = {id_}, id_
-        while said[now]["verdict"] == "duplicate":
-            now = said[now].get("of")
-            if not isinstance(now, str) or now not in said or now in seen:
+        while verdicts[now]["verdict"] == "duplicate":
+            now = verdicts[now].get("of")
+            if not isinstance(now, str) or now not in verdicts or now in seen:
                 problem = f"calls {id_!r} a duplicate of {str(now)[:40]!r}, which is no other fact"
                 raise Unscored("judge_unreadable", f"the judge's reply {problem}", **facts)
             seen.add(now)
-        if now != id_ and said[now]["verdict"] != "keep":
+        if now != id_ and verdicts[now]["verdict"] != "keep":
             problem = f"calls {id_!r} a duplicate of {now!r}, which is not kept"
             raise Unscored("judge_unreadable", f"the judge's reply {problem}", **facts)
         return now
 
     ends = [end_of(id_) for id_ in ids]
     return [
-        {"word": said[id_]["verdict"], "of": None if end == id_ else ids.index(end)}
+        {"word": verdicts[id_]["verdict"], "of": None if end == id_ else ids.index(end)}
         for id_, end in zip(ids, ends, strict=True)
     ]
 

@@ -56,11 +56,11 @@ def name_entities(
         return read_entities(reply.text)
 
     messages = quoted_message(REQUEST, {"question": question, "answers": [*answers]})
-    asked = kept(llm, store, readable(read))
-    found = read(asked.complete(messages, temperature=0.0, max_tokens=_TOKENS))
-    if not found:
+    caller = kept(llm, store, readable(read))
+    titles = read(caller.complete(messages, temperature=0.0, max_tokens=_TOKENS))
+    if not titles:
         raise Unscored("no_entity", "the model names no entity")
-    return found
+    return titles
 
 
 def read_entities(reply: str) -> tuple[str, ...]:
@@ -99,12 +99,12 @@ def entity_rows(
             on_done()
 
     with ThreadPoolExecutor(callers, thread_name_prefix="factrl-entities") as pool:
-        found = [*pool.map(one, examples)]
+        results = [*pool.map(one, examples)]
     rows, left_out = list[dict[str, Any]](), Counter[str]()
-    for example, names in zip(examples, found, strict=True):
+    for example, names in zip(examples, results, strict=True):
         if isinstance(names, Unscored):
             left_out[names.cause] += 1
         else:
-            told = {"id": example.id, "question": example.question, "answers": [*example.answers]}
-            rows.append({**told, "title": _PARTING.join(names)})
+            columns = {"id": example.id, "question": example.question, "answers": [*example.answers]}
+            rows.append({**columns, "title": _PARTING.join(names)})
     return rows, left_out

@@ -94,9 +94,9 @@ class Preparation:
 
     def about(self, **more: Any) -> dict[str, Any]:
         """What `about.json` says beside the counts."""
-        told = self.settings.verifier.model_dump(mode="json", exclude_none=True)
+        verifier = self.settings.verifier.model_dump(mode="json", exclude_none=True)
         samples = self.settings.sampling.num_samples
-        return {"factrl": __version__, **self.head(), "num_samples": samples, "verifier": told, **more}
+        return {"factrl": __version__, **self.head(), "num_samples": samples, "verifier": verifier, **more}
 
     def run(self, examples: Sequence[Example], journal: Journal) -> list[Prepared]:
         """All stages for every question, one stage after the other, in order.
@@ -134,13 +134,13 @@ class Preparation:
             lacking.setdefault(missing, []).append(example)
         with Progress("sample", sum(len(n) * len(several) for n, several in lacking.items())) as progress:
 
-            def keep(example: Example, number: int, written: Written) -> None:
+            def keep(example: Example, number: int, text: Written) -> None:
                 key = self._sample_key(example, number)
                 self.asked["samples"] += 1
-                if isinstance(written, Unscored):
-                    self._failed[key] = written
+                if isinstance(text, Unscored):
+                    self._failed[key] = text
                 else:
-                    self._journal.add(key, {"text": written, "truncated": written.truncated})
+                    self._journal.add(key, {"text": text, "truncated": text.truncated})
                 progress.advance()
 
             for missing, several in lacking.items():
@@ -179,8 +179,8 @@ class Preparation:
             claims, failure = self._once("checks", f"claims {key} {checked}", "claims", check)
             failed = failure or failed
             for place, claim in enumerate(claims):
-                told = {"id": f"{example.id}/{number}/{place}", **named, "question": example.question}
-                prepared.claims.append({**told, **claim})
+                columns = {"id": f"{example.id}/{number}/{place}", **named, "question": example.question}
+                prepared.claims.append({**columns, **claim})
         if failed is not None:
             raise failed
         prepared.judged = True
@@ -245,9 +245,9 @@ def _claims(report: Report) -> tuple[list[dict[str, Any]], Unscored | None]:
     if report.failure is not None or report.floored or not missing:
         return rows, report.failure
     causes = Counter(row["cause"] for row in missing)
-    told = ", ".join(f"{cause} {count}" for cause, count in causes.most_common())
+    counted = ", ".join(f"{cause} {count}" for cause, count in causes.most_common())
     return rows, Unscored(
-        "claims_unjudged", f"{len(missing)} of {report.claims} claims have no verdict ({told})"
+        "claims_unjudged", f"{len(missing)} of {report.claims} claims have no verdict ({counted})"
     )
 
 
@@ -293,8 +293,8 @@ def open_preparation(settings: AskSettings, examples: Sequence[Example], templat
     Raises:
         SetupError: what the user must change.
     """
-    told = settings.verifier
-    bare = [] if told.docs or told.index or told.web else [e for e in examples if not e.evidence]
+    config = settings.verifier
+    bare = [] if config.docs or config.index or config.web else [e for e in examples if not e.evidence]
     if bare:
         raise ConfigError(
             f"{len(bare)} of {len(examples)} questions come without evidence, and nothing says where to "
@@ -304,17 +304,17 @@ def open_preparation(settings: AskSettings, examples: Sequence[Example], templat
     if judge is not None and settings.judge.url != LOCAL:
         preflight(judge)
         workers = min(CALLERS, settings.judge.max_concurrency)
-    verifier = Supplier(judge, settings.judge, told).verify()
+    verifier = Supplier(judge, settings.judge, config).verify()
     return Preparation(open_writer(settings), verifier, judge, workers, settings, template)
 
 
-def _evidence_of(told: VerifierSettings) -> dict[str, Any]:
+def _evidence_of(config: VerifierSettings) -> dict[str, Any]:
     """A fingerprint of what claims are held against; which folder or file it is does not matter."""
-    if told.index is not None:
-        return {"index": _sha256(Path(told.index).expanduser() / MANIFEST)}
-    if told.docs:
-        return {"docs": [_sha256(Path(name).expanduser()) for name in told.docs]}
-    return {"web": told.web} if told.web else {"of": "the questions"}
+    if config.index is not None:
+        return {"index": _sha256(Path(config.index).expanduser() / MANIFEST)}
+    if config.docs:
+        return {"docs": [_sha256(Path(name).expanduser()) for name in config.docs]}
+    return {"web": config.web} if config.web else {"of": "the questions"}
 
 
 def _sha256(path: Path) -> str:

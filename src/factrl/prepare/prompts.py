@@ -100,12 +100,12 @@ def write_prompts(
     for name, group, least in zip(("--demonstrations", "--like"), groups, (FACTUAL, USERS), strict=True):
         if len(group) < least:
             raise DataError(f"{name} holds {len(group)} prompts; each call shows {least}")
-    told, seed = settings.sampling, settings.run.seed
+    sampling, seed = settings.sampling, settings.run.seed
     head = {
         "job": "prepare prompts",
         "model": writer.identity,
-        "temperature": told.temperature,
-        "top_p": told.top_p,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
         "seed": seed,
         "request": digest_of(REQUEST, settings.data.prompt),
         "demonstrations": [digest_of(*(example.question for example in group)) for group in groups],
@@ -116,11 +116,11 @@ def write_prompts(
     check_begun(journal_of(path), *places)
     with Journal(journal_of(path), head) as journal, Progress("prompts", count) as progress:
 
-        def keep(example: Example, number: int, written: Written) -> None:
-            if not isinstance(written, Unscored):
-                journal.add(example.id, {"reply": written})
-            elif is_ours(written.cause):
-                lost.append(written)
+        def keep(example: Example, number: int, text: Written) -> None:
+            if not isinstance(text, Unscored):
+                journal.add(example.id, {"reply": text})
+            elif is_ours(text.cause):
+                lost.append(text)
 
         while len(made.rows) < count and made.tries < TRIES * count and len(failed) < GONE:
             numbers = range(made.tries, made.tries + min(AT_ONCE, count - len(made.rows)))
@@ -157,9 +157,9 @@ def _call(number: int, seed: int, groups: Sequence[Sequence[Example]]) -> tuple[
         for group, shown in (("factual", factual), ("users", users))
     }
     name = f"synthetic-{number:05d}"
-    asked = Example(REQUEST.format(**listed), id=name)
+    request = Example(REQUEST.format(**listed), id=name)
     shown = {"demonstrations": [e.id for e in factual], "like": [e.id for e in users]}
-    return asked, {"id": name, "question": "", "number": number, **shown}
+    return request, {"id": name, "question": "", "number": number, **shown}
 
 
 def _judge(

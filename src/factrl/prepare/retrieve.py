@@ -59,7 +59,7 @@ def retrieve(
         raise DataError(
             f"{len(bare)} of {len(pairs)} questions bring no passages, first {bare[0]!r}; give --index"
         )
-    found, counts = list[tuple[Passage, ...]](), Counter[str]()
+    shown_passages, counts = list[tuple[Passage, ...]](), Counter[str]()
     for _, example in pairs:
         passages = example.evidence or _search(search, example, k)
         counts["own"] += bool(example.evidence)
@@ -69,24 +69,24 @@ def retrieve(
             passages = tuple(passage for passage in more if not _helps([passage], example))[
                 : max(k, len(passages))
             ]
-        found.append(passages)
+        shown_passages.append(passages)
         on_done()
-    pool = [passage for passages in found for passage in passages]
+    pool = [passage for passages in shown_passages for passage in passages]
     rows = list[Mapping[str, Any]]()
-    for (row, example), passages in zip(pairs, found, strict=True):
+    for (row, example), passages in zip(pairs, shown_passages, strict=True):
         shown = _mixed(passages, example, pool, distractors, random.Random(f"mix {seed} {example.id}"))
         helps = _helps(shown, example) if example.answers else None
         counts.update(none=not shown, helps=bool(helps))
         if not example.evidence or shown != example.evidence:
-            told = [{"title": one.title, "text": one.text, "source": one.source} for one in shown]
-            row = {**row, column: told}
+            evidence = [{"title": one.title, "text": one.text, "source": one.source} for one in shown]
+            row = {**row, column: evidence}
         rows.append({**row, "helps": helps})
     return rows, counts
 
 
 def _search(search: Any, example: Example, k: int) -> tuple[Passage, ...]:
-    found = search.search(example.question, k)
-    return tuple(found if isinstance(found, list) else wait_for(found))
+    passages = search.search(example.question, k)
+    return tuple(passages if isinstance(passages, list) else wait_for(passages))
 
 
 def _helps(passages: Sequence[Passage], example: Example) -> bool:
