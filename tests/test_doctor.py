@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from factrl.cli import main
-from factrl.cli.doctor import Diagnostic
 from factrl import doctor
-from factrl.doctor import Finding, cache, extra_finding, megabytes, sqlite, variables
+from factrl.cli import main
+from factrl.doctor import Diagnostic, cache, extra_finding, megabytes, sqlite, variables
 from factrl.llm import models
 from fault_server import FaultServer, answers, says
 

@@ -11,7 +11,7 @@ from factrl.errors import ConfigError, DataError
 from factrl.papers import load_reward
 from factrl.rewards import Reward
 from factrl.rewards.grading import Grader
-from factrl.types import Claim, Completion, Example, Passage, Result, Verdict
+from factrl.types import Claim, Completion, Example, Passage, Result, Verdict, VerdictLabel
 from factrl.verifier import Check, Report, Verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.judges import NLIJudge

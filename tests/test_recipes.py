@@ -14,7 +14,7 @@ from factrl.errors import ConfigError
 from factrl.llm import models
 from factrl.papers import _ALONE as ALONE
 from factrl.papers import paper_names
-from factrl.runs.config import flat
+from factrl.runs.config import flat, read_setting
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import RunSettings
 from factrl.train.plan import make_plan, run_settings

@@ -56,7 +56,7 @@ class Diagnostic(NamedTuple):
     detail: str
 
 
-def examine() -> Iterator[Finding]:
+def examine() -> Iterator[Diagnostic]:
     """Everything, the quick things first; only a judge server that is configured is asked anything."""
     yield Diagnostic(
         "ok", "factrl", f"{__version__}, Python {platform.python_version()}, {platform.platform()}"
