@@ -108,6 +108,9 @@ class FakeLLM:
 
     Attributes:
         calls: the messages of every call so far, in order of arrival.
+
+    >>> FakeLLM(["Lima"]).complete([{"role": "user", "content": "Capital of Peru?"}]).text
+    'Lima'
     """
 
     def __init__(

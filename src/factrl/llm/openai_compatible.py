@@ -240,6 +240,9 @@ def connect(
 
     Raises:
         ConfigError: the spec is not one of these forms.
+
+    >>> connect("http://localhost:8000/v1#judge")
+    OpenAICompatible('http://localhost:8000/v1', model='judge')
     """
     home = (os.environ.get("OPENAI_BASE_URL") or OPENAI_URL).rstrip("/")
     url, model = _where(spec.strip(), home)

@@ -296,7 +296,7 @@ def _kept(parts: Sequence[Part]) -> str:
 def score(text: str, question: str | None = None) -> float:
     """How much a text declines to answer, 0 to 1: 0 where it names something, whatever it says beside it.
 
-    >>> score("No name comes to mind.") > 0.9
+    >>> score("I do not know.") > 0.9
     True
     """
     found = stance(text, question)

@@ -28,6 +28,12 @@ def group_advantages(
 
     Returns:
         (B,), 0 where masked.
+
+    Raises:
+        ValueError: rewards that do not form groups, or an unknown `scale`.
+
+    >>> group_advantages(torch.tensor([1.0, 0.0, torch.nan, 2.0]), 4, scale="none").tolist()
+    [0.0, -1.0, 0.0, 1.0]
     """
     if rewards.dim() != 1 or len(rewards) % group_size:
         raise ValueError(f"rewards of shape {tuple(rewards.shape)} do not form groups of {group_size}")
@@ -60,6 +66,10 @@ def reinforce_pp_advantages(
 
     Returns:
         (B,), 0 where masked.
+
+    >>> whitened = reinforce_pp_advantages(torch.tensor([3.0, 1.0, torch.nan]), torch.tensor([1, 1, 5]))
+    >>> whitened.round(decimals=2)
+    tensor([ 0.7100, -0.7100,  0.0000])
     """
     weights = lengths.double().masked_fill(rewards.isnan(), 0)
     tokens = weights.sum()
@@ -84,6 +94,9 @@ def flip_advantages(advantages: torch.Tensor, signs: torch.Tensor) -> torch.Tens
 
     Returns:
         (B, T).
+
+    >>> flip_advantages(torch.tensor([0.5, -0.5]), torch.tensor([[1, 0, -1], [1, 0, -1]])).tolist()
+    [[0.5, 0.5, -0.5], [0.5, -0.5, -0.5]]
     """
     rows = advantages.unsqueeze(1)
     return torch.where(signs * rows >= 0, rows, -rows)

@@ -225,6 +225,9 @@ def read_questions(reply: str) -> list[str]:
 
     Raises:
         Unscored: `plan_unreadable`.
+
+    >>> read_questions("Questions:\\n- Who wrote Emma?")
+    ['Who wrote Emma?']
     """
     _, _, text = reply.rpartition("</think>")
     lines = [_EMPHASIS.sub("", line).strip() for line in text.split("\n") if line.strip()]

@@ -161,7 +161,11 @@ def _largest_share(samples: Sequence[ScoredSample], answers: Sequence[str | None
 
 
 def split(text: str, prefill: str = "") -> tuple[str, str]:
-    """Reasoning and answer of a completion in whatever form, tags off; the reasoning may be empty."""
+    """Reasoning and answer of a completion in whatever form, tags off; the reasoning may be empty.
+
+    >>> split("It is in Peru.</think><answer>Lima</answer>", prefill="<think>")
+    ('It is in Peru.', 'Lima')
+    """
     whole = (prefill[prefill.find(_THINK) :] if _THINK in prefill else "") + text
     start, end = whole.find(_THINK), whole.rfind(_END)
     if start < 0 and end < 0:

@@ -242,6 +242,10 @@ def open_verifier(
     Raises:
         SetupError: an unknown preset, several kinds of evidence, or something that is not there: a server
             that the preset asks, a file, an index, a model, a package.
+
+    >>> verifier = open_verifier(judge="weak")
+    >>> verifier("Lima is in Chile. It has 3 rivers.", evidence=["Lima is in Peru."]).claims
+    2
     """
     presets = (*_STYLES, "fspo")
     if preset not in presets:
