@@ -31,7 +31,7 @@ from factrl.rewards import reward
 from factrl.rewards.grading import Grader
 from factrl.runs.settings import ModelSettings, RunSettings
 from factrl.studies import load_study, row_settings
-from factrl.studies.engine import asked_with
+from factrl.studies.engine import data_settings
 from factrl.studies.world import real_world
 from factrl.train.grpo import FactualGRPOTrainer
 from factrl.train.model import SMALLEST, for_command_line, load_policy, render_prompts
@@ -47,7 +47,7 @@ def demo_settings(*words: str) -> RunSettings:
     study = load_study("truthrl", words)
     model = ModelSettings(name=SMALLEST, freeze_embeddings=True, freeze_layers=study.start.freeze_layers)
     train = row_settings(study, "ternary")
-    return RunSettings(paper="truthrl", model=model, data=asked_with(study.task), train=train)
+    return RunSettings(paper="truthrl", model=model, data=data_settings(study.task), train=train)
 
 
 def demo_step(shortcuts: bool, folder: Path) -> Seconds:

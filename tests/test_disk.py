@@ -175,7 +175,7 @@ def test_rows_come_back_and_are_added_to(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"j\.jsonl is being written by process"):
             Journal(path, ABOUT)
     with Journal(path, ABOUT) as journal:
-        assert (dict(journal), journal.found) == ({"a": {"text": "\ud800 ü\r\n", "pair": [1, 2]}}, 1)
+        assert (dict(journal), journal.resumed) == ({"a": {"text": "\ud800 ü\r\n", "pair": [1, 2]}}, 1)
         journal.add("b", {})
     assert keys(path) == ["a", "b"]
     assert [*path.parent.iterdir()] == [path]

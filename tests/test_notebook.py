@@ -10,7 +10,7 @@ from test_verify_html import failed, hostile
 
 import factrl as fx
 from factrl.evals.samples import Output
-from factrl.studies.full_table import FullTable
+from factrl.studies.full import FullTable
 from factrl.types import Result
 from test_report import PAYLOADS, Page
 

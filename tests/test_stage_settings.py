@@ -41,7 +41,7 @@ def stages(name: str, folder: Path) -> Iterator[tuple[str, Stage]]:
     full = load_study(study).full
     pipeline = Pipeline(full.variant(variant) if variant else full, judge="http://localhost:1/v1#m")
     file = pipeline.write_recipe(folder)
-    for command in pipeline.given(pipeline.commands(Path("out"), 0), file):
+    for command in pipeline.with_settings(pipeline.commands(Path("out"), 0), file):
         if stage := stage_of(command, file):
             yield command.name, stage
     file.unlink()

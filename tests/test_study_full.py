@@ -21,8 +21,7 @@ from factrl.papers.klcf import factscore
 from factrl.papers.truthrl import PROMPTS
 from factrl.prepare import FEW_SHOT
 from factrl.studies import FILES, FullSettings, load_study, study_names
-from factrl.studies.full import Command, Pipeline, model_in
-from factrl.studies.full_table import FullTable, read_table
+from factrl.studies.full import Command, FullTable, Pipeline, model_in, read_table
 from factrl.train.plan import run_settings
 from factrl.train.tuning.settings import tune_settings
 
@@ -219,7 +218,7 @@ def test_further_judges_and_models_are_parts_of_the_table(
         for at, command in enumerate(commands):
             if command.name.startswith("eval"):
                 told = {"held": {"numbers": {"accuracy": asdict(Number(at / 100, 0.0, 1.0, 8))}}}
-                Output(command.made, {}, told, {}).write()
+                Output(command.output, {}, told, {}).write()
         ran.extend(commands)
         return []
 

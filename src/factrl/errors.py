@@ -74,6 +74,10 @@ class Unscored(FactrlError):
         cause: one short word for counting, e.g. `judge_unreadable`; becomes the metric `masked/<cause>`.
         detail: the sentence a person reads.
         facts: what is known about the failure (`stage`, `status`, `attempts`, `elapsed`, `request_id`, …).
+
+    >>> raise Unscored("judge_unreadable", "the judge gave no verdict", attempts=3)
+    Traceback (most recent call last):
+    factrl.errors.Unscored: judge_unreadable: the judge gave no verdict
     """
 
     def __init__(self, cause: str, detail: str = "", **facts: Any) -> None:
@@ -111,12 +115,20 @@ def _rebuild(cls: type[Unscored], cause: str, detail: str, facts: dict[str, Any]
 
 
 def first_line(error: BaseException) -> str:
-    """What another library's error says first, without its full stop; its name where it says nothing."""
+    """What another library's error says first, without its full stop; its name where it says nothing.
+
+    >>> first_line(ValueError("no such key.\\nsee the manual"))
+    'no such key'
+    """
     return (str(error).strip().split("\n")[0] or type(error).__name__).rstrip(".")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the closest other word that is known, or "" when nothing is close."""
+    """The closest other word that is known, as an error message has it, or "" when nothing is close.
+
+    >>> nearest("truthrI", ["knowrl", "truthrl"])
+    "; did you mean 'truthrl'?"
+    """
     close = difflib.get_close_matches(word, sorted({*known} - {word}), n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
 

@@ -47,6 +47,9 @@ class Example:
         evidence: passages that come with the question, which answers and reasoning can be held against.
         checklist: facts that a good long answer states (KLCF).
         meta: every other column of the row, untouched.
+
+    >>> Example("Who wrote Emma?", ("Jane Austen", "Austen"), topic="Emma").answers[0]
+    'Jane Austen'
     """
 
     question: str
@@ -76,6 +79,9 @@ class Completion(str):
         shown: passages that the policy was shown while it wrote, by their numbers from 1; None where those of
             the example are all there are.
         failed: what failed on our side while it was written, such as a search; rewards raise it.
+
+    >>> Completion("Rome</answer>", prefill="<answer>", truncated=True).prefill
+    '<answer>'
     """
 
     prefill: str
@@ -288,8 +294,8 @@ class Verdict:
 
 def _shown(record: Any, first: tuple[str, ...], named: tuple[str, ...]) -> str:
     """`Name(value, name=value)`, without the named fields that are empty."""
-    told = {name: value for name in named if (value := getattr(record, name)) not in (None, "", (), {})}
-    pairs = [f"{name}={dict(v) if isinstance(v, Mapping) else v!r}" for name, v in told.items()]
+    fields = {name: value for name in named if (value := getattr(record, name)) not in (None, "", (), {})}
+    pairs = [f"{name}={dict(v) if isinstance(v, Mapping) else v!r}" for name, v in fields.items()]
     return f"{type(record).__name__}({', '.join([*(repr(getattr(record, name)) for name in first), *pairs])})"
 
 

@@ -46,7 +46,7 @@ def outcome(judge: str = "", *, extract: Extract = "text", form: AnswerForm = "s
     grader = Grader(connect(judge) if judge else None, form=form)
 
     async def score(state: TaskState, target: Target) -> Score:
-        pair = (_example(state, target), _said(state))
+        pair = (_example(state, target), _completion(state))
         (row,) = await anyio.to_thread.run_sync(lambda: grade_completions([pair], grader, extract, workers=1))
         if row.grade is None:
             return Score.unscored(reason=row.cause, explanation=row.detail or None)
@@ -74,12 +74,12 @@ def reward(paper: str, *, settings: str = "") -> Scorer:
     pays, _ = supplied_reward(run_settings(None, [f"paper={paper}", *REWARD_ALONE, *shlex.split(settings)]))
 
     async def score(state: TaskState, target: Target) -> Score:
-        example, text = _example(state, target), _said(state)
+        example, text = _example(state, target), _completion(state)
         pays.check_examples([example])
         tokens = state.output.usage and state.output.usage.output_tokens
         cut = state.output.stop_reason == "max_tokens"
-        written = Completion(text, truncated=cut, tokens=tokens)
-        result = await anyio.to_thread.run_sync(lambda: pays(example, written))
+        completion = Completion(text, truncated=cut, tokens=tokens)
+        result = await anyio.to_thread.run_sync(lambda: pays(example, completion))
         about = {"state": result.state, "cause": result.cause, "terms": dict(result.terms), **result.facts}
         if result.value is None:
             return Score.unscored(reason=result.cause, explanation=result.detail or None, metadata=about)
@@ -88,7 +88,7 @@ def reward(paper: str, *, settings: str = "") -> Scorer:
     return score
 
 
-def _said(state: TaskState) -> str:
+def _completion(state: TaskState) -> str:
     """The answer; reasoning that Inspect keeps apart from it stands in `<think>` before it."""
     return said(state.output.choices[0].message) if state.output.choices else state.output.completion
 

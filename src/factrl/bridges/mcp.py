@@ -81,13 +81,13 @@ class _Server(MCPServer):
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
-            told = _told(error.__cause__)
-            if not told:
+            text = _problem(error.__cause__)
+            if not text:
                 raise
-            raise ToolError(one_line(told)[:_ECHO]) from None
+            raise ToolError(one_line(text)[:_ECHO]) from None
 
 
-def _told(cause: BaseException | None) -> str:
+def _problem(cause: BaseException | None) -> str:
     if isinstance(cause, ValidationError):
         return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in cause.errors())
     return str(cause) if isinstance(cause, FactrlError) else ""
@@ -146,8 +146,8 @@ def server(verifier: Verifier, grader: Grader) -> MCPServer:
         """
         if verifier.search is None:
             raise ConfigError("nothing to search; start it with factrl mcp verifier.index=FOLDER")
-        found = verifier.search.search(query, k, topic=topic)
-        return found if isinstance(found, list) else wait_for(found)  # type: ignore[arg-type]
+        passages = verifier.search.search(query, k, topic=topic)
+        return passages if isinstance(passages, list) else wait_for(passages)  # type: ignore[arg-type]
 
     tools = _Server("factrl", version=__version__, log_level="ERROR")
     each: list[Callable[..., Any]] = [verify, grade, search]

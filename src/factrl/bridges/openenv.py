@@ -117,9 +117,9 @@ class SearchEpisodes(Environment[Act, Seen, Episode]):
             )
         self._at.step_count += 1
         if action.kind == "search":
-            told = self._search.search(action.text)
+            passages = self._search.search(action.text)
             self._at.searches = self._search.searches
-            return Seen(text=told)
+            return Seen(text=passages)
         example, self._example = self._example, None
         result = self._reward(example, attach_search(self._search, Completion(action.text)))
         return Seen(

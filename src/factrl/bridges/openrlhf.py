@@ -42,9 +42,9 @@ class AgentExecutor(SingleTurnAgentExecutor):
             FactrlError: none of `DRAWS` completions could be graded; the run ends and says so.
         """
         for _ in range(DRAWS):
-            drawn = await super().execute(*args, **kwargs)
-            if drawn["reward"] is not None:
-                return drawn
+            rollout = await super().execute(*args, **kwargs)
+            if rollout["reward"] is not None:
+                return rollout
         raise FactrlError(
             f"{DRAWS} completions of one prompt could not be graded at "
             f"{', '.join(self.reward_endpoints)}; its log says why (is its judge up?); "

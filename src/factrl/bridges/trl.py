@@ -67,7 +67,7 @@ class TRLReward:
         self.reward, self.prefill, self.columns = reward, prefill, columns
         self.__name__ = reward.name
         self.gathers = True  # metrics are of the completions of all processes
-        self._first, self._told = True, False  # batch; whether it has been said that a row is of no use
+        self._first, self._warned = True, False  # batch; whether it has been said that a row is of no use
 
     def __call__(
         self,
@@ -89,19 +89,19 @@ class TRLReward:
             raise ConfigError(f"{len(completions)} completions for {len(prompts)} prompts")
         rows = len(prompts)
         examples, problems = self._examples(prompts, others)
-        told = environments or [None] * rows  # their tokens are not all the policy's
+        episodes = environments or [None] * rows  # their tokens are not all the policy's
         ids = completion_ids if completion_ids is not None and not environments else [None] * rows
-        written = [
-            _written(prompt, text, self.prefill, tokens)
+        texts = [
+            _completion(prompt, text, self.prefill, tokens)
             for prompt, text, tokens in zip(prompts, completions, ids, strict=True)
         ]
-        written = [
+        texts = [
             attach_search(one, text) if isinstance(one, SearchEnvironment) else text
-            for one, text in zip(told, written, strict=True)
+            for one, text in zip(episodes, texts, strict=True)
         ]
-        for text, problem in zip(written, problems, strict=True):
+        for text, problem in zip(texts, problems, strict=True):
             text.failed = text.failed or problem
-        results = self.reward.batch(examples, written)
+        results = self.reward.batch(examples, texts)
         if self._first and (problem := _nothing_read(results, self.reward)):
             _LOG.warning("%s", problem)
         self._first = False
@@ -126,7 +126,7 @@ class TRLReward:
                 problems.append(None)
             except DataError as error:  # noqa: PERF203  (one row's, and the others count)
                 problems.append(Unscored("unusable_row", str(error)))
-                examples[number:] = examples[number:] or [Example(_asked(prompt))]
+                examples[number:] = examples[number:] or [Example(_question(prompt))]
         why = next((problem.detail for problem in problems if problem), "")
         if why and self._first and all(problems):
             named = [name for name, values in others.items() if _is_column(values, len(prompts))]
@@ -134,14 +134,14 @@ class TRLReward:
                 f"none of the {len(prompts)} rows of the first batch is of use: {why}; columns: "
                 f"{', '.join(['prompt', *named])}; to_trl(reward, columns={{'answers': …}}) names others"
             )
-        if why and not self._told:
+        if why and not self._warned:
             _LOG.warning(
                 "rows of the dataset are of no use to reward %r: %s; their completions are None, counted as "
                 "masked/unusable_row",
                 self.reward.name,
                 why,
             )
-            self._told = True
+            self._warned = True
         return examples, problems
 
 
@@ -277,7 +277,7 @@ def _example(
     rows: int,
 ) -> Example:
     """The example of one row; beside the columns TRL passes things of its own, which have no value a row."""
-    row = {"prompt": _asked(prompt)}
+    row = {"prompt": _question(prompt)}
     for name, values in others.items():
         if _is_column(values, rows):
             row[name] = values[number]
@@ -292,7 +292,7 @@ def _is_column(values: Any, rows: int) -> bool:
     return listed and len(values) == rows
 
 
-def _asked(prompt: Any) -> str:
+def _question(prompt: Any) -> str:
     """The last thing that the user says in a prompt; a text is itself."""
     return prompt if isinstance(prompt, str) else text_of(_last(prompt, "user", "a prompt"))
 
@@ -311,7 +311,7 @@ def _last(messages: Any, role: str, what: str) -> Any:
     return last_message(given, role)
 
 
-def _written(prompt: Any, completion: Any, prefill: str, tokens: Sequence[int] | None) -> Completion:
+def _completion(prompt: Any, completion: Any, prefill: str, tokens: Sequence[int] | None) -> Completion:
     """A completion as rewards read it; reasoning that TRL hands apart comes with its own `<think>`."""
     message = completion if isinstance(completion, str) else _last(completion, "assistant", "a completion")
     apart = not isinstance(message, str) and bool(reasoning_of(message).strip())

@@ -47,7 +47,7 @@ def to_verifiers(
         own |= {"id": task.id or task.name or str(task.idx)}
         example = to_example({"question": task.prompt_text, **own}, columns)
         reward.check_examples([example])
-        result = await asyncio.to_thread(reward, example, _said(trace))
+        result = await asyncio.to_thread(reward, example, _completion(trace))
         if result.value is None:
             raise Unscored(result.cause or "masked", result.detail)
         for term, value in result.terms.items():
@@ -59,18 +59,18 @@ def to_verifiers(
     return pays
 
 
-def _said(trace: Trace) -> Completion:
+def _completion(trace: Trace) -> Completion:
     """The last reply; reasoning that the server has taken out of it stands in `<think>` before it."""
-    written = trace.assistant_messages
-    text = messages.said(written[-1]) if written else trace.last_reply
-    said = Completion(text, truncated=trace.is_truncated)
+    turns = trace.assistant_messages
+    text = messages.said(turns[-1]) if turns else trace.last_reply
+    completion = Completion(text, truncated=trace.is_truncated)
     if isinstance(trace.state, SearchState):
         trace.info[EPISODE] = trace.state.model_dump(mode="json", include={"shown", "searches", "failed"})
     if EPISODE in trace.info:
         episode = SearchState.model_validate(trace.info[EPISODE])
-        said.shown = tuple(Passage(**one) for one in episode.shown)
-        said.failed = Unscored(*episode.failed) if episode.failed is not None else None
-    return said
+        completion.shown = tuple(Passage(**one) for one in episode.shown)
+        completion.failed = Unscored(*episode.failed) if episode.failed is not None else None
+    return completion
 
 
 def __getattr__(name: str) -> Callable[[TaskData, Trace], Awaitable[float]]:

@@ -57,14 +57,14 @@ class SearchToolset(vf.Toolset[SearchConfig, SearchState]):
 
     async def search(self, query: str) -> str:
         """The next search of the rollout that calls."""
-        told, state = self.config, self.state
-        episode = SearchEnvironment(self._source, k=told.k, turns=told.turns)
+        config, state = self.config, self.state
+        episode = SearchEnvironment(self._source, k=config.k, turns=config.turns)
         episode.shown, episode.searches = [Passage(**one) for one in state.shown], state.searches
         if state.failed is not None:
             episode.failed = Unscored(*state.failed)
         call = asyncio.create_task(asyncio.to_thread(episode.search, query))
         await asyncio.wait([call])
-        state.shown, state.searches = tuple(map(_told, episode.shown)), episode.searches
+        state.shown, state.searches = tuple(map(_as_state, episode.shown)), episode.searches
         if isinstance(episode.failed, Unscored):
             state.failed = episode.failed.cause, episode.failed.detail
         elif (bug := call.exception()) is not None:  # which the policy would read; the reward raises it
@@ -75,7 +75,7 @@ class SearchToolset(vf.Toolset[SearchConfig, SearchState]):
     search = vf.tool(search)
 
 
-def _told(passage: Passage) -> Mapping[str, Any]:
+def _as_state(passage: Passage) -> Mapping[str, Any]:
     return {"text": passage.text, "title": passage.title, "source": passage.source, "id": passage.id}
 
 

@@ -38,7 +38,7 @@ from factrl.types import Completion, Example, Result, Span
 
 from .trl import words_of_environment
 
-WRITTEN = "factrl_written"  # the completion as our agent loop has it, among its extra fields
+COMPLETION = "factrl_written"  # the completion as our agent loop has it, among its extra fields
 BUG = "bug"  # why there is no score at all, for our trainer, which ends the run by it
 ONCE = "test"  # the split of held-out questions, which are answered once
 PATIENCE = 300.0  # seconds that a completion waits for the others; verl gives up some without a word
@@ -98,19 +98,19 @@ async def compute_score(
         RewardBug: the reward is broken.
     """
     extra = table_of(extra_info, "extra_info")
-    told = extra.pop(WRITTEN, None)
+    from_agent = extra.pop(COMPLETION, None)
     try:
         usual = tuple(words_of_environment())
         supplied = await _on_a_thread(_supplied, recipe, paper, settings, usual)
         example = _example(extra, ground_truth, supplied.columns)
-        completion = Completion(solution_str, prefill=supplied.prefill) if told is None else told
+        completion = Completion(solution_str, prefill=supplied.prefill) if from_agent is None else from_agent
         if group > 1 and extra.get("split") != ONCE:
             which = (id(supplied), str(extra.get("index")), example.question)
             result = await _together(supplied.reward, which, group, example, completion)
         else:
             result = await _on_a_thread(supplied.reward, example, completion)
     except FactrlError as error:
-        if told is None:
+        if from_agent is None:
             raise
         return {**as_verl(Result("masked", None, cause=BUG)), BUG: f"{type(error).__name__}: {error}"}
     return as_verl(result, supplied.terms)
@@ -151,16 +151,16 @@ def as_verl(result: Result, terms: tuple[str, ...] = ()) -> dict[str, Any]:
     }
 
 
-def from_verl(told: Mapping[str, Any]) -> Result:
+def from_verl(info: Mapping[str, Any]) -> Result:
     """The result that `as_verl` made a mapping of, without what it said in detail."""
-    masked = told["state"] == "masked"
+    masked = info["state"] == "masked"
     return Result(
-        told["state"],
-        None if masked else float(told["score"]),
-        terms=json.loads(told["terms"]),
-        spans=tuple(Span(*span) for span in json.loads(told["spans"])),
-        cause=told["cause"] or None,
-        facts=json.loads(told["facts"]),
+        info["state"],
+        None if masked else float(info["score"]),
+        terms=json.loads(info["terms"]),
+        spans=tuple(Span(*span) for span in json.loads(info["spans"])),
+        cause=info["cause"] or None,
+        facts=json.loads(info["facts"]),
     )
 
 
@@ -176,21 +176,21 @@ def _example(
 
 _Group = tuple[int, str, str]  # a reward, and a question by its index and its words
 _WAITING: dict[_Group, _Batch] = {}
-_MADE: dict[tuple[str, str, str, tuple[str, ...]], _Supplied] = {}
-_MAKING = threading.RLock()
+_REWARDS: dict[tuple[str, str, str, tuple[str, ...]], _Supplied] = {}
+_OPENING = threading.RLock()
 # Rewards block a thread each; verl awaits as many samples as it has completions under way.
 _on_a_thread = partial(on_thread, "verl", THREADS)
 
 
 def _supplied(recipe: str, paper: str, settings: str, usual: tuple[str, ...]) -> _Supplied:
     key = (recipe, paper, settings, usual)
-    with _MAKING:
-        if key not in _MADE:
-            _MADE[key] = _make(*key)
-        return _MADE[key]
+    with _OPENING:
+        if key not in _REWARDS:
+            _REWARDS[key] = _open(*key)
+        return _REWARDS[key]
 
 
-def _make(recipe: str, paper: str, settings: str, usual: tuple[str, ...]) -> _Supplied:
+def _open(recipe: str, paper: str, settings: str, usual: tuple[str, ...]) -> _Supplied:
     if not recipe and not paper and "paper=" not in " ".join((settings, *usual)):
         raise ConfigError(
             "verl: which reward? Give +reward.custom_reward_function.reward_kwargs.paper=truthrl or .recipe=…"

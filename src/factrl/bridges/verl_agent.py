@@ -35,7 +35,7 @@ from factrl.train.search import SearchEnvironment, attach_search, check_calls, l
 from factrl.types import Completion, Span
 from factrl.verifier import open_search
 
-from .verl import WRITTEN
+from .verl import COMPLETION
 
 SIGNS = "factrl_signs"  # the column of signs
 AGENT = "factrl_agent"  # the name of this loop in verl's configuration
@@ -51,12 +51,12 @@ class FactualOutput(AgentLoopOutput):
     @classmethod
     def of(cls, output: AgentLoopOutput, tokenizer: Any) -> FactualOutput:
         """The same output."""
-        given = {name: getattr(output, name) for name in {*output.model_fields_set, "extra_fields"}}
-        made = cls(**given)
-        made._tokenizer = tokenizer
-        return made
+        fields = {name: getattr(output, name) for name in {*output.model_fields_set, "extra_fields"}}
+        copy = cls(**fields)
+        copy._tokenizer = tokenizer
+        return copy
 
-    def written(self, prefill: str, limit: int) -> Completion:
+    def completion(self, prefill: str, limit: int) -> Completion:
         """The policy's last message, as rewards read it.
 
         Args:
@@ -72,10 +72,10 @@ class FactualOutput(AgentLoopOutput):
         """verl's columns and `factrl_signs`, (T,) of -1, 0 and 1."""
         columns = super().as_dict()
         if self.reward_score is not None:  # it has been graded, and passages travel no further
-            columns["extra_fields"].pop(WRITTEN, None)
-        told = self.extra_fields.get("reward_extra_info") or {}
+            columns["extra_fields"].pop(COMPLETION, None)
+        info = self.extra_fields.get("reward_extra_info") or {}
         start = last_message(self.response_mask)
-        signs = signs_of(self.response_ids[start:], told.get("spans", "[]"), self._tokenizer)
+        signs = signs_of(self.response_ids[start:], info.get("spans", "[]"), self._tokenizer)
         columns[SIGNS] = torch.cat([torch.zeros(start), signs])
         return columns
 
@@ -90,13 +90,13 @@ def signs_of(ids: list[int], spans: str, tokenizer: Any) -> torch.Tensor:
     Raises:
         ModelError: the tokens do not spell the text.
     """
-    found = [Span(*span) for span in json.loads(spans)]
-    if not found:
+    parsed = [Span(*span) for span in json.loads(spans)]
+    if not parsed:
         return torch.zeros(len(ids))
     if id(tokenizer) not in _OFFSETS:
         _OFFSETS[id(tokenizer)] = TokenOffsets(tokenizer)
     text = tokenizer.decode(ids, skip_special_tokens=True)  # as the reward manager decodes it
-    return torch.from_numpy(_OFFSETS[id(tokenizer)].signs(ids, text, found)).float()
+    return torch.from_numpy(_OFFSETS[id(tokenizer)].signs(ids, text, parsed)).float()
 
 
 # verl's decorator hides their types.
@@ -115,8 +115,8 @@ class FactualAgentLoop(_SingleTurn):
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> FactualOutput:
         """Sample; the completion is without the prefill."""
         output = FactualOutput.of(await super().run(sampling_params, **kwargs), self.tokenizer)
-        begun = beginning(self.tokenizer, self.prefill, chat=self.chat)
-        output.extra_fields[WRITTEN] = output.written(begun, self.response_length)
+        prefix = beginning(self.tokenizer, self.prefill, chat=self.chat)
+        output.extra_fields[COMPLETION] = output.completion(prefix, self.response_length)
         return output
 
     async def ct_build_initial_tokens(self, messages: list[dict[str, Any]], *args: Any, **kwargs: Any) -> Any:
@@ -159,14 +159,15 @@ class SearchAgentLoop(_Tools):
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> FactualOutput:
         """Sample; what failed on our side is told to the reward, which masks the episode or ends the run."""
         output = FactualOutput.of(await super().run(sampling_params, **kwargs), self.tokenizer)
-        said = output.written(beginning(self.tokenizer, ""), self.response_length)
-        output.extra_fields[WRITTEN] = attach_search(self.episode, said)
-        if said.failed is not None and not isinstance(said.failed, Unscored):  # and which may not be pickled
-            said.failed = RewardBug(f"search: {type(said.failed).__name__}: {said.failed}")
+        completion = output.completion(beginning(self.tokenizer, ""), self.response_length)
+        output.extra_fields[COMPLETION] = attach_search(self.episode, completion)
+        failed = completion.failed
+        if failed is not None and not isinstance(failed, Unscored):  # and which may not be pickled
+            completion.failed = RewardBug(f"search: {type(failed).__name__}: {failed}")
         return output
 
     async def _call_tool(self, *args: Any) -> Any:
         """One search after the other: verl runs the calls of a message at once, and passages have numbers."""
         async with self._turn:
-            reply, paid, told = await super()._call_tool(*args)
-        return reply.model_copy(update={"text": encodable(reply.text)}), paid, told
+            reply, paid, metrics = await super()._call_tool(*args)
+        return reply.model_copy(update={"text": encodable(reply.text)}), paid, metrics

@@ -53,7 +53,7 @@ def modules() -> str:
 
 def refusals(settings: RunSettings) -> list[str]:
     """What these settings ask that verl cannot do, one line each."""
-    told, model = settings.train, settings.model
+    train, model = settings.train, settings.model
     no = {
         "model.revision": (model.revision is not None, "download that revision and name its folder"),
         "model.freeze_embeddings": (model.freeze_embeddings, "verl trains them"),
@@ -61,25 +61,25 @@ def refusals(settings: RunSettings) -> list[str]:
         "model.load_in_4bit": (model.load_in_4bit, "verl's workers load the weights as they are"),
         "model.lora_dropout": (model.lora and model.lora_dropout > 0, "verl's adapters have none"),
         "run.hub_model_id": (settings.run.hub_model_id is not None, "send what verl's model merger makes"),
-        "train.loss_type": (told.loss_type == "bnpo", "verl averages over the batch: `dapo`"),
+        "train.loss_type": (train.loss_type == "bnpo", "verl averages over the batch: `dapo`"),
         "train.lr_scheduler_type": (
-            told.lr_scheduler_type == "linear",
+            train.lr_scheduler_type == "linear",
             "verl has `constant`, `constant_with_warmup` and `cosine`",
         ),
-        "train.use_bias_correction_kl": (told.use_bias_correction_kl, "leave it out"),
-        "train.mask_truncated_completions": (told.mask_truncated_completions, "verl counts them"),
-        "train.bf16": (told.bf16 is False, "verl computes in bfloat16"),
-        "train.vllm_mode": (told.use_vllm and told.vllm_mode == "server", "verl has servers of its own"),
+        "train.use_bias_correction_kl": (train.use_bias_correction_kl, "leave it out"),
+        "train.mask_truncated_completions": (train.mask_truncated_completions, "verl counts them"),
+        "train.bf16": (train.bf16 is False, "verl computes in bfloat16"),
+        "train.vllm_mode": (train.use_vllm and train.vllm_mode == "server", "verl has servers of its own"),
         "run.max_cost": (settings.run.max_cost is not None, "its reward workers keep no common account"),
         "verifier.share": (
-            graded_together(settings) and told.prompts_per_step * told.num_generations > _CALLS,
+            graded_together(settings) and train.prompts_per_step * train.num_generations > _CALLS,
             f"of more than {_CALLS:,} completions a step those that complete a group would not be heard",
         ),
     }
     values = {key: getattr(getattr(settings, key.split(".")[0]), key.split(".")[1]) for key in no}
     return [
-        f"{key} = {values[key]!r} has no counterpart in verl; {way}"
-        for key, (wrong, way) in no.items()
+        f"{key} = {values[key]!r} has no counterpart in verl; {instead}"
+        for key, (wrong, instead) in no.items()
         if wrong
     ]
 
@@ -102,34 +102,34 @@ def overrides(
     """
     if problems := refusals(settings):
         raise ConfigError(*problems)
-    told = settings.train
+    train = settings.train
     limit = _limit(settings, longest_prompt)
-    held = limit or longest_prompt
+    prompt_length = limit or longest_prompt
     at_the_end = batches if held_out else -1
     sections = {
         "data": {
             "train_files": str(run / TRAIN),
             "val_files": str(run / (HELD_OUT if held_out else TRAIN)),
-            "train_batch_size": told.prompts_per_step,
-            "max_prompt_length": held,
-            "max_response_length": told.max_completion_length,
+            "train_batch_size": train.prompts_per_step,
+            "max_prompt_length": prompt_length,
+            "max_response_length": train.max_completion_length,
             "filter_overlong_prompts": limit is not None,
             "truncation": "error",
             "shuffle": True,
             "seed": settings.run.seed,
             "trust_remote_code": settings.model.trust_remote_code,
         },
-        **_policy(settings, run, held + told.max_completion_length),
+        **_policy(settings, run, prompt_length + train.max_completion_length),
         **_reward(settings, run),
         "algorithm": {
-            "adv_estimator": "factrl_reinforce_pp" if told.loss_type == "reinforce++" else "factrl_grpo",
+            "adv_estimator": "factrl_reinforce_pp" if train.loss_type == "reinforce++" else "factrl_grpo",
             "use_kl_in_reward": False,
-            "norm_adv_by_std_in_grpo": told.scale_rewards != "none",
+            "norm_adv_by_std_in_grpo": train.scale_rewards != "none",
         },
         "+algorithm.factrl": {
-            "scale": told.scale_rewards,
-            "epsilon": told.advantage_epsilon,
-            "max_masked_share": told.max_masked_share,
+            "scale": train.scale_rewards,
+            "epsilon": train.advantage_epsilon,
+            "max_masked_share": train.max_masked_share,
             "run": str(run),
         },
         "trainer": {
@@ -137,11 +137,11 @@ def overrides(
             "v1.trainer_mode": "factrl_sync",
             "total_training_steps": batches,
             "total_epochs": batches,  # at most; `total_training_steps` ends it
-            "save_freq": _in_batches(told.save_steps, told),
+            "save_freq": _in_batches(train.save_steps, train),
             "max_actor_ckpt_to_keep": 2,
-            "test_freq": _in_batches(told.eval_steps, told) if told.eval_steps else at_the_end,
+            "test_freq": _in_batches(train.eval_steps, train) if train.eval_steps else at_the_end,
             "val_before_train": False,
-            "logger": ["console", *told.report_to],
+            "logger": ["console", *train.report_to],
             "project_name": "factrl",
             "experiment_name": run.name,
             "default_local_dir": str(run / "checkpoints"),
@@ -189,65 +189,67 @@ def _reward(settings: RunSettings, run: Path) -> dict[str, dict[str, Any]]:
 
 def _policy(settings: RunSettings, run: Path, longest: int) -> dict[str, dict[str, Any]]:
     """Of the model; `longest` tokens hold any prompt with its completion."""
-    told, model = settings.train, settings.model
+    train, model = settings.train, settings.model
     return {
         "actor_rollout_ref.model": {
             "path": _absolute(model.name),
             "trust_remote_code": model.trust_remote_code,
-            "enable_gradient_checkpointing": told.gradient_checkpointing,
+            "enable_gradient_checkpointing": train.gradient_checkpointing,
             **(_lora(model) if model.lora else {}),
         },
         "actor_rollout_ref.actor": {
-            "ppo_mini_batch_size": told.prompts_per_step,
+            "ppo_mini_batch_size": train.prompts_per_step,
             # As many completions at a time as fit; without it, `train.micro_batch_size` of them.
             "use_dynamic_bsz": True,
             "ppo_max_token_len_per_gpu": max(_TOKENS, longest),
-            "ppo_micro_batch_size_per_gpu": told.micro_batch_size,
-            "ppo_epochs": told.num_iterations,
+            "ppo_micro_batch_size_per_gpu": train.micro_batch_size,
+            "ppo_epochs": train.num_iterations,
             "data_loader_seed": settings.run.seed,
-            "grad_clip": told.max_grad_norm,
-            "clip_ratio": told.epsilon,
-            "clip_ratio_low": told.epsilon,
-            "clip_ratio_high": told.epsilon if told.epsilon_high is None else told.epsilon_high,
+            "grad_clip": train.max_grad_norm,
+            "clip_ratio": train.epsilon,
+            "clip_ratio_low": train.epsilon,
+            "clip_ratio_high": train.epsilon if train.epsilon_high is None else train.epsilon_high,
             "clip_ratio_c": _NO_DUAL_CLIP,
-            "entropy_coeff": told.entropy_coef,
+            "entropy_coeff": train.entropy_coef,
             "checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],  # the last, to evaluate
-            "loss_agg_mode": _LOSSES[told.loss_type],
-            **({"loss_scale_factor": told.max_completion_length} if told.loss_type == "dr_grpo" else {}),
-            "use_kl_loss": told.beta > 0,
-            **({"kl_loss_coef": told.beta, "kl_loss_type": "low_var_kl"} if told.beta > 0 else {}),
+            "loss_agg_mode": _LOSSES[train.loss_type],
+            **({"loss_scale_factor": train.max_completion_length} if train.loss_type == "dr_grpo" else {}),
+            "use_kl_loss": train.beta > 0,
+            **({"kl_loss_coef": train.beta, "kl_loss_type": "low_var_kl"} if train.beta > 0 else {}),
             **({"fsdp_config.model_dtype": "bfloat16"} if model.dtype == "bfloat16" else {}),
         },
         "actor_rollout_ref.actor.optim": {
-            "lr": told.learning_rate,
-            "weight_decay": told.weight_decay,
-            **(_IN_8_BITS if told.optim == "adamw_8bit" else {}),
-            "clip_grad": told.max_grad_norm,
-            "lr_scheduler_type": "cosine" if told.lr_scheduler_type == "cosine" else "constant",
-            **({"lr_warmup_steps_ratio": told.warmup_steps} if 0 < told.warmup_steps < 1 else {}),
-            **({"lr_warmup_steps": _in_batches(told.warmup_steps, told)} if told.warmup_steps >= 1 else {}),
+            "lr": train.learning_rate,
+            "weight_decay": train.weight_decay,
+            **(_IN_8_BITS if train.optim == "adamw_8bit" else {}),
+            "clip_grad": train.max_grad_norm,
+            "lr_scheduler_type": "cosine" if train.lr_scheduler_type == "cosine" else "constant",
+            **({"lr_warmup_steps_ratio": train.warmup_steps} if 0 < train.warmup_steps < 1 else {}),
+            **(
+                {"lr_warmup_steps": _in_batches(train.warmup_steps, train)} if train.warmup_steps >= 1 else {}
+            ),
         },
         "actor_rollout_ref.rollout": {
             "name": "vllm",
-            "n": told.num_generations,
-            "temperature": told.temperature,
-            "top_p": told.top_p,
+            "n": train.num_generations,
+            "temperature": train.temperature,
+            "top_p": train.top_p,
             "top_k": -1,
             "seed": settings.run.seed,
             "tensor_model_parallel_size": 1,
-            "log_prob_micro_batch_size_per_gpu": told.micro_batch_size,
+            "log_prob_micro_batch_size_per_gpu": train.micro_batch_size,
             "agent.agent_loop_config_path": str(run / AGENT),
             "agent.default_agent_loop": "factrl_agent",
         },
-        "actor_rollout_ref.ref": {"log_prob_micro_batch_size_per_gpu": told.micro_batch_size},
+        "actor_rollout_ref.ref": {"log_prob_micro_batch_size_per_gpu": train.micro_batch_size},
     }
 
 
-def _lora(told: ModelSettings) -> dict[str, Any]:
-    modules = told.lora_target_modules
+def _lora(model: ModelSettings) -> dict[str, Any]:
+    modules = model.lora_target_modules
     return {
-        "lora_rank": told.lora_rank,
-        "lora_alpha": told.lora_alpha,
+        "lora_rank": model.lora_rank,
+        "lora_alpha": model.lora_alpha,
         "target_modules": modules if isinstance(modules, str) else list(modules),
     }
 
@@ -259,19 +261,19 @@ def reward_workers(settings: RunSettings) -> int:
 
 def agent_loops(settings: RunSettings) -> list[dict[str, Any]]:
     """What goes into `AGENT`, as JSON, which is YAML."""
-    loop, found = {"name": "factrl_agent"}, settings.search
-    if found.index is None:
+    loop, search = {"name": "factrl_agent"}, settings.search
+    if search.index is None:
         loop["_target_"] = "factrl.bridges.verl_agent.FactualAgentLoop"
         return [{**loop, "prefill": settings.data.prefill, "chat": settings.data.chat}]
     loop["_target_"] = "factrl.bridges.verl_agent.SearchAgentLoop"
-    told = {"embedder": found.embedder, "k": found.k, "turns": found.turns}
-    return [{**loop, "index": _absolute(found.index), **told}]
+    options = {"embedder": search.embedder, "k": search.k, "turns": search.turns}
+    return [{**loop, "index": _absolute(search.index), **options}]
 
 
 def recipe_of_workers(settings: RunSettings) -> RunSettings:
     """The settings of one reward worker: one of several that ask the judge, in a folder of its own."""
     judge, verifier = settings.judge, settings.verifier
-    told = {
+    limits = {
         "max_concurrency": max(1, judge.max_concurrency // reward_workers(settings)),
         "tpm": judge.tpm and judge.tpm / reward_workers(settings),
         **{
@@ -282,13 +284,13 @@ def recipe_of_workers(settings: RunSettings) -> RunSettings:
             )
         },
     }
-    found = {"docs": tuple(map(_absolute, verifier.docs)), "index": _absolute(verifier.index)}
+    paths = {"docs": tuple(map(_absolute, verifier.docs)), "index": _absolute(verifier.index)}
     name, part = split_spec(settings.paper)
     return settings.model_copy(
         update={
             "paper": ":".join(filter(None, (_absolute(name) if name.endswith(".py") else name, part))),
-            "judge": judge.model_copy(update=told),
-            "verifier": verifier.model_copy(update=found),
+            "judge": judge.model_copy(update=limits),
+            "verifier": verifier.model_copy(update=paths),
         }
     )
 
@@ -298,9 +300,9 @@ def as_words(values: Mapping[str, Any]) -> list[str]:
     return [f"{name}={_hydra(value)}" for name, value in values.items()]
 
 
-def _in_batches(steps: float, told: TrainSettings) -> int:
+def _in_batches(steps: float, train: TrainSettings) -> int:
     """Optimizer steps in batches of completions, which are verl's steps."""
-    return math.ceil(steps / told.num_iterations)
+    return math.ceil(steps / train.num_iterations)
 
 
 def _absolute(name: Any) -> Any:

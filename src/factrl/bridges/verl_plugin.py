@@ -75,7 +75,7 @@ def group_relative(
     Returns:
         (B, T) advantages, and the same as returns.
     """
-    told = _told(config)
+    options = _options(config)
     scores = token_level_rewards.sum(dim=-1)
     rows_of: dict[Any, list[int]] = {}
     for row, group in enumerate(index):
@@ -86,14 +86,14 @@ def group_relative(
     places = [(n, m, row) for n, rows in enumerate(rows_of.values()) for m, row in enumerate(rows)]
     groups, members, rows = (torch.tensor(part, device=scores.device) for part in zip(*places, strict=True))
     filled[groups, members] = scores[rows]
-    found = group_advantages(
+    unpadded = group_advantages(
         filled.flatten(),
         size,
-        scale=told.get("scale", "group"),
-        epsilon=told.get("epsilon", 1e-6),
+        scale=options.get("scale", "group"),
+        epsilon=options.get("epsilon", 1e-6),
     )
     advantages = torch.zeros_like(scores)
-    advantages[rows] = found.view(-1, size)[groups, members]
+    advantages[rows] = unpadded.view(-1, size)[groups, members]
     spread = advantages.unsqueeze(-1) * response_mask
     return spread, spread
 
@@ -122,11 +122,11 @@ def credited(
         (B, T) advantages and (B, T) mask.
     """
     first = _first(response_mask)
-    found = advantages
+    flipped = advantages
     if signs is not None:
-        found = flip_advantages(advantages.gather(1, first).squeeze(1), signs) * response_mask
+        flipped = flip_advantages(advantages.gather(1, first).squeeze(1), signs) * response_mask
     graded = ~scores.isnan().any(dim=1, keepdim=True)
-    return found, response_mask * graded.to(response_mask.dtype)
+    return flipped, response_mask * graded.to(response_mask.dtype)
 
 
 @register_trainer(TRAINER)
@@ -144,7 +144,7 @@ class FactualTrainer(PPOTrainerSync):
         self._steps_over_limit = 0
         self._results: dict[str, Result] = {}  # of this step, by key
         self._advantages: dict[str, float] = {}  # of whole completions, before they are credited
-        folder = _told(config.algorithm).get("run", None)
+        folder = _options(config.algorithm).get("run", None)
         self._run = Run.beside(Path(folder)) if folder else None
 
     def on_init_end(self) -> None:
@@ -164,10 +164,10 @@ class FactualTrainer(PPOTrainerSync):
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         keys = _real(batch)
-        told = _graded(
+        results = _graded(
             tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
         )
-        self._results = dict(zip(keys, told, strict=True)) if told else {}
+        self._results = dict(zip(keys, results, strict=True)) if results else {}
         batch = super()._compute_advantage(batch, metrics)
         wanted = ["advantages", "response_mask", "rm_scores", SIGNS]
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=wanted)
@@ -176,10 +176,10 @@ class FactualTrainer(PPOTrainerSync):
         signs = padded.get(SIGNS, None)
         whole = padded["advantages"].gather(1, _first(padded["response_mask"])).squeeze(1)
         self._advantages = dict(zip(batch.keys, whole.tolist(), strict=True))
-        found, mask = credited(padded["advantages"], padded["response_mask"], padded["rm_scores"], signs)
+        flipped, mask = credited(padded["advantages"], padded["response_mask"], padded["rm_scores"], signs)
         if signs is not None:
-            metrics.update(_credit_metrics(padded, found, mask))
-        fields = {"advantages": found, "returns": found, "response_mask": mask, "loss_mask": mask}
+            metrics.update(_credit_metrics(padded, flipped, mask))
+        fields = {"advantages": flipped, "returns": flipped, "response_mask": mask, "loss_mask": mask}
         columns = {name: response_to_nested(value, nested) for name, value in fields.items()}
         return tq.kv_batch_put(
             keys=batch.keys,
@@ -204,7 +204,7 @@ class FactualTrainer(PPOTrainerSync):
         if self._run is not None:
             self._run.log(global_steps, _logged(metrics))
             self._run.write_rollouts(global_steps, self._rollouts(keys, data))
-        limit = _told(self.config.algorithm).get("max_masked_share", 1.0)
+        limit = _options(self.config.algorithm).get("max_masked_share", 1.0)
         over = metrics["reward/masked_frac"] > limit
         self._steps_over_limit = self._steps_over_limit + 1 if over else 0
         if self._steps_over_limit >= STEPS_OVER_LIMIT:
@@ -219,12 +219,12 @@ class FactualTrainer(PPOTrainerSync):
             [self.tokenizer.decode(ids, skip_special_tokens=True) for ids in data[name].unbind()]
             for name in ("prompts", "responses")
         ]
-        made = {}
-        for key, prompt, written, extra in zip(keys, *texts, list(data["extra_info"]), strict=True):
+        rollouts = {}
+        for key, prompt, completion, extra in zip(keys, *texts, list(data["extra_info"]), strict=True):
             result = self._results[key]
             advantage = None if result.value is None else self._advantages[key]
-            made[key] = Rollout(str(extra.get("id", "")), prompt, written, result, advantage)
-        return [made[key] for key in sorted(made)]
+            rollouts[key] = Rollout(str(extra.get("id", "")), prompt, completion, result, advantage)
+        return [rollouts[key] for key in sorted(rollouts)]
 
     def _val_metrics_update(
         self,
@@ -247,8 +247,8 @@ class FactualTrainer(PPOTrainerSync):
         metrics["val-core/masked_frac"] = 1 - len(graded) / max(1, len(data_sources))
         if self._run is not None and "state" in columns:
             rows = zip(*columns.values(), strict=True)
-            found = held_out_metrics([_result(dict(zip(columns, row, strict=True))) for row in rows])
-            self._run.log(self.global_steps, found)
+            held_out = held_out_metrics([_result(dict(zip(columns, row, strict=True))) for row in rows])
+            self._run.log(self.global_steps, held_out)
         return metrics
 
 
@@ -310,21 +310,21 @@ def _graded(data: Any) -> list[Result]:
     Raises:
         RewardBug: it could say nothing.
     """
-    told = [fields.get("reward_extra_info") or {} for fields in list(data["extra_fields"])]
-    return [_result(one) for one in told] if all("state" in one for one in told) else []
+    infos = [fields.get("reward_extra_info") or {} for fields in list(data["extra_fields"])]
+    return [_result(one) for one in infos] if all("state" in one for one in infos) else []
 
 
-def _result(told: Mapping[str, Any]) -> Result:
-    if told.get(BUG):
-        raise RewardBug(told[BUG])
-    return from_verl(told)
+def _result(info: Mapping[str, Any]) -> Result:
+    if info.get(BUG):
+        raise RewardBug(info[BUG])
+    return from_verl(info)
 
 
 def _logged(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """verl's metrics under the names that factrl's own trainer logs them by."""
-    named = {ours: float(metrics[name]) for ours, name in _NAMES.items() if name in metrics}
-    kept = ("reward/", "rewards/", "masked/", "floored/", "credit/", "abstain/", "answer/")
-    return {**named, **{name: value for name, value in metrics.items() if name.startswith(kept)}}
+    named = {name_here: float(metrics[name]) for name_here, name in _NAMES.items() if name in metrics}
+    prefixes = ("reward/", "rewards/", "masked/", "floored/", "credit/", "abstain/", "answer/")
+    return {**named, **{name: value for name, value in metrics.items() if name.startswith(prefixes)}}
 
 
 def _first(mask: torch.Tensor) -> torch.Tensor:
@@ -332,12 +332,12 @@ def _first(mask: torch.Tensor) -> torch.Tensor:
     return mask.long().argmax(dim=1, keepdim=True)
 
 
-def _credit_metrics(padded: Any, found: torch.Tensor, mask: torch.Tensor) -> dict[str, float]:
-    kept, signs = mask.bool(), padded[SIGNS]
-    tokens = kept.sum().clamp(min=1)
-    parts = {"supported": signs > 0, "contradicted": signs < 0, "flipped": found != padded["advantages"]}
-    return {f"credit/{name}": float((part & kept).sum() / tokens) for name, part in parts.items()}
+def _credit_metrics(padded: Any, flipped: torch.Tensor, mask: torch.Tensor) -> dict[str, float]:
+    trained, signs = mask.bool(), padded[SIGNS]
+    tokens = trained.sum().clamp(min=1)
+    parts = {"supported": signs > 0, "contradicted": signs < 0, "flipped": flipped != padded["advantages"]}
+    return {f"credit/{name}": float((part & trained).sum() / tokens) for name, part in parts.items()}
 
 
-def _told(config: Any) -> Any:
+def _options(config: Any) -> Any:
     return (config.get("factrl", None) if config is not None else None) or {}

@@ -12,7 +12,7 @@ from typing import Any
 from factrl.errors import INSTALL, ConfigError, MissingExtra, SetupError
 from factrl.llm import preflight
 from factrl.rewards.resources import Supplier
-from factrl.runs.disk import Mine, anything, check_free
+from factrl.runs.disk import MayReplace, anything, check_free
 from factrl.runs.folder import version_of
 from factrl.runs.settings import JudgeSettings, ModelSettings, VerifierSettings
 from factrl.train.plan import open_judge
@@ -184,7 +184,7 @@ def between(low: float, high: float) -> Callable[[str], float]:
     return number
 
 
-def check_place(option: str, path: Path, *suffixes: str, mine: Mine = anything) -> None:
+def check_place(option: str, path: Path, *suffixes: str, mine: MayReplace = anything) -> None:
     """Refuse a file that cannot be written, before anything is read or paid for.
 
     Args:

@@ -113,8 +113,8 @@ def _probe(args: argparse.Namespace) -> int:
     form: AnswerForm = "short" if settings.paper or sampling["extract"] != "text" else "sentence"
     about = {**job(writer, supplier.judge, **sampling), "form": form}
     with Journal(path, about) as journal:
-        if journal.found:
-            tell(f"{path}: {journal.found} rows of an earlier probe are not asked again.")
+        if journal.resumed:
+            tell(f"{path}: {journal.resumed} rows of an earlier probe are not asked again.")
         probed = probe(
             examples,
             writer,

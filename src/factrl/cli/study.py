@@ -15,7 +15,7 @@ from typing import Any
 from factrl.errors import ConfigError, SetupError
 from factrl.evals.metrics import LABELS
 from factrl.papers import load_reward, split_spec
-from factrl.runs.config import written_out
+from factrl.runs.config import full_override
 from factrl.runs.disk import FileLock, check_free, write_whole
 from factrl.runs.progress import clock
 from factrl.runs.settings import RunSettings
@@ -32,8 +32,18 @@ from factrl.studies import (
     steps_of,
     study_names,
 )
-from factrl.studies.full import STAND_INS, Command, Pipeline, check_only, dry_run, judged, run
-from factrl.studies.full_table import LEAST, FullTable, read_table
+from factrl.studies.full import (
+    LEAST,
+    STAND_INS,
+    Command,
+    FullTable,
+    Pipeline,
+    check_only,
+    dry_run,
+    judged,
+    read_table,
+    run,
+)
 from factrl.studies.world import Task
 from factrl.verifier.judges import Table
 
@@ -218,7 +228,7 @@ def _full(args: argparse.Namespace) -> int:
     models, (judge, *judges) = args.model or [""], args.judge or [""]
     paper = full.recipe.get("paper")
     knobs = {"reward": load_reward(paper).knobs} if paper else {}
-    settings = [written_out(RunSettings, word, knobs) for word in args.settings]
+    settings = [full_override(RunSettings, word, knobs) for word in args.settings]
     if own := [word for word in settings if word.startswith(("sampling.", "tune."))]:
         raise ConfigError(
             *(
@@ -252,7 +262,7 @@ def _full(args: argparse.Namespace) -> int:
     needed = [] if args.dry_run else [name for names in files.values() for name in names]
     with tempfile.TemporaryDirectory() as made:  # the settings of every step are read before one runs
         recipe = replace(pipeline, judge=judge).write_recipe(Path(made))
-        plans = {folder: pipeline.given(commands, recipe) for folder, commands in plans.items()}
+        plans = {folder: pipeline.with_settings(commands, recipe) for folder, commands in plans.items()}
         for commands in plans.values():
             asked = [command for command in commands if not args.only or command.name in args.only]
             for text in dry_run(asked, recipe, None if missing else needed):

@@ -79,11 +79,11 @@ def groups() -> Mapping[str, Sequence[str]]:
 @cache
 def benchmarks() -> Mapping[str, Benchmark]:
     """Every benchmark by name."""
-    found = {}
+    by_name = {}
     for name, row in _table()["benchmarks"].items():
-        told = {**_table()["kinds"][row["kind"]], "local": f"{name}/test.jsonl", **row}
-        found[name] = Benchmark(name, **{**told, "prompt": template(told["prompt"])})
-    return found
+        fields = {**_table()["kinds"][row["kind"]], "local": f"{name}/test.jsonl", **row}
+        by_name[name] = Benchmark(name, **{**fields, "prompt": template(fields["prompt"])})
+    return by_name
 
 
 def own_file(path: str, data: DataSettings, *, long: bool = False) -> Benchmark:
@@ -103,10 +103,13 @@ def own_file(path: str, data: DataSettings, *, long: bool = False) -> Benchmark:
 def find(names: Iterable[str]) -> list[Benchmark]:
     """The benchmarks with these names, groups resolved, each once.
 
+    >>> [benchmark.kind for benchmark in find(["simpleqa"])]
+    ['short']
+
     Raises:
         ConfigError: there is no such benchmark.
     """
-    found: dict[str, Benchmark] = {}
+    by_name: dict[str, Benchmark] = {}
     for name in names:
         if name not in benchmarks() and name not in groups():
             known = [*benchmarks(), *groups()]
@@ -115,8 +118,8 @@ def find(names: Iterable[str]) -> list[Benchmark]:
                 "or give a file of answers"
             )
         for one in groups().get(name, (name,)):
-            found[one] = benchmarks()[one]
-    return list(found.values())
+            by_name[one] = benchmarks()[one]
+    return list(by_name.values())
 
 
 # -- Questions ---------------------------------------------------------------------------------------
@@ -139,8 +142,8 @@ def load_questions(
         ConfigError: evidence that the benchmark does not have.
     """
     if source := benchmark.path:
-        given = {"split": benchmark.split, "subset": benchmark.subset, "columns": benchmark.columns}
-        rows = load_examples(source, limit=limit, require_answers=False, **given)
+        options = {"split": benchmark.split, "subset": benchmark.subset, "columns": benchmark.columns}
+        rows = load_examples(source, limit=limit, require_answers=False, **options)
         if benchmark.kind == "short":
             check_gradable([example for example in rows if not is_hopeless(example)], source)
     else:
@@ -219,8 +222,8 @@ def _place(benchmark: Benchmark) -> str:
 
 def _is_released(benchmark: Benchmark, rows: Sequence[Row]) -> bool:
     """Whether a file has the columns of the dataset on the hub; the plain schema has `answers` or `meta`."""
-    ours = {"answers", "meta"} - set(benchmark.columns.values())
-    return bool((benchmark.read or benchmark.columns) and rows and not ours & set(rows[0]))
+    canonical = {"answers", "meta"} - set(benchmark.columns.values())
+    return bool((benchmark.read or benchmark.columns) and rows and not canonical & set(rows[0]))
 
 
 def _released(benchmark: Benchmark, row: Row) -> tuple[Row, Example]:
@@ -238,8 +241,8 @@ def _with_ids(examples: Iterator[Example]) -> Iterator[Example]:
     """Ids from the content where rows have none, so that they stay when rows are added or removed."""
     seen: set[str] = set()
     for example in examples:
-        told = json.dumps([example.question, example.answers, example.meta.get("choices")])
-        wanted = example.id or hashlib.sha256(told.encode()).hexdigest()[:16]
+        content = json.dumps([example.question, example.answers, example.meta.get("choices")])
+        wanted = example.id or hashlib.sha256(content.encode()).hexdigest()[:16]
         copies = (f"{wanted}-{copy}" for copy in itertools.count(2))
         name = next(name for name in itertools.chain([wanted], copies) if name not in seen)
         seen.add(name)
@@ -317,11 +320,11 @@ def completions_column(path: str | Path, column: str, columns: Iterable[str]) ->
     present = dict.fromkeys(columns)
     chosen = column or next((name for name in COLUMNS if name in present), "")
     if chosen not in present:
-        told = "its rows hold only questions and what is known about them; add a column `completion`"
+        hint = "its rows hold only questions and what is known about them; add a column `completion`"
         if present:
-            told = f"columns beside the question: {', '.join(present)}; name the right one with --column NAME"
+            hint = f"columns beside the question: {', '.join(present)}; name the right one with --column NAME"
         raise DataError(
-            f"{path} has no column {column or 'for the completions'}{nearest(column, present)}; {told}"
+            f"{path} has no column {column or 'for the completions'}{nearest(column, present)}; {hint}"
         )
     return chosen
 
@@ -348,11 +351,11 @@ def paragraphs(row: Row) -> Row:
 
 def _musique(row: Row) -> Row:
     """Aliases are accepted; in the full set some questions cannot be answered."""
-    told = {name: row.get(name) for name in ("id", "question", "answerable")}
+    columns = {name: row.get(name) for name in ("id", "question", "answerable")}
     answers = [row["answer"], *(row.get("answer_aliases") or [])]
     paragraphs = row.get("paragraphs") or []
     evidence = [{"title": part["title"], "text": part["paragraph_text"]} for part in paragraphs]
-    return {**told, "answers": [] if told["answerable"] is False else answers, "evidence": evidence}
+    return {**columns, "answers": [] if columns["answerable"] is False else answers, "evidence": evidence}
 
 
 _UPSTREAM: Mapping[str, Callable[[Row], Row]] = {

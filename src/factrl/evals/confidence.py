@@ -37,19 +37,19 @@ def answers_of(samples: Sequence[EvalSample], source: Source) -> Answers:
     """The graded answers; with `agreement` those that say what most of a question's do, of leaders all."""
     groups = []
     for group in by_question(one for one in samples if one.label).values():
-        told: list[tuple[Label, str]] = [(one.label, one.answer) for one in group if one.label]
+        labelled: list[tuple[Label, str]] = [(one.label, one.answer) for one in group if one.label]
         if source == "agreement":
-            surest = agreement(candidates(told))
+            surest = agreement(candidates(labelled))
             groups.append(
                 [
                     (max(surest), label)
-                    for sure, (label, _) in zip(surest, told, strict=True)
+                    for sure, (label, _) in zip(surest, labelled, strict=True)
                     if sure == max(surest)
                 ]
             )
         else:
             read = _stated if source == "stated" else _likelihood
-            groups.append([(read(one), label) for one, (label, _) in zip(group, told, strict=True)])
+            groups.append([(read(one), label) for one, (label, _) in zip(group, labelled, strict=True)])
     return groups
 
 
@@ -63,17 +63,17 @@ def confidence_bins(answers: Answers) -> list[dict[str, Any]]:
             [(sure, label) for sure, label in group if sure is not None and _bin(sure) == at]
             for group in answers
         ]
-        given = [[one for one in group if one[1] != "abstained"] for group in inside]
-        every = [sure for group in given for sure, _ in group]
+        attempts = [[one for one in group if one[1] != "abstained"] for group in inside]
+        every = [sure for group in attempts for sure, _ in group]
         declined = sum(map(len, inside)) - len(every)
-        rates = [sum(label == "correct" for _, label in one) / len(one) for one in given if one]
+        rates = [sum(label == "correct" for _, label in one) / len(one) for one in attempts if one]
         right = mean("right", rates).get("right")
         if every or declined:
             limits = (right.value, right.low, right.high) if right else (None, None, None)
             stated = sum(every) / len(every) if every else None
-            told = {"low": at / BINS, "high": (at + 1) / BINS, "n": len(every), "abstained": declined}
+            fields = {"low": at / BINS, "high": (at + 1) / BINS, "n": len(every), "abstained": declined}
             shares = dict(zip(("right", "right_low", "right_high"), limits, strict=True))
-            bins.append({**told, "stated": stated, **shares})
+            bins.append({**fields, "stated": stated, **shares})
     return bins
 
 
@@ -89,10 +89,10 @@ def confidence_numbers(
         answers: what `answers_of` makes of both, where it is known already.
     """
     answers = answers_of(samples, source) if answers is None else answers
-    given = [one for one in samples if one.label in ("correct", "incorrect")]
+    attempts = [one for one in samples if one.label in ("correct", "incorrect")]
     numbers: Numbers = {}
     if source == "stated":
-        numbers |= share("confidence_stated", given, lambda one: _stated(one) is not None)
+        numbers |= share("confidence_stated", attempts, lambda one: _stated(one) is not None)
     if "aurc" not in absent_numbers(samples, source, answers):
         levels, rows = _shares(answers)
         for name, interval in bootstraps(rows, _statistics(levels)).items():
@@ -130,18 +130,18 @@ def risk_coverage(answers: Answers) -> list[dict[str, float]]:
 def _shares(answers: Answers) -> tuple[Floats, Floats]:
     """The L different confidences in thousandths, the surest first, and (questions, 2L) of each question's
     answers the share that is right at each level, then the share that is wrong."""
-    found = [
+    attempts = [
         [(round(sure, 3), label) for sure, label in group if sure is not None and label != "abstained"]
         for group in answers
     ]
-    levels = sorted({sure for group in found for sure, _ in group}, reverse=True)
+    levels = sorted({sure for group in attempts for sure, _ in group}, reverse=True)
     column = {
         (sure, label): at
         for label, start in (("correct", 0), ("incorrect", len(levels)))
         for at, sure in enumerate(levels, start)
     }
     rows = np.zeros((len(answers), 2 * len(levels)))
-    for row, (group, every) in enumerate(zip(found, answers, strict=True)):
+    for row, (group, every) in enumerate(zip(attempts, answers, strict=True)):
         for pair in group:
             rows[row, column[pair]] += 1 / len(every)
     return np.array(levels), rows

@@ -71,23 +71,24 @@ def check_texts(
     Args:
         chat: false where the model only continued the text.
     """
-    asked, rows = in_order(examples, texts), []
-    for start in range(0, len(asked), AT_ONCE):
+    pairs, rows = in_order(examples, texts), []
+    for start in range(0, len(pairs), AT_ONCE):
         block = [
             _unchecked(EvalSample(example, None, None, benchmark=benchmark.name, number=number), texts, chat)
-            for example, number in asked[start : start + AT_ONCE]
+            for example, number in pairs[start : start + AT_ONCE]
         ]
-        read = [(row.example, said) for row, said in block if said is not None]
+        read = [(row.example, answer) for row, answer in block if answer is not None]
         reports = iter(
             verifier.batch(
-                [said for _, said in read],
+                [answer for _, answer in read],
                 [example.question for example, _ in read],
                 topics=[example.topic for example, _ in read],
                 evidence=[example.evidence or None for example, _ in read],
             )
         )
         rows += [
-            row if said is None else _checked(row, next(reports), benchmark.recall_at) for row, said in block
+            row if answer is None else _checked(row, next(reports), benchmark.recall_at)
+            for row, answer in block
         ]
         on_done(len(block))
     return rows
@@ -98,9 +99,9 @@ def _unchecked(row: EvalSample, texts: Texts, chat: bool) -> tuple[EvalSample, s
     text = texts[row.example.id, row.number]
     if isinstance(text, Unscored):
         return replace(row, cause=text.cause, detail=text.detail), None
-    said = final_part(text, chat=chat, long=True)
-    claims = Claims(floored="no_answer") if said is None else None
-    return replace(row, completion=text, claims=claims), said
+    answer = final_part(text, chat=chat, long=True)
+    claims = Claims(floored="no_answer") if answer is None else None
+    return replace(row, completion=text, claims=claims), answer
 
 
 def _checked(row: EvalSample, report: Report, k: int) -> EvalSample:
@@ -115,10 +116,14 @@ def _checked(row: EvalSample, report: Report, k: int) -> EvalSample:
 
 def claims_of(report: Report) -> Claims:
     """What was found of a checked answer."""
-    told = tuple((c.claim.text, c.verdict.label if c.verdict else "skipped") for c in report.checks)
-    skipped = [label for _, label in told].count("skipped")
+    claims = tuple((c.claim.text, c.verdict.label if c.verdict else "skipped") for c in report.checks)
+    skipped = [label for _, label in claims].count("skipped")
     return Claims(
-        **report.likelier, skipped=skipped, abstained=report.abstained, floored=report.floored, claims=told
+        **report.likelier,
+        skipped=skipped,
+        abstained=report.abstained,
+        floored=report.floored,
+        claims=claims,
     )
 
 
@@ -132,10 +137,10 @@ def with_steps(
     reasoning without a step has 0.  No share have answers without a closed think block, questions without
     evidence, and reasoning of which missing verdicts could move it by more than `WIDTH`.
     """
-    found, thoughts = [*rows], [*map(_thought, rows)]
-    told = [at for at, one in enumerate(rows) if one.example.evidence and thoughts[at] is not None]
-    for start in range(0, len(told), AT_ONCE):
-        some = told[start : start + AT_ONCE]
+    updated, thoughts = [*rows], [*map(_thought, rows)]
+    indices = [at for at, one in enumerate(rows) if one.example.evidence and thoughts[at] is not None]
+    for start in range(0, len(indices), AT_ONCE):
+        some = indices[start : start + AT_ONCE]
         examples = [rows[at].example for at in some]
         reports = verifier.batch(
             [thoughts[at] or "" for at in some],
@@ -145,16 +150,16 @@ def with_steps(
         for at, report in zip(some, reports, strict=True):
             share = _true_share(report)
             if share is not None:
-                found[at] = replace(rows[at], values={**rows[at].values, "true_steps": share})
+                updated[at] = replace(rows[at], values={**rows[at].values, "true_steps": share})
         on_done(len(some))
-    return found
+    return updated
 
 
 def _thought(row: EvalSample) -> str | None:
     """The think block of an answer, which its prefill may have opened."""
     text = row.completion
-    found = None if text is None else tag(f"{getattr(text, 'prefill', '')}{text}", "think", "first")
-    return found.text if found else None
+    block = None if text is None else tag(f"{getattr(text, 'prefill', '')}{text}", "think", "first")
+    return block.text if block else None
 
 
 def _true_share(report: Report) -> float | None:

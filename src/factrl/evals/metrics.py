@@ -141,7 +141,11 @@ class Comparison:
 
 
 def wilson(k: int, n: int) -> Interval:
-    """Wilson's 95 % score interval for k successes in n trials, 0 <= k <= n and n >= 1."""
+    """Wilson's 95 % score interval for k successes in n trials, 0 <= k <= n and n >= 1.
+
+    >>> print(wilson(45, 100))
+    45.0 [35.6, 54.8]
+    """
     z = NormalDist().inv_cdf(1 - TAIL)
     p, spread = k / n, z * z / n
     middle = (p + spread / 2) / (1 + spread)
@@ -197,14 +201,14 @@ def bootstraps(
     means, draws = rows.mean(axis=0, keepdims=True), _resampled_means(rows)
     intervals: dict[str, Interval | None] = {}
     for name, statistic in statistics.items():
-        value, drawn = (
+        value, resampled = (
             statistic(part[:, -width:]) - (0.0 if before is None else statistic(part[:, :width]))
             for part in (means, draws)
         )
         if math.isnan(value[0]):
             intervals[name] = None
         else:
-            low, high = np.quantile(drawn[~np.isnan(drawn)], [TAIL, 1 - TAIL])
+            low, high = np.quantile(resampled[~np.isnan(resampled)], [TAIL, 1 - TAIL])
             intervals[name] = Interval(float(value[0]), float(low), float(high))
     return intervals
 
@@ -215,19 +219,28 @@ def bootstrap(
     *,
     before: ArrayLike | None = None,
 ) -> Interval | None:
-    """`bootstraps` of one statistic, by default the mean of the one column."""
+    """`bootstraps` of one statistic, by default the mean of the one column.
+
+    >>> print(bootstrap([0.0, 1.0, 1.0, 1.0]))
+    75.0 [25.0, 100.0]
+    """
     return bootstraps(values, {"": statistic}, before=before)[""]
 
 
 def short_form(grades: Sequence[Grade | None]) -> ShortForm:
-    """All short-form numbers of one record; everything is None when no question was graded."""
+    """All short-form numbers of one record; everything is None when no question was graded.
+
+    >>> grades = [Grade("correct", "Rome", "rules"), Grade("abstained", "I don't know.", "abstention"), None]
+    >>> print(short_form(grades).metrics["abstention"])
+    50.0 [9.5, 90.5]
+    """
     labels = [grade.label for grade in grades if grade is not None]
     right, declined, wrong = (labels.count(label) for label in LABELS)
     n, attempted = len(labels), right + wrong
     metrics: dict[str, Interval | None] = dict.fromkeys(OUTCOME_STATISTICS)
     if n:
-        drawn = {name: OUTCOME_STATISTICS[name] for name in ("truthfulness", "f_score")}
-        metrics |= bootstraps(_one_hot(labels), drawn)
+        statistics = {name: OUTCOME_STATISTICS[name] for name in ("truthfulness", "f_score")}
+        metrics |= bootstraps(_one_hot(labels), statistics)
         counts = {"accuracy": right, "abstention": declined, "hallucination": wrong}
         rates = {name: wilson(count, n) for name, count in counts.items()}
         metrics |= rates
@@ -242,7 +255,12 @@ def short_form(grades: Sequence[Grade | None]) -> ShortForm:
 
 
 def compare(before: Sequence[Grade | None], after: Sequence[Grade | None]) -> Comparison:
-    """Paired differences, after minus before; position i of both records is the same question."""
+    """Paired differences, after minus before; position i of both records is the same question.
+
+    >>> right, wrong = Grade("correct", "Rome", "rules"), Grade("incorrect", "Oslo", "rules")
+    >>> print(compare([wrong] * 4, [wrong, right, right, right]).differences["accuracy"])
+    75.0 [25.0, 100.0]
+    """
     both = [(a.label, b.label) for a, b in zip(before, after, strict=True) if a and b]
     left_out = len(before) - len(both)
     if not both:

@@ -71,16 +71,16 @@ def numbers_of(kind: str, samples: Sequence[EvalSample]) -> Numbers:
     numbers: Numbers = {}
     if kind in ("choice", "letter", "discrimination"):
         chance = [one.chance for one in samples if one.chance is not None]
-        told = f"the right option; by chance {100 * sum(chance) / len(chance):.1f}" if chance else ""
-        numbers |= _labels(usual, {"accuracy": told} | ({} if weighed else {"abstention": ""}))
+        about = f"the right option; by chance {100 * sum(chance) / len(chance):.1f}" if chance else ""
+        numbers |= _labels(usual, {"accuracy": about} | ({} if weighed else {"abstention": ""}))
     elif kind == "reasoning":
         numbers |= _labels(usual, {"accuracy": ""})
     elif kind == "short":
         numbers |= _labels(usual)
     if not weighed:
         numbers |= share("invalid", usual, lambda one: one.floored is not None)
-    written = [one for one in samples if one.completion is not None]
-    numbers |= share("cut_off", written, lambda one: getattr(one.completion, "truncated", False))
+    answered = [one for one in samples if one.completion is not None]
+    numbers |= share("cut_off", answered, lambda one: getattr(one.completion, "truncated", False))
     for name in values_in(samples):
         every = (mean_value(group, name) for group in by_question(samples).values())
         numbers |= mean(name, [value for value in every if value is not None])
@@ -181,11 +181,11 @@ def mean(name: str, values: Sequence[float], about: str = "") -> Numbers:
 
 def number(name: str, interval: Interval | None, n: int, about: str = "") -> Numbers:
     """An interval with what it is of, by name; nothing where it is undefined."""
-    told, better = _ABOUT.get(name, ("", "higher"))
+    usual, better = _ABOUT.get(name, ("", "higher"))
     return (
         {}
         if interval is None
-        else {name: Number(**asdict(interval), n=n, about=about or told, better=better)}
+        else {name: Number(**asdict(interval), n=n, about=about or usual, better=better)}
     )
 
 
@@ -205,9 +205,9 @@ def majority(group: Sequence[EvalSample]) -> float | None:
 
     None when no sample could be graded.
     """
-    told: list[tuple[Label | None, str]] = [(one.label, one.answer) for one in group if one.label]
+    labelled: list[tuple[Label | None, str]] = [(one.label, one.answer) for one in group if one.label]
     votes: dict[int, list[bool]] = {}
-    for vote, (label, _) in zip(candidates(told), told, strict=True):
+    for vote, (label, _) in zip(candidates(labelled), labelled, strict=True):
         votes.setdefault(vote, []).append(label == "correct")
     most = max(map(len, votes.values()), default=0)
     worth = [sum(right) / most for right in votes.values() if len(right) == most]
@@ -219,6 +219,9 @@ def candidates(answers: Sequence[tuple[Label | None, str]]) -> list[int]:
 
     Abstentions are one candidate; other answers vote together when they are certainly the same one
     (`factrl.text.answers.same_answer`), whatever became of them.
+
+    >>> candidates([("correct", "Rome"), ("abstained", "I don't know."), ("correct", "It is Rome.")])
+    [0, 1, 0]
     """
     named = [None if label == "abstained" else final_answer(answer) for label, answer in answers]
     numbers: dict[str | None, int] = {}
@@ -265,16 +268,16 @@ def majority_curve(probed: Sequence[Probed], *, seed: int = 0) -> list[Majority]
         probed: questions that all got the same number of samples; where a probe stopped at the first correct
             answer, the samples are not a fair draw.
     """
-    sizes = {len(found.samples) for found in probed}
-    voters = [found for found in probed if found.ook is not None and found.graded]
+    sizes = {len(probe.samples) for probe in probed}
+    voters = [probe for probe in probed if probe.ook is not None and probe.graded]
     if len(sizes) != 1 or not voters:
         raise ValueError(f"a majority needs a full probe with graded answers, not {sorted(sizes)} samples")
     largest = sizes.pop()
     steps = [*itertools.takewhile(lambda k: k < largest, (2**i for i in itertools.count())), largest]
     rng = np.random.default_rng(seed)
     shares = np.zeros((len(steps), len(LABELS)))
-    for found in voters:
-        votes, worth = _votes([s for s in found.samples if s.label is not None])
+    for probe in voters:
+        votes, worth = _votes([s for s in probe.samples if s.label is not None])
         for step, k in enumerate(steps):
             chosen = _subsets(len(votes), min(k, len(votes)), rng)
             shares[step] += _elected(votes[chosen], len(worth)) @ worth

@@ -58,9 +58,11 @@ def path_chart(curves: Curves) -> Markup:
     points = [point for arm in curves.values() for point in arm]
     across = 10.0 * math.ceil(10.5 * max(point.abstention for point in points) + 0.3)
     up = 10.0 * math.ceil(10.5 * max(point.hallucination for point in points) + 0.3)
-    told = [[f"{arm}, step {one.step}: {_outcomes(one)}" for one in points] for arm, points in curves.items()]
+    tooltips = [
+        [f"{arm}, step {one.step}: {_outcomes(one)}" for one in points] for arm, points in curves.items()
+    ]
     paths = {
-        f"{_short(arm)}, step {points[-1].step}": [
+        f"{one_line(arm, most=24)}, step {points[-1].step}": [
             (100 * one.abstention, 100 * one.hallucination) for one in points
         ]
         for arm, points in curves.items()
@@ -71,7 +73,7 @@ def path_chart(curves: Curves) -> Markup:
         if rest < across + up
     ]
     label, axes = "Hallucination against abstention, one path per arm", ("abstention, %", "hallucination, %")
-    return _chart(label, axes, (0, across), (0, up), paths, told, guides=guides)
+    return _chart(label, axes, (0, across), (0, up), paths, tooltips, guides=guides)
 
 
 def _outcomes(point: Point) -> str:
@@ -84,15 +86,15 @@ def risk_chart(lines: Mapping[str, Sequence[tuple[float, float, str]]]) -> Marku
     Args:
         lines: name -> (coverage, risk, at which threshold, in words); shares from 0 to 1, none of them empty.
     """
-    kept = {name: [spots[at] for at in _spread(len(spots))] for name, spots in lines.items()}
-    up = 10.0 * math.ceil(10.5 * max(risk for spots in kept.values() for _, risk, _ in spots) + 0.3)
-    told = [
+    thinned = {name: [spots[at] for at in _spread(len(spots))] for name, spots in lines.items()}
+    up = 10.0 * math.ceil(10.5 * max(risk for spots in thinned.values() for _, risk, _ in spots) + 0.3)
+    tooltips = [
         [f"{name}{at}: coverage {100 * coverage:.1f}, risk {100 * risk:.1f}" for coverage, risk, at in spots]
-        for name, spots in kept.items()
+        for name, spots in thinned.items()
     ]
-    paths = {one_line(name): [(100 * x, 100 * y) for x, y, _ in spots] for name, spots in kept.items()}
+    paths = {one_line(name): [(100 * x, 100 * y) for x, y, _ in spots] for name, spots in thinned.items()}
     label, axes = "Risk against coverage", ("coverage: answers kept, % of all", "risk: wrong, % of those")
-    return _chart(label, axes, (0, 100), (0, min(up, 100)), paths, told)
+    return _chart(label, axes, (0, 100), (0, min(up, 100)), paths, tooltips)
 
 
 def steps_chart(arm: str, points: Sequence[Point]) -> Markup:
@@ -119,10 +121,10 @@ def series_chart(
     steps = [step for points in lines.values() for step, _ in points]
     low, high = min(0.0, *values), max(0.0, *values)
     room = 0.08 * (high - low)
-    told = [[f"{name} {value:{form}} at step {step:g}" for step, value in lines[name]] for name in lines]
+    tooltips = [[f"{name} {value:{form}} at step {step:g}" for step, value in lines[name]] for name in lines]
     named = {f"{name} {points[-1][1]:{form}}".replace("-", "−"): points for name, points in lines.items()}
     limits = (low - room * (low < 0), high + room if high > low else 1.0)  # nothing but zeros: up to one
-    return _chart(title, ("step", title), (min(steps), max(steps)), limits, named, told, kinds)
+    return _chart(title, ("step", title), (min(steps), max(steps)), limits, named, tooltips, kinds)
 
 
 def _chart(
@@ -131,7 +133,7 @@ def _chart(
     x_range: Spot,
     y_range: Spot,
     lines: Mapping[str, Sequence[Spot]],
-    told: Sequence[Sequence[str]],
+    tooltips: Sequence[Sequence[str]],
     kinds: Sequence[str] = (),
     guides: Sequence[tuple[Spot, Spot]] = (),
 ) -> Markup:
@@ -145,11 +147,11 @@ def _chart(
         )
         return _LEFT + across * (right - _LEFT), floor - up * (floor - _TOP)
 
-    drawn = [("guide", *at(first), *at(last)) for first, last in guides]
+    segments = [("guide", *at(first), *at(last)) for first, last in guides]
     texts = [("axis", 0, 12, "start", axes[1]), ("axis", (_LEFT + right) / 2, _HEIGHT - 4, "middle", axes[0])]
     for tick in _ticks(*y_range):
         y = at((x_range[0], tick))[1]
-        drawn.append(("grid" if tick else "zero", _LEFT, y, right, y))
+        segments.append(("grid" if tick else "zero", _LEFT, y, right, y))
         texts.append(("tick", _LEFT - 6, y + 4, "end", _number(tick)))
     texts += [
         ("tick", at((tick, y_range[0]))[0], floor + 18, "middle", _number(tick))
@@ -162,21 +164,15 @@ def _chart(
         paths.append((kind + (" again" if not kinds and index >= _COLOURS else ""), placed))
         marks += [
             (kind, shape, x, y, 5 if number == last else 3.5, text)
-            for number, ((x, y), text) in enumerate(zip(placed, told[index], strict=True))
+            for number, ((x, y), text) in enumerate(zip(placed, tooltips[index], strict=True))
         ]
         y = _HEIGHT + _ROW * (index + 1)
         marks.append((kind, shape, _LEFT, y, 4, name))
         texts.append((f"name {kind}", _LEFT + 10, y + 4, "start", name))
     size = {"width": _WIDTH, "height": _HEIGHT + _ROW * (len(lines) + 1)}
     return fragment(
-        "evals/charts.html", label=label, lines=drawn, paths=paths, marks=marks, texts=texts, **size
+        "evals/charts.html", label=label, lines=segments, paths=paths, marks=marks, texts=texts, **size
     )
-
-
-def _short(text: str, most: int = 24) -> str:
-    """An arm in a label, or a question beside a chart."""
-    text = one_line(text)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _thinned(points: Sequence[Spot]) -> list[Spot]:

@@ -47,6 +47,9 @@ class Stopping:
     Args:
         samples: answers per question, at most; TruthRL has 256.
         first_correct: stop at the first correct one.
+
+    >>> Stopping(samples=20).rounds
+    [range(0, 4), range(4, 8), range(8, 16), range(16, 20)]
     """
 
     samples: int = 256
@@ -185,7 +188,7 @@ def probe(
     max_ungraded: float = 0.1,
     extract: Extract = "text",
     workers: int = 16,
-    **how: Any,
+    **sampling: Any,
 ) -> list[Probed]:
     """Ask and grade until every question has been asked enough.
 
@@ -199,17 +202,17 @@ def probe(
         max_ungraded: as in `Probed`.
         extract: what of a completion is the answer, see `factrl.evals.shortqa.grade_completions`.
         workers: answers that are graded at the same time.
-        how: temperature, top_p and seed.
+        sampling: temperature, top_p and seed.
 
     Raises:
         TooManyMasked: the model or the judge is gone; what it left without a grade is not kept.
         RewardBug: the grader raised something other than `Unscored`.
     """
-    found = _opened([Probed(example, [], stopping, max_ungraded) for example in examples], journal)
-    with Progress("probe", len(found), already=sum(one.closed for one in found)) as progress:
-        for part, numbers in _parts(found, stopping):
-            asked = [one.example for one in part]
-            samples = _graded(asked, writer.write(asked, numbers, **how), grader, extract, workers)
+    probed = _opened([Probed(example, [], stopping, max_ungraded) for example in examples], journal)
+    with Progress("probe", len(probed), already=sum(one.closed for one in probed)) as progress:
+        for part, numbers in _parts(probed, stopping):
+            batch = [one.example for one in part]
+            samples = _graded(batch, writer.write(batch, numbers, **sampling), grader, extract, workers)
             _check_there(part, samples)
             # One row for a part: it is there or not, so a killed probe goes on with the same parts.
             rows = {
@@ -220,7 +223,7 @@ def probe(
             for one, group in zip(part, samples, strict=True):
                 one.samples += group
             progress.advance(sum(one.closed for one in part))
-    return found
+    return probed
 
 
 def job(writer: Writer, judge: LLM | None, **how: Any) -> Mapping[str, Any]:
@@ -232,17 +235,17 @@ def job(writer: Writer, judge: LLM | None, **how: Any) -> Mapping[str, Any]:
     return {"model": writer.identity, "grader": graded_by(judge), **how}
 
 
-def _opened(found: list[Probed], journal: Journal) -> list[Probed]:
+def _opened(probed: list[Probed], journal: Journal) -> list[Probed]:
     """The questions with the samples that are there; one without a label begins anew."""
-    kept: dict[str, dict[int, Sequence[Mapping[str, Any]]]] = {}
+    stored: dict[str, dict[int, Sequence[Mapping[str, Any]]]] = {}
     for row in journal.values():
         for key, part in row.get("questions", {}).items():
             if part["first"] == 0:  # what an earlier beginning left is void
-                kept[key] = {}
-            kept[key][part["first"]] = part["samples"]
-    for one in found:
-        mine = kept.get(digest_of(one.example), {})
-        while rows := mine.get(len(one.samples)):
+                stored[key] = {}
+            stored[key][part["first"]] = part["samples"]
+    for one in probed:
+        own_rows = stored.get(digest_of(one.example), {})
+        while rows := own_rows.get(len(one.samples)):
             one.samples += [ProbeSample(**row) for row in rows]
         for numbers in one.stopping.rounds:
             if numbers.stop <= len(one.samples) and one.stopping.after(one.samples[: numbers.stop]):
@@ -250,16 +253,16 @@ def _opened(found: list[Probed], journal: Journal) -> list[Probed]:
         if one.closed and one.ook is None:
             one.samples.clear()
             one.anew = True
-    return found
+    return probed
 
 
-def _parts(found: Sequence[Probed], stopping: Stopping) -> Iterator[tuple[Sequence[Probed], range]]:
+def _parts(probed: Sequence[Probed], stopping: Stopping) -> Iterator[tuple[Sequence[Probed], range]]:
     """Open questions with the numbers to ask, one round after the other.
 
     An earlier probe for fewer samples may have ended inside a round: its questions go on from there.
     """
     for numbers in stopping.rounds:
-        members = [one for one in found if not one.closed and len(one.samples) <= numbers[-1]]
+        members = [one for one in probed if not one.closed and len(one.samples) <= numbers[-1]]
         for first in sorted({len(one.samples) for one in members}):
             alike = [one for one in members if len(one.samples) == first]
             size = max(1, AT_ONCE // (numbers.stop - first))
@@ -269,12 +272,12 @@ def _parts(found: Sequence[Probed], stopping: Stopping) -> Iterator[tuple[Sequen
 
 def _graded(
     examples: Sequence[Example],
-    written: Sequence[Sequence[Written]],
+    completions: Sequence[Sequence[Written]],
     grader: GradeAnswer,
     extract: Extract,
     workers: int,
 ) -> list[list[ProbeSample]]:
-    pairs = [(example, text) for example, group in zip(examples, written, strict=True) for text in group]
+    pairs = [(example, text) for example, group in zip(examples, completions, strict=True) for text in group]
     texts = [(example, text if isinstance(text, Completion) else None) for example, text in pairs]
     rows = iter(grade_completions(texts, grader, extract, workers))
 
@@ -283,7 +286,7 @@ def _graded(
             return ProbeSample(None, None, cause=text.cause)
         return ProbeSample(str(text), row.label, row.answer, row.cause, text.truncated, text.tokens)
 
-    return [[sample(text, next(rows)) for text in group] for group in written]
+    return [[sample(text, next(rows)) for text in group] for group in completions]
 
 
 def _check_there(part: Sequence[Probed], samples: Sequence[Sequence[ProbeSample]]) -> None:
@@ -294,14 +297,14 @@ def _check_there(part: Sequence[Probed], samples: Sequence[Sequence[ProbeSample]
     Raises:
         TooManyMasked: they did.
     """
-    told = [
+    batches = [
         group
         for one, group in zip(part, samples, strict=True)
         if not (all(is_ours(sample.cause) for sample in one.samples) if one.samples else one.anew)
     ]
-    causes = [sample.cause for group in told for sample in group]
+    causes = [sample.cause for group in batches for sample in group]
     failed = Counter(cause for cause in causes if cause and is_ours(cause))
-    if failed.total() > len(causes) / 2 and (len(told) >= MANY or failed.keys() <= _GONE):
+    if failed.total() > len(causes) / 2 and (len(batches) >= MANY or failed.keys() <= _GONE):
         tally = ", ".join(f"{count} {cause}" for cause, count in failed.most_common())
         raise TooManyMasked(
             f"{failed.total()} of {len(causes)} answers could not be written or graded ({tally}); they are "
@@ -314,15 +317,15 @@ def summary(probed: Sequence[Probed], stopping: Stopping) -> dict[str, Any]:
 
     `ook_share` is over the questions with a label, with its 95 % interval (Wilson).
     """
-    counts = Counter(found.ook for found in probed)
+    counts = Counter(one.ook for one in probed)
     decided = counts[True] + counts[False]
-    drawn, most = sum(len(found.samples) for found in probed), stopping.samples * len(probed)
-    ungraded = Counter(sample.cause for found in probed for sample in found.samples if sample.cause)
+    drawn, most = sum(len(one.samples) for one in probed), stopping.samples * len(probed)
+    ungraded = Counter(sample.cause for one in probed for sample in one.samples if sample.cause)
     return {
         "questions": len(probed),
         "out_of_knowledge": counts[True],
         "known": counts[False],
-        "undecided": dict(Counter(found.cause for found in probed if found.cause).most_common()),
+        "undecided": dict(Counter(one.cause for one in probed if one.cause).most_common()),
         "ook_share": asdict(wilson(counts[True], decided)) if decided else None,
         "samples": drawn,
         "samples_of_a_full_probe": most,
@@ -344,11 +347,11 @@ def write_probed(path: Path, rows: Sequence[Row], probed: Sequence[Probed]) -> N
         ConfigError: the file cannot be written.
     """
     lines = []
-    for row, found in zip(rows, probed, strict=True):
-        named = {} if str(row.get("id")) == found.example.id else {"id": found.example.id}
-        samples = [asdict(sample) for sample in found.samples]
-        said = {"ook": found.ook, "pass_rate": found.pass_rate, "samples": samples}
-        lines.append(json.dumps({**row, **named, **said}, default=str) + "\n")
+    for row, one in zip(rows, probed, strict=True):
+        named = {} if str(row.get("id")) == one.example.id else {"id": one.example.id}
+        samples = [asdict(sample) for sample in one.samples]
+        columns = {"ook": one.ook, "pass_rate": one.pass_rate, "samples": samples}
+        lines.append(json.dumps({**row, **named, **columns}, default=str) + "\n")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, "".join(lines).encode())

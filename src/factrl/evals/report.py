@@ -71,8 +71,8 @@ def output_lines(output: Output) -> Iterator[list[tuple[str, ...]]]:
             lines.append(("", metric.replace("_", " "), "–", why, ""))
         for causes in ("masked", "floored"):
             if row[causes]:
-                told = ", ".join(f"{cause} {count}" for cause, count in row[causes].items())
-                lines.append(("", causes, "", told, str(sum(row[causes].values()))))
+                counts = ", ".join(f"{cause} {count}" for cause, count in row[causes].items())
+                lines.append(("", causes, "", counts, str(sum(row[causes].values()))))
         for value, numbers in row.get("by", {}).items():
             for metric in OUTCOMES:
                 if metric in numbers:
@@ -169,10 +169,10 @@ def risk_section(outputs: Mapping[str, Output], benchmark: str) -> Markup | None
         numeric = ((parse_number(value), part) for value, part in row.get("by", {}).items())
         by = sorted(((float(at), part) for at, part in numeric if at is not None), key=itemgetter(0))
         parts = [(f", {at:g}", part) for at, part in by] or [("", row["numbers"])]
-        for told, numbers in parts if not spots else ():
+        for label, numbers in parts if not spots else ():
             if numbers.get("abstention", {}).get("value", 1.0) < 1:
                 covered = 1 - numbers["abstention"]["value"]
-                spots.append((covered, numbers["hallucination"]["value"] / covered, told))
+                spots.append((covered, numbers["hallucination"]["value"] / covered, label))
         if spots:
             lines[name] = spots
     return fragment("evals/risk.html", chart=risk_chart(lines)) if lines else None
@@ -262,9 +262,9 @@ def write_beside_page(path: Path, outputs: Mapping[str, Output], benchmarks: Seq
     Raises:
         ConfigError: it cannot be written.
     """
-    told = [(name, risk_section(outputs, name), beside_rows(outputs, name)) for name in benchmarks]
+    sections = [(name, risk_section(outputs, name), beside_rows(outputs, name)) for name in benchmarks]
     facts = {name: str(output.folder) for name, output in outputs.items()}
-    html = page("evals/beside.html", title=f"{len(outputs)} evaluations", facts=facts, benchmarks=told)
+    html = page("evals/beside.html", title=f"{len(outputs)} evaluations", facts=facts, benchmarks=sections)
     return write_page(path, html)
 
 
@@ -279,8 +279,8 @@ def _pair(pair: Paired, before: Output, after: Output, rate: WinRate | None) -> 
         number = second.get(name) or first.get(name)
         tone, words = verdict(change, number.better if number else "neither")
         sides = [str(side[name]).partition(" ")[0] if name in side else "–" for side in (first, second)]
-        told = {"tone": tone, "words": words, "drawn": places(change, -reach, reach)}
-        lines.append({"name": name, "ends": sides, "change": change.signed(), **told})
+        marks = {"tone": tone, "words": words, "drawn": places(change, -reach, reach)}
+        lines.append({"name": name, "ends": sides, "change": change.signed(), **marks})
     told_of = [side.benchmarks[pair.name] for side in (before, after)]
     lined = any(row.get("risk_coverage") or row.get("by") for row in told_of)  # else two points say little
     changed = [

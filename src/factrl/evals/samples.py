@@ -130,16 +130,16 @@ class EvalSample:
         """What `to_json` gave."""
         marks, text, claims = line.get("marks", {}), line.get("completion"), None
         if "claims" in marks:
-            pairs = tuple((said, verdict) for said, verdict in marks["claims"]["claims"])
+            pairs = tuple((claim, verdict) for claim, verdict in marks["claims"]["claims"])
             claims = Claims(**{**marks["claims"], "claims": pairs})
         meta = {name: marks[name] for name in ("answerable", "chance", *KINDS) if name in marks}
         premise = marks.get("false_premise")
-        written = {"prefill": marks.get("prefill", ""), "truncated": line.get("truncated", False)}
-        told = (line.get("answer", ""), line.get("how", ""), line.get("floored"), line.get("why", ""))
+        options = {"prefill": marks.get("prefill", ""), "truncated": line.get("truncated", False)}
+        fields = (line.get("answer", ""), line.get("how", ""), line.get("floored"), line.get("why", ""))
         return cls(
             Example(line["question"], tuple(line["answers"]), line["id"], false_premise=premise, meta=meta),
-            None if text is None else Completion(text, tokens=line.get("tokens"), **written),
-            Grade(line["label"], *told) if line.get("label") else None,
+            None if text is None else Completion(text, tokens=line.get("tokens"), **options),
+            Grade(line["label"], *fields) if line.get("label") else None,
             line.get("cause"),
             line.get("detail", ""),
             line["benchmark"],
@@ -246,17 +246,17 @@ def _check_same(folder: Path, about: Mapping[str, Any], sources: Mapping[str, st
         return
     try:
         document = json.loads(path.read_bytes())
-        made = {name: row["source"] for name, row in document["benchmarks"].items()}
+        earlier = {name: row["source"] for name, row in document["benchmarks"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(f"{path} is no result of factrl eval; name another --output") from error
     now = json.loads(json.dumps({**about, "benchmarks": sources}))  # as it is read back
     for name, value in now.items():
-        was = made if name == "benchmarks" else document.get(name)
+        was = earlier if name == "benchmarks" else document.get(name)
         if name != "factrl" and (was or None) != (value or None):  # an older version kept fewer of them
-            told = [json.dumps(one)[:80] for one in (was, value)]
+            values = [json.dumps(one)[:80] for one in (was, value)]
             raise ConfigError(
-                f"--output {folder} holds the results of another evaluation: its {name} is {told[0]}, not "
-                f"{told[1]}; name another folder, or remove {path} to replace them (answers that a model "
+                f"--output {folder} holds the results of another evaluation: its {name} is {values[0]}, not "
+                f"{values[1]}; name another folder, or remove {path} to replace them (answers that a model "
                 "gave are kept)"
             )
 

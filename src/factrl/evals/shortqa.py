@@ -63,6 +63,9 @@ _NEXT = r"\n(?:(?:Question|Problem|问题)\s*[:：]|Write an article about )"
 def continued(text: str, *, long: bool = False) -> str:
     """What a model that only continues text answers before it goes on with questions of its own.
 
+    >>> continued("Paris\\nQuestion: And of Italy?")
+    'Paris'
+
     Args:
         long: the answer may have several paragraphs; a short one ends with its own.
     """
@@ -77,29 +80,36 @@ def final_part(text: str, *, chat: bool = True, long: bool = False) -> str | Non
         text: a `Completion` whose prefill may have begun the reasoning, or a plain text.
         chat: false for a model that only continued the text.
         long: as in `continued`.
+
+    >>> final_part("<think>Capital of Italy.</think>Rome")
+    'Rome'
     """
-    before, closed, said = strip_end_tokens(text).rpartition("</think>")
-    if closed and not said.strip() and "<think>" not in f"{getattr(text, 'prefill', '')}{before}":
-        said = before  # a lone tag that nothing follows
+    before, closed, rest = strip_end_tokens(text).rpartition("</think>")
+    if closed and not rest.strip() and "<think>" not in f"{getattr(text, 'prefill', '')}{before}":
+        rest = before  # a lone tag that nothing follows
     prefill = text.prefill if isinstance(text, Completion) and not closed else ""
-    if "<think>" in said or "<think>" in prefill.rpartition("</think>")[2]:
+    if "<think>" in rest or "<think>" in prefill.rpartition("</think>")[2]:
         return None
-    return said if chat else continued(said, long=long)
+    return rest if chat else continued(rest, long=long)
 
 
 def find_answer(completion: str, extract: Extract) -> str | None:
-    """The answer in a completion, None where it holds none."""
+    """The answer in a completion, None where it holds none.
+
+    >>> find_answer("<think>Easy.</think> <answer>Rome</answer>", "answer")
+    'Rome'
+    """
     if extract == "text":
         return final_part(completion)
-    found = boxed(completion) if extract == "boxed" else tag(completion, "answer")
-    return None if found is None else found.text
+    span = boxed(completion) if extract == "boxed" else tag(completion, "answer")
+    return None if span is None else span.text
 
 
 # -- Options -----------------------------------------------------------------------------------------
 
 
 _NOT = r"(?!\s+(?:is|was)\s+(?:wrong|incorrect|not|false)|\s+isn['’]t)"
-_SAID = re.compile(
+_NAMED = re.compile(
     rf"(?i:answer|option|choice|答案|选项)\W{{0,4}}(?i:is|是|为)?\W{{0,6}}([A-Z])(?![A-Za-z'’]){_NOT}"
 )
 _ALONE = re.compile(r"\W*([A-Za-z])\W*")
@@ -137,12 +147,12 @@ def by_text(example: Example, text: str) -> ScoredAnswer:
     Equal but for case, punctuation and articles, as in its released scorer, which also takes a right answer
     of one word that stands among others; a reply that names none is wrong and counted as invalid.
     """
-    found = tag(text, "answer")
-    if found is None:
+    span = tag(text, "answer")
+    if span is None:
         return Grade("incorrect", text.strip()[:200], how="gate", floored="no_answer"), {}
-    words = normalize_answer(found.text)
+    words = normalize_answer(span.text)
     same = [n for n, one in enumerate(example.meta["choices"]) if words and normalize_answer(one) == words]
-    return _by_option(example, found.text, same[0] if len(same) == 1 else None, "text")
+    return _by_option(example, span.text, same[0] if len(same) == 1 else None, "text")
 
 
 def _by_option(example: Example, text: str, number: int | None, how: str) -> ScoredAnswer:
@@ -161,11 +171,14 @@ def chosen(text: str, choices: Sequence[str]) -> int | None:
     An option's own words, a letter that stands by itself, `the answer is B`, or words that hold those of one
     option.  Letters are capitals unless one is all there is, an article "A" is no letter, and an option's own
     words have none.  Two letters, and a reply that declines, name none.
+
+    >>> chosen("The answer is B.", ["Oslo", "Rome"])
+    1
     """
     letters = string.ascii_uppercase[: len(choices)]
     head = text.strip()
-    words, said = normalize_answer(head), [normalize_answer(option) for option in choices]
-    same = [n for n, option in enumerate(said) if option and option == words]
+    words, options = normalize_answer(head), [normalize_answer(option) for option in choices]
+    same = [n for n, option in enumerate(options) if option and option == words]
     if len(same) == 1:
         return same[0]
     if abstains(head, " ".join(choices)):
@@ -174,11 +187,11 @@ def chosen(text: str, choices: Sequence[str]) -> int | None:
     rest = head
     for option in sorted(filter(lambda one: len(one.strip()) > 1, choices), key=len, reverse=True):
         rest = re.sub(rf"(?<!\w){re.escape(option.strip())}(?!\w)", " \n", rest, flags=re.IGNORECASE)
-    named = {alone[1].upper()} if alone else {*_SAID.findall(rest), *_STANDS.findall(rest)}
+    named = {alone[1].upper()} if alone else {*_NAMED.findall(rest), *_STANDS.findall(rest)}
     if named:
-        found = {letters.index(letter) for letter in named if letter in letters}
-        return found.pop() if len(found) == 1 == len(named) else None
-    inside = [n for n, option in enumerate(said) if option and re.search(_WHOLE % re.escape(option), words)]
+        indices = {letters.index(letter) for letter in named if letter in letters}
+        return indices.pop() if len(indices) == 1 == len(named) else None
+    inside = [n for n, one in enumerate(options) if one and re.search(_WHOLE % re.escape(one), words)]
     return inside[0] if len(inside) == 1 else None
 
 
@@ -218,6 +231,11 @@ def grade_completions(
         extract: `text` the completion without its reasoning, `boxed` the last `\boxed{…}`, `answer` the last
             `<answer>` tag.  Without the box, the tag or the end of its reasoning a completion is wrong.
         workers: how many answers are graded at the same time.
+
+    >>> from factrl.rewards.grading import Grader
+    >>> [row] = grade_completions([(Example("Capital of Italy?", ("Rome",)), "It is Rome.")], Grader())
+    >>> row.label
+    'correct'
 
     Raises:
         RewardBug: the grader raised something other than `Unscored`, or returned no grade.
@@ -265,29 +283,30 @@ def score_text(benchmark: Benchmark, example: Example, text: str, tools: Tools) 
     Raises:
         Unscored: it could not be graded.
     """
-    said = final_part(text, chat=tools.chat, long=benchmark.kind == "reasoning")
-    if said is None:
+    answer = final_part(text, chat=tools.chat, long=benchmark.kind == "reasoning")
+    if answer is None:
         return Grade("incorrect", "", how="gate", floored="no_answer"), {}
     if benchmark.kind in ("choice", "letter"):
-        return by_letter(example, said)
+        return by_letter(example, answer)
     if benchmark.kind == "discrimination":
-        return by_text(example, said)
+        return by_text(example, answer)
     if benchmark.kind == "reasoning":
-        tagged = tag(said, "answer") if tools.extract == "answer" else None
+        tagged = tag(answer, "answer") if tools.extract == "answer" else None
         if tagged is not None:  # what stands there is the answer, also where it is no number and in no box
             stated = (boxed(tagged.text) or tagged).text.strip()
             return math_grader().compare(stated, example.answers[0]), {}
-        return math_grader().grade(said, example.answers[0]), {}
-    return short_answer(example, said, _decline if is_hopeless(example) else tools.grader, tools.extract), {}
+        return math_grader().grade(answer, example.answers[0]), {}
+    grader = _decline if is_hopeless(example) else tools.grader
+    return short_answer(example, answer, grader, tools.extract), {}
 
 
-def short_answer(example: Example, said: str, grader: GradeAnswer, extract: Extract) -> Grade:
+def short_answer(example: Example, text: str, grader: GradeAnswer, extract: Extract) -> Grade:
     """The grade of the answer in a text; a text without one is floored.
 
     Raises:
         Unscored: it could not be graded.
     """
-    answer = find_answer(said, extract)
+    answer = find_answer(text, extract)
     if answer is None:
         return Grade("incorrect", "", how="gate", floored="no_box" if extract == "boxed" else "no_answer")
     grade = grader(example.question, answer, example.answers, false_premise=example.false_premise)

@@ -85,7 +85,7 @@ def evaluate(
     benchmark: Benchmark,
     examples: Sequence[Example],
     source: str,
-    how: EvalConfig,
+    config: EvalConfig,
     folder: Path | None,
     tools: Tools,
     judge: str,
@@ -102,7 +102,7 @@ def evaluate(
         judge: identity of what grades short answers.
         model: what answers now, such as a `NamedModel`.
         texts: answers that exist already; instead of `model`.
-        verifier: counts the supported claims of long answers, and of `how.reasoning` the true steps.
+        verifier: counts the supported claims of long answers, and of `config.reasoning` the true steps.
 
     Returns:
         What `results.json` says of it, and its graded answers.
@@ -116,56 +116,56 @@ def evaluate(
     by_kind = {"short": judge, "reasoning": "math-verify"}
     graded_by = by_kind.get(kind, "letter")
     if verifier is not None and kind == "long":
-        graded_by = f"{verifier.judge.identity} {digest_of(how.settings.verifier.model_dump())}"
+        graded_by = f"{verifier.judge.identity} {digest_of(config.settings.verifier.model_dump())}"
     asked_for = "letter" if kind in ("choice", "letter") else "text"
     scorer = None
     if kind == "choice" and model is not None:
-        scorer = model.scorer(_settings(benchmark, how, source, weighs=True))
-    settings = _settings(benchmark, how, source, weighs=scorer is not None)
+        scorer = model.scorer(_settings(benchmark, config, source, weighs=True))
+    settings = _settings(benchmark, config, source, weighs=scorer is not None)
     if scorer is not None:
         writer, graded_by, asked_for = scorer.identity, "likelihood", "likelihood"
-        told = {"model": writer, "asked_for": asked_for}
-        with _asking(benchmark, examples, source, folder, **told) as (journal, on_done):
+        identity = {"model": writer, "asked_for": asked_for}
+        with _asking(benchmark, examples, source, folder, **identity) as (journal, on_done):
             samples = weigh(benchmark, scorer, examples, journal, on_done)
     else:
         if model is not None:
-            asked: Writer = model.writer(settings)
+            policy: Writer = model.writer(settings)
             sampling = settings.sampling
-            told = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": settings.run.seed}
-            writer = asked.identity
-            with _asking(benchmark, examples, source, folder, model=writer, **told) as (journal, on_done):
-                texts = ask(asked, examples, journal, sampling.num_samples, on_done, **told)
-        given = (benchmark, examples, texts or {})
-        with Progress(f"{benchmark.name}: grade", len(given[2])) as progress:
+            draw = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": settings.run.seed}
+            writer = policy.identity
+            with _asking(benchmark, examples, source, folder, model=writer, **draw) as (journal, on_done):
+                texts = ask(policy, examples, journal, sampling.num_samples, on_done, **draw)
+        graded_from = (benchmark, examples, texts or {})
+        with Progress(f"{benchmark.name}: grade", len(graded_from[2])) as progress:
             if verifier is not None and kind == "long":
-                samples = check_texts(*given, verifier, progress.advance, chat=tools.chat)
+                samples = check_texts(*graded_from, verifier, progress.advance, chat=tools.chat)
             else:
-                samples = grade_texts(*given, tools, progress.advance)
-        if how.confidence == "likelihood" and model is not None:
+                samples = grade_texts(*graded_from, tools, progress.advance)
+        if config.confidence == "likelihood" and model is not None:
             samples = with_likelihood(samples, model.writer(settings))
-        if how.reasoning and kind == "short" and verifier is not None:
+        if config.reasoning and kind == "short" and verifier is not None:
             with Progress(f"{benchmark.name}: reasoning", len(samples)) as progress:
                 samples = with_steps(samples, verifier, progress.advance)
             graded_by += f"; reasoning: {verifier.judge.identity}"
     about = {"source": source, "model": writer, "judge": graded_by, "asked_for": asked_for}
-    return _summary(benchmark, {**about, "prompt": settings.data.prompt}, samples, how), samples
+    return _summary(benchmark, {**about, "prompt": settings.data.prompt}, samples, config), samples
 
 
 def _summary(
-    benchmark: Benchmark, about: Mapping[str, Any], samples: Sequence[EvalSample], how: EvalConfig
+    benchmark: Benchmark, about: Mapping[str, Any], samples: Sequence[EvalSample], config: EvalConfig
 ) -> dict[str, Any]:
     """The numbers of a benchmark, and what they are of, as plain data for `json.dumps`."""
     numbers = numbers_of(benchmark.kind, samples)
     if benchmark.kind == "long":
         numbers |= claim_numbers(samples, benchmark.recall_at)
     sure: dict[str, Any] = {}
-    if how.confidence:
-        answers = answers_of(samples, how.confidence)
-        numbers |= confidence_numbers(samples, how.confidence, answers)
+    if config.confidence:
+        answers = answers_of(samples, config.confidence)
+        numbers |= confidence_numbers(samples, config.confidence, answers)
         # Outcomes by confidence, what a threshold on it keeps, and which numbers there are not, and why.
         sure = {"confidence_bins": confidence_bins(answers), "risk_coverage": risk_coverage(answers)}
-        sure["absent"] = absent_numbers(samples, how.confidence, answers)
-    parts = numbers_by(samples, how.by)
+        sure["absent"] = absent_numbers(samples, config.confidence, answers)
+    parts = numbers_by(samples, config.by)
     return {
         "kind": benchmark.kind,
         "about": benchmark.about,
@@ -184,34 +184,34 @@ def _summary(
     }
 
 
-def _settings(benchmark: Benchmark, how: EvalConfig, source: str, *, weighs: bool) -> AskSettings:
+def _settings(benchmark: Benchmark, config: EvalConfig, source: str, *, weighs: bool) -> AskSettings:
     """How this benchmark is asked: its own template unless the user gave one, with everything around it."""
     prompt, tokens = benchmark.prompt, benchmark.max_tokens
     if benchmark.kind == "choice" and not weighs:
         prompt, tokens = template("letter"), 12
-    data, train, own = how.settings.data, how.settings.train, benchmark.path != ""
+    data, train, own = config.settings.data, config.settings.train, benchmark.path != ""
     in_words = benchmark.kind not in ("choice", "letter")
-    if (how.own_prompt or own) and in_words:
+    if (config.own_prompt or own) and in_words:
         # Options are a part of the question.
         options = benchmark.kind == "discrimination"
         prompt = data.prompt.replace("{question}", prompt) if options else data.prompt
     if (
-        how.confidence == "stated"
+        config.confidence == "stated"
         and benchmark.kind in ("short", "reasoning")
         and not asks_confidence(prompt)
     ):
         prompt, tokens = prompt + ASKED, tokens + TOKENS
-    if how.own_length or own:
+    if config.own_length or own:
         tokens = train.max_completion_length
     # A model that only continues text is given a cue for the answer, but where the user's own words end: a
     # policy is asked as it was trained.
-    cue = "" if data.chat or (how.own_prompt and in_words) else "\nAnswer:"
-    whole = (_DOCUMENTS if how.evidence else "") + prompt + cue
+    cue = "" if data.chat or (config.own_prompt and in_words) else "\nAnswer:"
+    whole = (_DOCUMENTS if config.evidence else "") + prompt + cue
     changed = {
         "data": data.model_copy(update={"train": source, "prompt": whole}),
         "train": train.model_copy(update={"max_completion_length": tokens}),
     }
-    return how.settings.model_copy(update=changed)
+    return config.settings.model_copy(update=changed)
 
 
 # -- Answers of a model ------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def ask(
     journal: Journal,
     samples: int = 1,
     on_done: Callable[[int], None] = lambda count: None,
-    **how: Any,
+    **sampling: Any,
 ) -> Texts:
     """Samples 0 to `samples - 1` of every question; failed calls are `Unscored` and are not kept.
 
@@ -282,45 +282,47 @@ def ask(
     Args:
         journal: what was written before; new texts are added to it.
         on_done: called with a number of questions that are done.
-        how: temperature, top_p and seed.
+        sampling: temperature, top_p and seed.
     """
     texts: Texts = {}
     for start in range(0, len(examples), BLOCK):
         block = examples[start : start + BLOCK]
-        told = {example.id: _digest(example) for example in block}
+        digests = {example.id: _digest(example) for example in block}
         rows = {
-            (name, number): journal.get(f"{number}:{name}", {}) for name in told for number in range(samples)
+            (name, number): journal.get(f"{number}:{name}", {})
+            for name in digests
+            for number in range(samples)
         }
-        missing = sorted({number for (name, number), row in rows.items() if row.get(_OF) != told[name]})
-        groups = writer.write(block, missing, **how) if missing else [()] * len(block)
+        missing = sorted({number for (name, number), row in rows.items() if row.get(_OF) != digests[name]})
+        groups = writer.write(block, missing, **sampling) if missing else [()] * len(block)
         for example, group in zip(block, groups, strict=True):
             for number, text in zip(missing, group, strict=bool(group)):
                 key = (example.id, number)
-                if rows[key].get(_OF) == told[example.id]:  # it came back only to make up the batch
+                if rows[key].get(_OF) == digests[example.id]:  # it came back only to make up the batch
                     continue
                 if isinstance(text, Unscored):
                     texts[key] = text
                     continue
                 about = {"prefill": text.prefill, "truncated": text.truncated, "tokens": text.tokens}
-                rows[key] = {"text": str(text), **about, _OF: told[example.id]}
+                rows[key] = {"text": str(text), **about, _OF: digests[example.id]}
                 journal.add(f"{number}:{example.id}", rows[key])
         for key, row in rows.items():
             if key not in texts:
-                given = {name: row[name] for name in ("prefill", "truncated", "tokens")}
-                texts[key] = Completion(row["text"], **given)
+                options = {name: row[name] for name in ("prefill", "truncated", "tokens")}
+                texts[key] = Completion(row["text"], **options)
         on_done(len(block))
     return texts
 
 
 def with_likelihood(samples: Sequence[EvalSample], scorer: Any) -> list[EvalSample]:
     """The answers with the geometric mean of their tokens' probabilities among their `values`."""
-    told = [at for at, one in enumerate(samples) if getattr(one.completion, "tokens", None)]
-    with Progress("likelihood", len(told)) as progress:
-        texts = [[str(samples[at].completion).lstrip()] for at in told]
-        examples = [samples[at].example for at in told]
+    indices = [at for at, one in enumerate(samples) if getattr(one.completion, "tokens", None)]
+    with Progress("likelihood", len(indices)) as progress:
+        texts = [[str(samples[at].completion).lstrip()] for at in indices]
+        examples = [samples[at].example for at in indices]
         sums = scorer.score(examples, texts, lambda: progress.advance(1))
     rows = list(samples)
-    for at, (total,) in zip(told, sums, strict=True):
+    for at, (total,) in zip(indices, sums, strict=True):
         mean = math.exp(total / getattr(rows[at].completion, "tokens", 1))
         rows[at] = replace(rows[at], values={**rows[at].values, "likelihood": mean})
     return rows
@@ -336,9 +338,9 @@ def weigh(
     """A row for every question, by the log-probabilities of its options."""
     rows = []
     for example in examples:
-        row, told = journal.get(example.id, {}), _digest(example)
-        if row.get(_OF) != told:
-            row = {"sums": scorer.score([example], [example.meta["choices"]])[0], _OF: told}
+        row, digest = journal.get(example.id, {}), _digest(example)
+        if row.get(_OF) != digest:
+            row = {"sums": scorer.score([example], [example.meta["choices"]])[0], _OF: digest}
             journal.add(example.id, row)
         grade, values = by_likelihood(example, row["sums"], several=benchmark.options == "mc2")
         rows.append(EvalSample(example, None, grade, benchmark=benchmark.name, values=values))
@@ -379,8 +381,8 @@ def stored_texts(path: str | Path, column: str, benchmark: Benchmark, examples: 
     texts: Texts = {}
     for example in examples:
         keys = ((example.id, example.question), (None, example.question), (example.id, None))
-        found = next((both[key] for key in keys if key in both), [None])
-        for number, text in enumerate(found):
+        answers = next((both[key] for key in keys if key in both), [None])
+        for number, text in enumerate(answers):
             texts[example.id, number] = Completion(text) if isinstance(text, str) else NOTHING_STORED
     if all(isinstance(text, Unscored) for text in texts.values()):
         raise DataError(f"{path} answers none of the {len(examples)} questions of {benchmark.name}")

@@ -39,7 +39,7 @@ from factrl.llm.replies import item_ids, records_by_id
 from factrl.llm.store import Store, kept, readable
 from factrl.llm.writers import digest_of
 from factrl.runs.data import ColumnName, render_prompt
-from factrl.runs.disk import Mine, anything, nothing, whole_file, write_whole
+from factrl.runs.disk import MayReplace, anything, nothing, whole_file, write_whole
 from factrl.runs.settings import DataSettings
 from factrl.types import Example
 from factrl.verifier.claims import normalised
@@ -199,7 +199,7 @@ def read_choices(reply: str, ids: Sequence[str], **facts: Any) -> list[dict[str,
 FILES = ("train.jsonl", "truthfulness.jsonl", "claims.jsonl", "samples.jsonl", "about.json")
 
 
-def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], mine: Mine = nothing) -> None:
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], mine: MayReplace = nothing) -> None:
     """A JSON Lines file, whole or not at all.
 
     Args:
@@ -306,7 +306,7 @@ def truthfulness_rows(
 
 
 def convert(
-    examples: Sequence[Example], to: Target, data: DataSettings, path: Path, mine: Mine = nothing
+    examples: Sequence[Example], to: Target, data: DataSettings, path: Path, mine: MayReplace = nothing
 ) -> None:
     """Write the examples for another trainer.
 
@@ -378,7 +378,9 @@ def _converted(example: Example, number: int, to: Target, data: DataSettings) ->
     }
 
 
-def _write_parquet(rows: Sequence[Mapping[str, Any]], to: Target, chat: bool, path: Path, mine: Mine) -> None:
+def _write_parquet(
+    rows: Sequence[Mapping[str, Any]], to: Target, chat: bool, path: Path, mine: MayReplace
+) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -73,6 +73,11 @@ def load_settings(
         unused: of the settings, those that the job does not read: an override of one is a problem.  A file is
             for several jobs, and a paper for several stages: what they have of others is left alone.
 
+    >>> from factrl.runs.settings import AskSettings
+    >>> words = ["model.name=Qwen/Qwen2.5-0.5B", "data.train=questions.jsonl", "sampling.top_p=0.9"]
+    >>> load_settings(AskSettings, overrides=words).sampling.top_p
+    0.9
+
     Raises:
         ConfigError: one line per problem; a file that cannot be read or parsed at all comes alone.
     """
@@ -106,7 +111,11 @@ def _unread(overrides: Mapping[str, Any], unused: Unused) -> Iterator[str]:
 
 
 def why_unused(key: str, unused: Unused) -> str | None:
-    """Why a job does not read a key; None where it does."""
+    """Why a job does not read a key; None where it does.
+
+    >>> why_unused("train.steps", {"train": "nothing is trained"})
+    'nothing is trained'
+    """
     return unused.get(key) or unused.get(key.partition(".")[0])
 
 
@@ -129,6 +138,9 @@ def check_knobs(given: Mapping[str, Any], knobs: Knobs, table: str = "reward") -
         given: name -> value.
         knobs: name -> default; a None default accepts anything, a float default also whole numbers.
         table: what the knobs are called under, for the messages.
+
+    >>> check_knobs({"wrong": "-1", "rigth": 1}, {"right": 1.0, "wrong": -1.0})
+    ["reward.wrong = '-1' must be a finite number", "unknown knob reward.rigth; did you mean 'right'?"]
     """
     problems = []
     for name, value in given.items():
@@ -194,12 +206,16 @@ class _Draft:
         return next((origin for origin in known if origin is not None), "")
 
 
-def written_out(cls: type[BaseModel], override: str, knobs: Mapping[str, Knobs]) -> str:
+def full_override(cls: type[BaseModel], override: str, knobs: Mapping[str, Knobs]) -> str:
     """An override with its whole key, and no space about the equals sign.
 
     Args:
         cls: whose keys there are.
         knobs: of free tables, as of `load_settings`.
+
+    >>> from factrl.runs.settings import RunSettings
+    >>> full_override(RunSettings, "steps = 100", {})
+    'train.steps=100'
 
     Raises:
         ConfigError: it is no `key=value`, or its key is none.
@@ -407,7 +423,11 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Nested settings by dotted name, such as `train.steps`; a tuple as the list that TOML has for it."""
+    """Nested settings by dotted name; a tuple as the list that TOML has for it.
+
+    >>> flat({"paper": "truthrl", "train": {"steps": 100}})
+    {'paper': 'truthrl', 'train.steps': 100}
+    """
     flattened: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):

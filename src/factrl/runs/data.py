@@ -135,7 +135,10 @@ def load_held_out(data: DataSettings) -> list[Example]:
 
 
 def template_names(template: str) -> list[str]:
-    """The column names in a prompt template such as `Question: {question}`.
+    """The column names in a prompt template.
+
+    >>> template_names("Question: {question}")
+    ['question']
 
     Raises:
         ConfigError: a brace without its partner, or anything but a plain name in braces.
@@ -167,6 +170,9 @@ def render_prompt(example: Example, template: str) -> str:
         template: text with column names in braces.  Values are inserted as they are: braces in a
             question are not read again, and no attribute of a value can be reached.
 
+    >>> render_prompt(Example("Who wrote Emma?"), "Answer in a word. {question}")
+    'Answer in a word. Who wrote Emma?'
+
     Raises:
         ConfigError: a malformed template, an unknown column, or a column that is neither text nor a number.
     """
@@ -197,18 +203,25 @@ def render_prompt(example: Example, template: str) -> str:
     return text
 
 
-def documents(passages: Sequence[Passage], limit: int = 80_000) -> str:
+_DOCUMENTS = 80_000  # characters of all blocks, TruthRL's number
+
+
+def documents(passages: Sequence[Passage]) -> str:
     """Passages as TruthRL shows them to the policy: each in a `<DOC>` block, numbered from 1.
 
-    Args:
-        limit: characters of all blocks, TruthRL's number; the passages after it are left out, and the first
-            is cut to it.
+    Those after 80,000 characters are left out, and the first is cut to that.
+
+    >>> print(documents([Passage("It is in France.", "Paris")]))
+    <DOC>
+    Document [1]: Paris
+    It is in France.
+    </DOC>
     """
-    shown = ("\n".join(filter(None, (passage.title, passage.text)))[:limit] for passage in passages)
+    shown = ("\n".join(filter(None, (passage.title, passage.text)))[:_DOCUMENTS] for passage in passages)
     blocks = [f"<DOC>\nDocument [{number}]: {text}\n</DOC>" for number, text in enumerate(shown, 1)]
     ends = itertools.accumulate(len(block) + 1 for block in blocks)
     return "\n".join(
-        block for n, (block, end) in enumerate(zip(blocks, ends, strict=True)) if not n or end <= limit
+        block for n, (block, end) in enumerate(zip(blocks, ends, strict=True)) if not n or end <= _DOCUMENTS
     )
 
 
@@ -217,6 +230,9 @@ def to_example(row: Row, columns: Mapping[ColumnName, str] | None = None) -> Exa
 
     Args:
         columns: our name -> the row's column; `""` means that it has none.
+
+    >>> to_example({"question": "Who wrote Emma?", "answer": "Jane Austen", "year": 1815}).answers
+    ('Jane Austen',)
 
     Raises:
         DataError: a column holds what it cannot.
@@ -229,6 +245,9 @@ def label_example(question: str, label: str) -> Example:
 
     Args:
         label: an accepted answer, a list of them, or a table with an example's columns; the last two in JSON.
+
+    >>> label_example("Who wrote Emma?", '["Jane Austen", "Austen"]').answers
+    ('Jane Austen', 'Austen')
 
     Raises:
         DataError: it cannot be read.
@@ -316,8 +335,8 @@ def _example(row: Row, names: Mapping[str, str], at: str) -> Example:
         return _FLAGS[word]
 
     question, topic, given_id = value("question"), value("topic"), value("id")
-    if (asked := _asked(question)) is not None:
-        question = asked
+    if (last_turn := _last_question(question)) is not None:
+        question = last_turn
         if not question.strip():
             raise DataError(f"{at}: {names['question']} has no message of a user with text")
     if isinstance(given_id, float) and given_id.is_integer():  # as data frames write numbers
@@ -349,7 +368,7 @@ def _example(row: Row, names: Mapping[str, str], at: str) -> Example:
     )
 
 
-def _asked(cell: Any) -> str | None:
+def _last_question(cell: Any) -> str | None:
     """What the user says last in a conversation, also in one that is written in JSON; None of other cells."""
     messages = _listed(cell)
     if not is_conversation(messages):
@@ -360,7 +379,7 @@ def _asked(cell: Any) -> str | None:
 def _answers(value: Any, where: str) -> tuple[str, ...]:
     """Accepted answers in a cell: text, a number, a list of those, or a table of them such as TriviaQA's."""
     if isinstance(value, str):
-        value = _written(value, where)
+        value = _parsed(value, where)
     if isinstance(value, Mapping):
         parts = [_flat(value[name]) for name in _PARTS if name in value]
         if not parts and value:
@@ -392,8 +411,8 @@ def _flat(part: Any) -> Any:
 def _refuse_places(row: Row, cell: Any, answers: Sequence[str], where: str) -> None:
     """Refuse the number or the letter of a choice, as MMLU has it, in the place of an answer's text."""
     cells = ((name, _listed(native(_look_up(row, name)))) for name in _CHOICES)
-    found: Iterable[tuple[str, Any]] = ((name, one) for name, one in cells if isinstance(one, (list, dict)))
-    column, choices = next((pair for pair in found if pair[1]), ("", []))
+    nested: Iterable[tuple[str, Any]] = ((name, one) for name, one in cells if isinstance(one, (list, dict)))
+    column, choices = next((pair for pair in nested if pair[1]), ("", []))
     if isinstance(choices, dict):  # ARC's texts and labels, or a text for each letter
         choices = choices["text"] if isinstance(choices.get("text"), list) else [*choices.values()]
     if not column and {"A", "B"} <= row.keys():
@@ -454,6 +473,9 @@ def _unclear(value: Any, where: str) -> DataError:
 def table_of(cell: Any, where: str) -> dict[str, Any]:
     """The columns of a table in a cell, which may be written in JSON; none of an empty one.
 
+    >>> table_of('{"topic": "Emma"}', "extra_info")
+    {'topic': 'Emma'}
+
     Raises:
         DataError: it is no table.
     """
@@ -464,7 +486,11 @@ def table_of(cell: Any, where: str) -> dict[str, Any]:
 
 
 def native(value: Any) -> Any:
-    """A cell in Python's own kinds: arrays of numpy, torch and Arrow and tuples are lists, NaN is None."""
+    """A cell in Python's own kinds: arrays of numpy, torch and Arrow and tuples are lists, NaN is None.
+
+    >>> native({"answers": ("Rome",), "year": float("nan")})
+    {'answers': ['Rome'], 'year': None}
+    """
     if value is None or isinstance(value, (str, int)):
         return value
     if isinstance(value, float):
@@ -511,7 +537,7 @@ _PLACE = re.compile(r"(\d{1,2})|\(?([A-Za-z])[).:]?")
 _BESIDE_THEM = frozenset(name for name in _USUAL["answers"] if "." not in name)
 
 
-def _written(text: str, where: str) -> Any:
+def _parsed(text: str, where: str) -> Any:
     """A list or a table that a text spells; the text where it spells none.
 
     Raises:
@@ -570,7 +596,7 @@ def _literal(body: str) -> Any:
         return None
     if _LIST_OF_STRINGS.fullmatch(body):  # numpy separates them by spaces, which Python takes for one text
         return [_string(one) for one in _STRINGS.findall(body)]
-    plain = _PRINTED.sub(lambda found: found[1] or ("None" if found[3] else ""), body)
+    plain = _PRINTED.sub(lambda match: match[1] or ("None" if match[3] else ""), body)
     try:
         value = ast.literal_eval(plain)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):

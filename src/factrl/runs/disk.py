@@ -42,7 +42,7 @@ _LOG = logging.getLogger("factrl")
 _KEY = "key"
 
 
-Mine = Callable[[Path], bool]
+MayReplace = Callable[[Path], bool]
 """Whether a command made the file at this path, which it then may replace."""
 
 
@@ -56,13 +56,13 @@ def nothing(_: Path) -> bool:
     return False
 
 
-def check_free(path: Path, mine: Mine = nothing) -> None:
+def check_free(path: Path, may_replace: MayReplace = nothing) -> None:
     """Refuse a place where something is that this command did not make; an empty file is nothing.
 
     Raises:
         ConfigError: it is taken.
     """
-    if path.is_file() and path.stat().st_size and not mine(path):
+    if path.is_file() and path.stat().st_size and not may_replace(path):
         raise ConfigError(f"{path} exists; name another file, or remove it")
 
 
@@ -77,16 +77,16 @@ def check_begun(journal: Path, *paths: Path) -> None:
 
 
 @contextmanager
-def whole_file(path: Path, mine: Mine = anything) -> Iterator[Path]:
+def whole_file(path: Path, may_replace: MayReplace = anything) -> Iterator[Path]:
     """An empty file to write to: beside the place that it takes when the block ends without an error.
 
     Nobody else has its name: two writers of one file do not meet, and no link that waits there is followed.
     It is on the disk before it takes its place.  A device or a pipe is written to as it is.
 
     Args:
-        mine: what may be replaced.  Where that is not everything, the place is one that a user named: a link
-            there is followed, and of two processes that find it free one is refused, unless both wrote the
-            same.
+        may_replace: what may be replaced.  Where that is not everything, the place is one that a user named:
+            a link there is followed, and of two processes that find it free one is refused, unless both wrote
+            the same.
 
     Raises:
         ConfigError: something is there that may not be replaced.
@@ -94,7 +94,7 @@ def whole_file(path: Path, mine: Mine = anything) -> Iterator[Path]:
     if path.exists() and not (path.is_file() or path.is_dir()):
         yield path
         return
-    place = path if mine is anything else Path(os.path.realpath(path))
+    place = path if may_replace is anything else Path(os.path.realpath(path))
     unfinished = place.with_name(f"{secrets.token_hex(8)}.tmp")
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
@@ -102,10 +102,10 @@ def whole_file(path: Path, mine: Mine = anything) -> Iterator[Path]:
         yield unfinished
         with unfinished.open("rb+") as file:
             os.fsync(file.fileno())
-        if mine is anything or not _is_first(unfinished, place):
-            if mine is not anything and place.is_file():
+        if may_replace is anything or not _is_first(unfinished, place):
+            if may_replace is not anything and place.is_file():
                 if not filecmp.cmp(unfinished, place, shallow=False):
-                    check_free(path, mine)
+                    check_free(path, may_replace)
                 shutil.copymode(place, unfinished)
             os.replace(unfinished, place)
     except BaseException as error:
@@ -125,13 +125,13 @@ def _is_first(unfinished: Path, place: Path) -> bool:
     return True
 
 
-def write_whole(path: Path, content: bytes, mine: Mine = anything) -> None:
+def write_whole(path: Path, content: bytes, may_replace: MayReplace = anything) -> None:
     """Write a file so that a reader sees the old or the new one, never a part.
 
     Raises:
         ConfigError: as `whole_file`.
     """
-    with whole_file(path, mine) as unfinished:
+    with whole_file(path, may_replace) as unfinished:
         unfinished.write_bytes(content)
 
 
@@ -234,7 +234,7 @@ class Journal(Mapping[str, Mapping[str, Any]]):
         about: everything that decides what the rows are: model, prompts, settings, seed.  JSON values.
 
     Attributes:
-        found: how many rows an earlier process left.
+        resumed: how many rows an earlier process left.
 
     Raises:
         ConfigError: the file is that of another job, or another process is writing it.
@@ -261,10 +261,10 @@ class Journal(Mapping[str, Mapping[str, Any]]):
             except OSError as error:
                 raise ConfigError(f"{self.path} cannot be written: {error.strerror}") from error
             self._open = undo.pop_all()
-        self.found = len(self._rows)
+        self.resumed = len(self._rows)
 
     def add(self, key: str, row: Mapping[str, Any]) -> None:
-        """Keep a finished row; one with the same key replaces what a reader sees of the earlier one."""
+        """Keep a finished row; one with the same key may_replace what a reader sees of the earlier one."""
         row = json.loads(json.dumps(row, allow_nan=False))
         self._write({_KEY: key, **row})
         self._rows[key] = row
@@ -322,9 +322,9 @@ class Journal(Mapping[str, Mapping[str, Any]]):
                 self._refuse(document, about)
         return sum(map(len, lines))
 
-    def _refuse(self, held: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-        name = next(name for name in (*wanted, *held) if held.get(name) != wanted.get(name))
-        was, now = (json.dumps(about.get(name)) for about in (held, wanted))
+    def _refuse(self, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+        name = next(name for name in (*wanted, *stored) if stored.get(name) != wanted.get(name))
+        was, now = (json.dumps(about.get(name)) for about in (stored, wanted))
         raise ConfigError(
             f"{self.path} holds another job: its {name} is {was[:80]}, not {now[:80]}; go on with the same "
             "settings, or name another file"

@@ -237,7 +237,11 @@ def count_states(path: Path | str) -> Counter[tuple[str, str]]:
 
 
 def redact(text: str) -> str:
-    """A text in which everything that looks like a key, password or login is blanked out."""
+    """A text in which everything that looks like a key, password or login is blanked out.
+
+    >>> redact("https://me:secret@example.org/v1")
+    'https://***@example.org/v1'
+    """
     return _LOGIN.sub("***@", _SECRET.sub("***", text))
 
 

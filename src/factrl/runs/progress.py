@@ -80,6 +80,10 @@ class Progress:
 
 
 def clock(seconds: float) -> str:
-    """`75` -> `1:15`."""
+    """Seconds as minutes and seconds.
+
+    >>> clock(75)
+    '1:15'
+    """
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}:{rest:02d}"

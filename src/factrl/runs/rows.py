@@ -113,6 +113,9 @@ def lines_of(file: IO[bytes], name: object) -> Iterator[bytes]:
 def json_lines(content: bytes) -> list[Any]:
     """The values of JSON Lines that are in memory.
 
+    >>> json_lines(b'{"id": 1}\\n{"id": 2}\\n')
+    [{'id': 1}, {'id': 2}]
+
     Raises:
         ValueError: a line is not JSON.
     """
@@ -187,8 +190,8 @@ def _parse(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        said = str(error).partition("; use sys.")[0]  # Python's advice on how to read longer numbers
-        raise DataError(f"{where} is not JSON: {said}") from error
+        problem = str(error).partition("; use sys.")[0]  # Python's advice on how to read longer numbers
+        raise DataError(f"{where} is not JSON: {problem}") from error
 
 
 READERS: Mapping[str, Callable[[Path], Iterable[Any]]] = {

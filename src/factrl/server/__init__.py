@@ -52,34 +52,34 @@ _PROBE = Passage("Paris is the capital of France.")
 Name = Annotated[str, Path(max_length=256)]
 
 
-def read_settings(told: Mapping[str, Any]) -> dict[str, RunSettings]:
+def read_settings(options: Mapping[str, Any]) -> dict[str, RunSettings]:
     """The settings of every reward that is served, by its name on the wire; of the verifier alone, by "".
 
     Args:
-        told: `rewards`, a list of specs; `config`, a recipe or None; `overrides`, a list of `key=value`.
+        options: `rewards`, a list of specs; `config`, a recipe or None; `overrides`, a list of `key=value`.
 
     Raises:
         ConfigError: what the user must change.
     """
-    found: dict[str, RunSettings] = {}
-    for spec in told["rewards"]:
-        if spec in found:
+    by_spec: dict[str, RunSettings] = {}
+    for spec in options["rewards"]:
+        if spec in by_spec:
             raise ConfigError(f"the reward {spec!r} is named twice")
-        settings = run_settings(told["config"], [*told["overrides"], *REWARD_ALONE, f"paper={spec}"])
+        settings = run_settings(options["config"], [*options["overrides"], *REWARD_ALONE, f"paper={spec}"])
         if why := outside_training(bare_reward(settings)):
             raise ConfigError(f"the reward {spec!r} cannot be served: {why}")
-        found[spec] = settings
-    if not found:  # the page alone
-        found[""] = run_settings(told["config"], [*told["overrides"], *REWARD_ALONE], AskSettings)
-    return found
+        by_spec[spec] = settings
+    if not by_spec:  # the page alone
+        by_spec[""] = run_settings(options["config"], [*options["overrides"], *REWARD_ALONE], AskSettings)
+    return by_spec
 
 
-def open_service(told: Mapping[str, Any]) -> Service:
+def open_service(options: Mapping[str, Any]) -> Service:
     """Open judge and verifier, and supply the rewards.
 
     Args:
-        told: as for `read_settings`; `verify`, whether texts are verified also when no reward does; `page`,
-            whether there is a page for it.
+        options: as for `read_settings`; `verify`, whether texts are verified also when no reward does;
+            `page`, whether there is a page for it.
 
     Raises:
         SetupError: what the user must change.
@@ -87,16 +87,16 @@ def open_service(told: Mapping[str, Any]) -> Service:
     judges: dict[str, Any] = {}
     verifiers: dict[str, Any] = {}
     rewards: dict[str, Reward] = {}
-    for name, settings in read_settings(told).items():
-        asked = settings.judge.model_dump_json()
-        if asked not in judges:
-            judges[asked] = open_judge(settings.judge)
-        supplier = Supplier(judges[asked], settings.judge, settings.verifier)
-        checked = settings.verifier.model_dump_json() + asked
+    for name, settings in read_settings(options).items():
+        judge_key = settings.judge.model_dump_json()
+        if judge_key not in judges:
+            judges[judge_key] = open_judge(settings.judge)
+        supplier = Supplier(judges[judge_key], settings.judge, settings.verifier)
+        checked = settings.verifier.model_dump_json() + judge_key
         reward = bare_reward(settings) if name else None
         if reward is not None:
             check_resources(reward)
-        if checked not in verifiers and (reward is None or "verify" in reward.missing or told["verify"]):
+        if checked not in verifiers and (reward is None or "verify" in reward.missing or options["verify"]):
             verifiers[checked] = supplier.verify()
         if reward is not None:
             if "verify" in reward.missing:  # rewards that verify alike share what is found
@@ -104,7 +104,7 @@ def open_service(told: Mapping[str, Any]) -> Service:
             rewards[name] = supply(reward, supplier=supplier)
     judge = next((judge for judge in judges.values() if judge is not None), None)
     verifier = next(iter(verifiers.values()), None)
-    return Service(rewards, judge, verifier, page=told["page"])
+    return Service(rewards, judge, verifier, page=options["page"])
 
 
 class Service:
@@ -151,7 +151,7 @@ class Service:
     def openrlhf(self, reward: Name, request: OpenRLHFRequest) -> Any:
         """OpenRLHF's `--reward.remote_url`.  A batch with a sample that could not be graded is refused with
         503, because a number in its place would be learned from; what was graded is not paid for again."""
-        found = self._reward(reward)
+        scorer = self._reward(reward)
         if not len(request.query) == len(request.prompts) == len(request.labels):
             raise DataError(
                 f"query, prompts and labels have {len(request.query)}, {len(request.prompts)} and "
@@ -160,8 +160,8 @@ class Service:
         rows = zip(request.query, request.prompts, request.labels, strict=True)
         pairs = [_openrlhf_sample(*row) for row in rows]
         examples, texts = [example for example, _ in pairs], [text for _, text in pairs]
-        _check(found, examples)
-        results = found.batch(examples, texts)
+        _check(scorer, examples)
+        results = scorer.batch(examples, texts)
         values = [result.value for result in results if result.value is not None]
         if len(values) < len(results):
             raise HTTPException(503, _MASKED, {"Retry-After": str(BUSY)})
@@ -178,17 +178,17 @@ class Service:
     def nemo_gym(self, reward: Name, request: NeMoGymRequest) -> Any:
         """NeMo Gym's `/verify`: what was posted, with its `reward`; null and marked as masked where it could
         not be graded."""
-        found, row = self._reward(reward), request.model_extra or {}
-        example = to_example({"question": _asked(request.responses_create_params), **row})
-        _check(found, [example])
-        result = found(example, _answered(request.response))
+        scorer, row = self._reward(reward), request.model_extra or {}
+        example = to_example({"question": _question(request.responses_create_params), **row})
+        _check(scorer, [example])
+        result = scorer(example, _completion(request.response))
         terms = {f"term_{term}": value for term, value in result.terms.items()}
-        told = {**request.model_dump(), **terms, "reward": result.value}
-        told |= {"state": result.state, "cause": result.cause}
+        reply = {**request.model_dump(), **terms, "reward": result.value}
+        reply |= {"state": result.state, "cause": result.cause}
         if result.value is None:  # a number in its place would count in the baseline of its group
-            config = told.get("instance_config") or {}
-            told |= {"_ng_failure_class": "judge_failed", "instance_config": {**config, "mask_sample": True}}
-        return JSONResponse(to_jsonable_python(told))
+            config = reply.get("instance_config") or {}
+            reply |= {"_ng_failure_class": "judge_failed", "instance_config": {**config, "mask_sample": True}}
+        return JSONResponse(to_jsonable_python(reply))
 
     async def live(self) -> Any:
         """The process answers."""
@@ -198,8 +198,8 @@ class Service:
         """A verdict can be had: one tiny question was asked within the last ten seconds.  Why not is told to
         clients with the token alone, because it names the judge."""
         why = await anyio.to_thread.run_sync(self._not_ready, limiter=self._apart)
-        status, told = "not ready" if why else "ready", not request.scope.get("factrl.stranger")
-        return JSONResponse({"status": status, "detail": why if told else ""}, 503 if why else 200)
+        status, trusted = "not ready" if why else "ready", not request.scope.get("factrl.stranger")
+        return JSONResponse({"status": status, "detail": why if trusted else ""}, 503 if why else 200)
 
     def _not_ready(self) -> str:
         """Why no verdict can be had now, empty when one can: asks the judge, at most once in ten seconds."""
@@ -248,19 +248,19 @@ def _openrlhf_sample(query: str, prompt: str, label: str) -> tuple[Example, Comp
         raise DataError(f"a label cannot be read: {error}") from None
 
 
-def _asked(params: Mapping[str, Any]) -> str:
+def _question(params: Mapping[str, Any]) -> str:
     """The last thing that the user says in a request of the Responses API."""
-    given = params.get("input")
-    return given if isinstance(given, str) else text_of(last_message(_items(given), "user"))
+    prompt = params.get("input")
+    return prompt if isinstance(prompt, str) else text_of(last_message(_items(prompt), "user"))
 
 
-def _answered(response: Mapping[str, Any] | None) -> Completion:
+def _completion(response: Mapping[str, Any] | None) -> Completion:
     """The last message of a response; the reasoning before it stands in `<think>`, as rewards know it."""
     items = _items((response or {}).get("output"))
     messages = [number for number, item in enumerate(items) if item.get("type") == "message"]
     last, before = [-1, -1, *messages][-1], [-1, -1, *messages][-2]
-    kept = items[before + 1 : last] if messages else items
-    thought = [text for item in kept if (text := reasoning_of({"content": [item]}))]
+    turn = items[before + 1 : last] if messages else items
+    thought = [text for item in turn if (text := reasoning_of({"content": [item]}))]
     if not messages and not thought:
         raise DataError("response.output has neither a message nor reasoning, so there is nothing to grade")
     text = said(items[last]) if messages else ""
@@ -268,8 +268,8 @@ def _answered(response: Mapping[str, Any] | None) -> Completion:
     return Completion(with_reasoning("\n".join(thought), text), truncated=cut)
 
 
-def _items(given: Any) -> list[Mapping[str, Any]]:
-    return [item for item in given if isinstance(item, Mapping)] if isinstance(given, list) else []
+def _items(output: Any) -> list[Mapping[str, Any]]:
+    return [item for item in output if isinstance(item, Mapping)] if isinstance(output, list) else []
 
 
 def make_app(service: Service, token: str = "", **limits: Any) -> Gate:
@@ -348,8 +348,8 @@ def _add_handlers(api: FastAPI) -> None:
     @api.exception_handler(ConfigError)
     @api.exception_handler(DataError)
     async def unusable(_: Request, error: Exception) -> JSONResponse:
-        told = str(error)[:_ECHO]  # it may quote what was sent
-        return JSONResponse({"detail": [{"loc": ["body"], "msg": told, "type": "unusable"}]}, 422)
+        message = str(error)[:_ECHO]  # it may quote what was sent
+        return JSONResponse({"detail": [{"loc": ["body"], "msg": message, "type": "unusable"}]}, 422)
 
     @api.exception_handler(RewardBug)
     async def broken(_: Request, error: RewardBug) -> JSONResponse:

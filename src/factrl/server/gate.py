@@ -123,16 +123,16 @@ class Gate:
 
     def _stranger(self, scope: dict[str, Any], is_open: bool) -> tuple[int, str] | None:
         """Why a client does not count as one with the token; counts what it tried."""
-        given = _values(scope, b"authorization")
+        headers = _values(scope, b"authorization")
         if not self._token:
             return None
-        if is_open and not given:
+        if is_open and not headers:
             return 401, ""
         address = (scope.get("client") or ("", 0))[0]
         recent = self._failures.get(address, deque())
         while recent and time.monotonic() - recent[0] > WINDOW:
             recent.popleft()
-        scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+        scheme, _, token = headers[0].partition(b" ") if len(headers) == 1 else (b"", b"", b"")
         if scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(b" "), self._token):
             return None  # also where others of this address, which can be a proxy's, have guessed
         if len(recent) >= FAILURES:
@@ -198,8 +198,8 @@ def _from_elsewhere(scope: dict[str, Any]) -> tuple[int, str] | None:
 
 def _is_here(authority: bytes, address: str) -> bool:
     """Whether a host with or without a port is this machine, or the address that was asked."""
-    found = _AUTHORITY.fullmatch(authority)
-    host = (found[1] or found[2]).decode("latin-1") if found else ""
+    match = _AUTHORITY.fullmatch(authority)
+    host = (match[1] or match[2]).decode("latin-1") if match else ""
     return host == address or is_loopback(host)
 
 

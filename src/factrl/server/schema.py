@@ -31,10 +31,10 @@ class Wire(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _has_few_fields(cls, given: Any) -> Any:
-        if isinstance(given, Mapping) and len(given) > MAX_FIELDS:
-            raise ValueError(f"it has {len(given)} fields, more than {MAX_FIELDS}")
-        return given
+    def _has_few_fields(cls, body: Any) -> Any:
+        if isinstance(body, Mapping) and len(body) > MAX_FIELDS:
+            raise ValueError(f"it has {len(body)} fields, more than {MAX_FIELDS}")
+        return body
 
 
 class WirePassage(Wire):
@@ -60,9 +60,9 @@ class WireExample(Wire):
     def example(self) -> Example:
         """As rewards know it."""
         passages = tuple(Passage(p.text, p.title, p.source) for p in self.evidence)
-        told = self.model_dump(include={"question", "id", "topic", "ook", "false_premise"})
+        fields = self.model_dump(include={"question", "id", "topic", "ook", "false_premise"})
         return Example(
-            **told, answers=tuple(self.answers), evidence=passages, checklist=tuple(self.checklist)
+            **fields, answers=tuple(self.answers), evidence=passages, checklist=tuple(self.checklist)
         )
 
 

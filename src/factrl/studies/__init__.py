@@ -166,8 +166,8 @@ class FullSettings(Section):
             )
         own = dict(self.variants[name])
         for key, value in own.items():
-            if isinstance(value, dict) and isinstance(mine := getattr(self, key, None), dict):
-                own[key] = {**mine, **value}
+            if isinstance(value, dict) and isinstance(base := getattr(self, key, None), dict):
+                own[key] = {**base, **value}
         return load_settings(FullSettings, defaults={**self.model_dump(), **own, "variants": {}})
 
     def _problems(self) -> Iterator[str]:
@@ -194,9 +194,9 @@ class FullSettings(Section):
                 for name in sorted(names - known - more):
                     yield f"full.{part}: {{{name}}} is no file of the user's, and no step before it"
             known.add(step)
-        wanted, told = used & {*FILES}, {name for name in self.asks if "." not in name} - {"judge"}
-        yield from (f"full.asks.{name} is missing: say what the user gives there" for name in wanted - told)
-        yield from (f"full.asks.{name}: no step uses it" for name in told - wanted)
+        wanted, named = used & {*FILES}, {name for name in self.asks if "." not in name} - {"judge"}
+        yield from (f"full.asks.{name} is missing: say what the user gives there" for name in wanted - named)
+        yield from (f"full.asks.{name}: no step uses it" for name in named - wanted)
         yield from (f"full.rows.{row} is no step" for row in self.rows.keys() - self.steps.keys())
         for row, changes in self.rows.items():
             for column in changes.keys() - self.columns.keys():
@@ -260,13 +260,20 @@ _SHARED = files("factrl.studies") / "shared.toml"
 
 
 def study_names() -> list[str]:
-    """The studies that come with factrl."""
+    """The studies that come with factrl.
+
+    >>> "knowrl" in study_names()
+    True
+    """
     names = (path.name for path in files("factrl.studies").iterdir())
     return sorted(n.removesuffix(".toml") for n in names if n.endswith(".toml") and n != "shared.toml")
 
 
 def load_study(name: str, overrides: tuple[str, ...] = (), *, gpu: bool = False) -> StudySettings:
     """A study by name or file, with `section.key=value` overrides.
+
+    >>> load_study("knowrl", ("train.steps=2",)).train.steps
+    2
 
     Raises:
         ConfigError: no such study, or its settings are wrong; every problem at once.

@@ -78,7 +78,7 @@ def random_reward(example: Example, completion: str) -> dict[str, float]:
     return {"random": float(hashlib.sha256(f"{example.id} {completion}".encode()).digest()[0] & 1)}
 
 
-def asked_with(task: Task) -> DataSettings:
+def data_settings(task: Task) -> DataSettings:
     """The prompt of a task, in SmolLM2's chat markup without its system message, which costs 25 tokens."""
     prompt = _TURN.format(PROMPTS[task])
     return DataSettings(train="study", chat=False, prompt=prompt, prefill=PREFILLS[task])
@@ -123,7 +123,7 @@ class Seed:
         return RunSettings(
             paper="study" if row is None else row.reward,
             model=self.model_settings,
-            data=asked_with(task),
+            data=data_settings(task),
             reward={} if row is None else row.knobs,
             train=train,
             run=run,
@@ -139,33 +139,33 @@ class Seed:
         if self.weights.exists():
             self.reset()
             return
-        begun, told, train = time.monotonic(), self.start, TrainSettings()
+        started, config, train = time.monotonic(), self.start, TrainSettings()
         draw = random.Random(f"start {self.number}")
         pools = {task: self.examples(task, "warm") for task in TASKS}
-        rest = 1 - told.profiles
-        shares = {"profile": told.profiles, "reasoned": 0.6 * rest, "short": 0.4 * rest}
+        rest = 1 - config.profiles
+        shares = {"profile": config.profiles, "reasoned": 0.6 * rest, "short": 0.4 * rest}
         rows: list[tuple[str, str]] = []
         for task in TASKS:
             settings = self.settings(task, train)
-            count = round(shares[task] * told.steps * told.batch_size)
-            chosen = [pools[task][n % len(pools[task])] for n in range(count)]
-            prompts = render_prompts(chosen, self.tokenizer, settings.data)
-            texts = [target(task, one, self.world.table, draw, told.decline) for one in chosen]
+            count = round(shares[task] * config.steps * config.batch_size)
+            examples = [pools[task][n % len(pools[task])] for n in range(count)]
+            prompts = render_prompts(examples, self.tokenizer, settings.data)
+            texts = [target(task, one, self.world.table, draw, config.decline) for one in examples]
             rows += zip(prompts, texts, strict=True)
         draw.shuffle(rows)
         supervise(
             self.model,
             self.tokenizer,
             *zip(*rows, strict=True),
-            steps=told.steps,
-            batch_size=told.batch_size,
-            learning_rate=told.learning_rate,
+            steps=config.steps,
+            batch_size=config.batch_size,
+            learning_rate=config.learning_rate,
             bf16=uses_bf16(train),
             seed=self.number,
         )
         self.folder.mkdir(parents=True, exist_ok=True)
         self.keep(self.weights)
-        tell(f"seed {self.number}: warm start in {time.monotonic() - begun:.0f} s")
+        tell(f"seed {self.number}: warm start in {time.monotonic() - started:.0f} s")
 
     def texts(
         self,
@@ -190,19 +190,19 @@ class Seed:
     def evaluate(self, task: Task, train: TrainSettings, size: int) -> dict[str, Any]:
         """Greedy texts and one sample at the training temperature of each held-out question, measured."""
         settings = self.settings(task, train)
-        asked = self.examples(task, "test")[:size]
-        found: dict[str, Any] = {
-            "shown": [[one.question, *one.answers[:1]] for one in asked[:SHOWN]]  # with their greedy texts
+        examples = self.examples(task, "test")[:size]
+        results: dict[str, Any] = {
+            "shown": [[one.question, *one.answers[:1]] for one in examples[:SHOWN]]  # with their greedy texts
         }
         for name, temperature in (("greedy", 0.0), ("sampled", train.temperature)):
-            texts = [one for [one] in self.texts(asked, settings, temperature=temperature)]
-            rows = self.measured(task, asked, texts)
-            found[name] = [row.to_json() for row in rows]
-            found[f"{name}_texts"] = texts[:SHOWN]
-        return found
+            texts = [one for [one] in self.texts(examples, settings, temperature=temperature)]
+            rows = self.measured(task, examples, texts)
+            results[name] = [row.to_json() for row in rows]
+            results[f"{name}_texts"] = texts[:SHOWN]
+        return results
 
-    def measured(self, task: Task, asked: Sequence[Example], texts: Sequence[str]) -> list[Measured]:
-        return measure(task, asked, texts, self.verifier, self.grader)
+    def measured(self, task: Task, examples: Sequence[Example], texts: Sequence[str]) -> list[Measured]:
+        return measure(task, examples, texts, self.verifier, self.grader)
 
     def keep(self, weights: Path) -> None:
         """Write the weights as a file, whole or not at all."""
@@ -225,44 +225,44 @@ class Seed:
         """What the start says rightly in samples of training questions: sentences by entity, or shares of the
         samples by question."""
         task, path = study.task, self.folder / f"known-{study.task}.json"
-        told: dict[str, Any] = {"known": study.known.model_dump()}
-        if (held := _held(path, told)) is not None:
-            return dict(held["found"])
+        identity: dict[str, Any] = {"known": study.known.model_dump()}
+        if (stored := _read_stored(path, identity)) is not None:
+            return dict(stored["found"])
         self.reset()
         settings = self.settings(task, study.train)
-        asked = self.examples(task, "train")[: study.known.questions]
-        groups = self.texts(asked, settings, samples=study.known.samples, temperature=1.0)
-        found: dict[str, Any] = {}
+        examples = self.examples(task, "train")[: study.known.questions]
+        groups = self.texts(examples, settings, samples=study.known.samples, temperature=1.0)
+        known: dict[str, Any] = {}
         if task == "profile":
-            flat = [(one, text) for one, group in zip(asked, groups, strict=True) for text in group]
+            flat = [(one, text) for one, group in zip(examples, groups, strict=True) for text in group]
             claims = dict[str, bool]()
             for (one, _), report in zip(flat, self._reports(flat), strict=True):
-                right = found.setdefault(one.topic, [])
+                right = known.setdefault(one.topic, [])
                 for check in report.checks:
                     if check.verdict and check.verdict.label in _DECIDED:
                         claims[check.claim.text] = check.verdict.label == "supported"
                         if claims[check.claim.text] and check.quote not in right:
                             right.append(check.quote)
-            told["claims"] = claims
+            identity["claims"] = claims
         else:
-            for one, group in zip(asked, groups, strict=True):
+            for one, group in zip(examples, groups, strict=True):
                 rows = self.measured(task, [one] * len(group), group)
-                found[one.id] = sum(row.right for row in rows) / len(rows)
-        write_whole(path, json.dumps({**told, "found": found}).encode())
-        return found
+                known[one.id] = sum(row.right for row in rows) / len(rows)
+        write_whole(path, json.dumps({**identity, "found": known}).encode())
+        return known
 
-    def _reports(self, written: Sequence[tuple[Example, str]]) -> list[Report]:
+    def _reports(self, completions: Sequence[tuple[Example, str]]) -> list[Report]:
         """What is true of profiles, by the table."""
-        answers = [blocks_of("profile", text)[1] or "" for _, text in written]
-        return self.verifier.batch(answers, topics=[one.topic for one, _ in written])
+        answers = [blocks_of("profile", text)[1] or "" for _, text in completions]
+        return self.verifier.batch(answers, topics=[one.topic for one, _ in completions])
 
     def truthfulness_model(self, study: StudySettings, tell: Tell) -> tuple[Path, float | None]:
         """A model that was taught from the start which of its own claims are true (KLCF, arXiv:2509.23765,
         Sec. 3.2), and its AUC on the start's claims about 60 held-out entities."""
         model, path = self.folder / "truthfulness", self.folder / "truthfulness.json"
         settings = {"truthfulness": study.truthfulness.model_dump(), "known": study.known.model_dump()}
-        if (held := _held(path, settings)) is not None:
-            return model, held["auc"]
+        if (stored := _read_stored(path, settings)) is not None:
+            return model, stored["auc"]
         self.known(study)
         known = json.loads((self.folder / "known-profile.json").read_text("utf-8"))
         claims: dict[str, bool] = known["claims"]
@@ -272,9 +272,9 @@ class Seed:
                 f"{len(claims)} of one kind; raise start.steps or known.questions"
             )
         self.reset()
-        begun, asked = time.monotonic(), self.examples("profile", "test")[:_HELD_OUT]
-        drawn = self.texts(asked, self.settings("profile", study.train), temperature=1.0)
-        reports = self._reports([(one, text) for one, [text] in zip(asked, drawn, strict=True)])
+        started, examples = time.monotonic(), self.examples("profile", "test")[:_HELD_OUT]
+        completions = self.texts(examples, self.settings("profile", study.train), temperature=1.0)
+        reports = self._reports([(one, text) for one, [text] in zip(examples, completions, strict=True)])
         checks = [check for report in reports for check in report.checks]
         supervise(
             self.model,
@@ -287,14 +287,15 @@ class Seed:
         )
         self.model.save_pretrained(model)
         self.tokenizer.save_pretrained(model)
-        decided = {c.claim.text: c.verdict.label for c in checks if c.verdict and c.verdict.label in _DECIDED}
-        rated = [*zip(TruthfulnessModel(model)([*decided]), decided.values(), strict=True)]
+        labels = {c.claim.text: c.verdict.label for c in checks if c.verdict and c.verdict.label in _DECIDED}
+        rated = [*zip(TruthfulnessModel(model)([*labels]), labels.values(), strict=True)]
         true, false = ([p for p, label in rated if label == side] for side in _DECIDED)
         area = auc(true, false)
         write_whole(path, json.dumps({**settings, "claims": len(claims), "auc": area}).encode())
+        seconds = time.monotonic() - started
         tell(
-            f"seed {self.number}: truthfulness of {len(claims)} claims in {time.monotonic() - begun:.0f} s, "
-            f"AUC {'none' if area is None else f'{area:.2f}'} on {len(decided)} about held-out entities"
+            f"seed {self.number}: truthfulness of {len(claims)} claims in {seconds:.0f} s, "
+            f"AUC {'none' if area is None else f'{area:.2f}'} on {len(labels)} about held-out entities"
         )
         return model, area
 
@@ -303,38 +304,36 @@ class Seed:
 
         Where enough of the start's samples are right the answer is taught, elsewhere "I don't know.".
         """
-        told, weights = study.calibrate, self.folder / f"{CALIBRATED}-{name}.safetensors"
-        if not told.steps:
+        config, weights = study.calibrate, self.folder / f"{CALIBRATED}-{name}.safetensors"
+        if not config.steps:
             return self.weights
         path = self.folder / "rows" / f"{name}-{CALIBRATED}.json"
-        settings = {"calibrate": told.model_dump(), "known": study.known.model_dump()}
+        settings = {"calibrate": config.model_dump(), "known": study.known.model_dump()}
         settings |= {"size": study.size.model_dump()}
-        if _held(path, settings) is not None and weights.exists():
+        if _read_stored(path, settings) is not None and weights.exists():
             return weights
-        shares, begun = self.known(study), time.monotonic()
-        asked = [one for one in self.examples(study.task, "train") if one.id in shares]
-        enough = told.right / study.known.samples
-        answers = [one.answers[0] if shares[one.id] >= enough else ABSTENTION for one in asked]
+        shares, started = self.known(study), time.monotonic()
+        examples = [one for one in self.examples(study.task, "train") if one.id in shares]
+        enough = config.right / study.known.samples
+        answers = [one.answers[0] if shares[one.id] >= enough else ABSTENTION for one in examples]
         self.reset()
         trained = [weight for weight in self.model.parameters() if weight.requires_grad]
         starts = [weight.detach().clone() for weight in trained]
         supervise(
             self.model,
             self.tokenizer,
-            render_prompts(asked, self.tokenizer, self.settings(study.task, study.train).data),
+            render_prompts(examples, self.tokenizer, self.settings(study.task, study.train).data),
             answers,
-            **told.model_dump(include={"steps", "batch_size", "learning_rate"}),
+            **config.model_dump(include={"steps", "batch_size", "learning_rate"}),
             bf16=uses_bf16(study.train),
             seed=self.number,
         )
         for weight, start in zip(trained, starts, strict=True):
-            weight.detach().lerp_(start, 1 - told.interpolation)
+            weight.detach().lerp_(start, 1 - config.interpolation)
         del starts
         self.keep(weights)
-        found = {"row": f"{name}/{CALIBRATED}", "task": study.task, **settings}
-        found |= self.evaluate(study.task, study.train, study.size.test)
-        write_whole(path, json.dumps(found).encode())
-        tell(f"seed {self.number}: {name} calibrated in {time.monotonic() - begun:.0f} s")
+        self._write_row(path, f"{name}/{CALIBRATED}", study, study.train, settings)
+        tell(f"seed {self.number}: {name} calibrated in {time.monotonic() - started:.0f} s")
         return weights
 
     def is_prepared(self, name: str, study: StudySettings) -> bool:
@@ -353,10 +352,10 @@ class Seed:
 
     def questions(self, study: StudySettings, row: RowSettings) -> list[Example]:
         """Training questions of a row."""
-        asked = self.examples(study.task, "train")
+        examples = self.examples(study.task, "train")
         if row.checklist == "all":
             return with_checklist(
-                asked, {e: self.world.table.statements(e) for e in self.world.parts["train"]}
+                examples, {e: self.world.table.statements(e) for e in self.world.parts["train"]}
             )
         if row.checklist == "own":
             known = self.known(study)
@@ -368,16 +367,16 @@ class Seed:
                 ]
                 for entity, quotes in known.items()
             }
-            return with_checklist(asked, parsed)
+            return with_checklist(examples, parsed)
         if study.practice:
             share = self.known(study)
-            sure = [one for one in asked if share.get(one.id, 0) >= 0.5]
-            others = [one for one in asked if one.id in share and share[one.id] < 0.5]
+            sure = [one for one in examples if share.get(one.id, 0) >= 0.5]
+            others = [one for one in examples if one.id in share and share[one.id] < 0.5]
             draw, count = random.Random(self.number), round(study.practice * len(sure))
             mixed = sure + draw.sample(others, min(len(others), max(count, 8)))
             draw.shuffle(mixed)
             return mixed
-        return asked
+        return examples
 
     def reward(self, row: RowSettings, trained: Path | None = None) -> Reward:
         """The row's reward, with resources by rules and by the table.
@@ -399,14 +398,14 @@ class Seed:
 
         def compare(question: str, text: str, **_: Any) -> float:
             stated = extract(text)
-            told = [one for one in stated if self.world.table.parse(one.text) is not None]
-            return float(len(told) == len(stated) >= _LEAST)
+            parsed = [one for one in stated if self.world.table.parse(one.text) is not None]
+            return float(len(parsed) == len(stated) >= _LEAST)
 
         def contradicts(question: str, text: str, passages: Sequence[Passage]) -> bool:
             report = self.verifier(text, evidence=passages, topic=passages[0].title if passages else "")
             return report.counts["refuted"] > 0
 
-        here = {
+        resources = {
             "contradicts": contradicts,
             "verify": self.verifier,
             "grade": self.grader,
@@ -415,7 +414,7 @@ class Seed:
             "truthfulness": truthfulness if trained is None else TruthfulnessModel(trained),
             "compare": compare,
         }
-        return supply(bare.with_(**{name: here[name] for name in bare.missing if name in here}))
+        return supply(bare.with_(**{name: resources[name] for name in bare.missing if name in resources}))
 
     def train(self, name: str, study: StudySettings, tell: Tell, *, keep: bool = False) -> Mapping[str, Any]:
         """Train and evaluate one row; what is on disk is not done again.
@@ -427,7 +426,7 @@ class Seed:
         path = self.folder / "rows" / f"{name.replace('/', '-')}.json"
         of_study, _, of_row = name.partition("/")
         row, train = study.rows[of_row], row_settings(study, of_row)
-        told = {
+        identity = {
             "reward": row.reward,
             "knobs": row.knobs,
             "train": train.model_dump(mode="json", exclude_unset=True),
@@ -435,80 +434,83 @@ class Seed:
             "calibrate": study.calibrate.model_dump(),
         }
         if row.truthfulness == "trained":
-            trained, told["truthfulness_auc"] = self.truthfulness_model(study, tell)
+            trained, identity["truthfulness_auc"] = self.truthfulness_model(study, tell)
         else:
             trained = None
-        made, asked = self.reward(row, trained), self.questions(study, row)
-        told["asked"] = hashlib.sha256(repr(asked).encode()).hexdigest()[:12]
-        if (held := _held(path, told)) is not None:
-            return held
-        if (same := self._same(told)) is not None:
+        reward_func, examples = self.reward(row, trained), self.questions(study, row)
+        identity["asked"] = hashlib.sha256(repr(examples).encode()).hexdigest()[:12]
+        if (stored := _read_stored(path, identity)) is not None:
+            return stored
+        if (same := self._equal_run(identity)) is not None:
             write_whole(path, json.dumps({**same, "row": name}).encode())
             tell(f"seed {self.number}: {name} is {same['row']}")
             return same
-        if len(asked) < train.prompts_per_step:
+        if len(examples) < train.prompts_per_step:
             raise ConfigError(
-                f"{name} has {len(asked)} training questions, fewer than the {train.prompts_per_step} of one "
-                "step; lower train.prompts_per_step, or raise known.questions, where samples choose them"
+                f"{name} has {len(examples)} training questions, fewer than the {train.prompts_per_step} of "
+                "one step; lower train.prompts_per_step, or raise known.questions, where samples choose them"
             )
-        made.check_examples(asked)
+        reward_func.check_examples(examples)
         settings, begins = self.settings(study.task, train, row), self.calibrate(of_study, study, tell)
         if keep:
             self.reset()
             self.keep_folder("start", settings)
         self.reset(begins)
-        prompts = render_prompts(asked, self.tokenizer, settings.data)
-        begun, cpu, judged = time.monotonic(), time.process_time(), self.judge.count
+        prompts = render_prompts(examples, self.tokenizer, settings.data)
+        started, cpu, judged = time.monotonic(), time.process_time(), self.judge.count
         torch.manual_seed(self.number)
         with Run.create(self.folder / "runs", name.replace("/", "-"), dump_toml(settings)) as run:
-            optimise(settings, self.model, self.tokenizer, made, asked, prompts, run, None)
+            optimise(settings, self.model, self.tokenizer, reward_func, examples, prompts, run, None)
             shutil.rmtree(run.checkpoints, ignore_errors=True)  # 1.6 GB
             steps = [line for line in read_metrics(run.path) if "reward" in line]
         if keep:
             self.keep_folder(path.stem, settings)
-        took = {"seconds": time.monotonic() - begun, "cpu_seconds": time.process_time() - cpu}
-        took["judged_claims"] = self.judge.count - judged
-        written = sum(line["completions/mean_length"] for line in steps)
-        took["tokens"] = round(written * train.prompts_per_step * train.num_generations)
+        costs = {"seconds": time.monotonic() - started, "cpu_seconds": time.process_time() - cpu}
+        costs["judged_claims"] = self.judge.count - judged
+        length = sum(line["completions/mean_length"] for line in steps)
+        costs["tokens"] = round(length * train.prompts_per_step * train.num_generations)
         gc.collect()
-        found = {
-            "row": name,
-            "task": study.task,
-            **told,
-            "questions": len(asked),
-            **took,
+        facts = {
+            **identity,
+            "questions": len(examples),
+            **costs,
             "rewards": [round(line["reward"], 4) for line in steps],
             "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
             "gpu_peak_mb": torch.cuda.max_memory_allocated() // 2**20 if torch.cuda.is_available() else 0,
-            **self.evaluate(study.task, train, study.size.test),
         }
-        write_whole(path, json.dumps(found).encode())
-        tell(f"seed {self.number}: {name} in {took['seconds']:.0f} s, {took['cpu_seconds']:.0f} s of CPU")
-        return found
+        results = self._write_row(path, name, study, train, facts)
+        tell(f"seed {self.number}: {name} in {costs['seconds']:.0f} s, {costs['cpu_seconds']:.0f} s of CPU")
+        return results
 
-    def _same(self, told: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    def _equal_run(self, identity: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """A row of another study that was trained in the same way on the same questions."""
-        plain = json.loads(json.dumps(told))
+        plain = json.loads(json.dumps(identity))
         for path in sorted((self.folder / "rows").glob("*.json")):
-            held = json.loads(path.read_text("utf-8"))
-            if all(held.get(key) == value for key, value in plain.items()):
-                return held
+            stored = json.loads(path.read_text("utf-8"))
+            if all(stored.get(key) == value for key, value in plain.items()):
+                return stored
         return None
 
     def before(self, study: StudySettings) -> Mapping[str, Any]:
         """The start's texts in a task, measured once for all studies of it."""
         path = self.folder / "rows" / f"start-{study.task}.json"
-        told = {"size": study.size.model_dump()}
-        if (held := _held(path, told)) is not None:
-            return held
+        identity = {"size": study.size.model_dump()}
+        if (stored := _read_stored(path, identity)) is not None:
+            return stored
         self.reset()
-        found = {"row": "start", "task": study.task, **told}
-        found |= self.evaluate(study.task, study.train, study.size.test)
-        write_whole(path, json.dumps(found).encode())
-        return found
+        return self._write_row(path, "start", study, study.train, identity)
+
+    def _write_row(
+        self, path: Path, row: str, study: StudySettings, train: TrainSettings, facts: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """The results of a row: its held-out texts as the model writes them now, and what is known of it."""
+        held_out = self.evaluate(study.task, train, study.size.test)
+        results = {"row": row, "task": study.task, **facts, **held_out}
+        write_whole(path, json.dumps(results).encode())
+        return results
 
 
-def _held(path: Path, told: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _read_stored(path: Path, settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The results in a file, and None where it is not there yet, with its folder made.
 
     Raises:
@@ -517,46 +519,45 @@ def _held(path: Path, told: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         return None
-    held = json.loads(path.read_text("utf-8"))
-    for key, setting in told.items():
-        if held.get(key) != json.loads(json.dumps(setting)):
+    stored = json.loads(path.read_text("utf-8"))
+    for key, setting in settings.items():
+        if stored.get(key) != json.loads(json.dumps(setting)):
             raise ConfigError(
-                f"{path} was made with {key} = {held.get(key)}, and now it is {setting}; give another "
+                f"{path} was made with {key} = {stored.get(key)}, and now it is {setting}; give another "
                 "--output, or delete the file"
             )
-    return held
+    return stored
 
 
 def open_seed(folder: Path, number: int, study: StudySettings, model: str = MODEL) -> Seed:
     """The folder of one seed with its world and model."""
-    path, begun = folder / "world.json", folder / "begun.json"
-    told = {"model": model, "table": study.table, "start": study.start.model_dump()}
-    told |= {} if study.table else {"more": study.size.more}
-    if begun.exists() and (held := json.loads(begun.read_text("utf-8"))) != told:
-        changed = next(key for key in told if held.get(key) != told[key])
+    world_file, made_with = folder / "world.json", folder / "begun.json"
+    identity = {"model": model, "table": study.table, "start": study.start.model_dump()}
+    identity |= {} if study.table else {"more": study.size.more}
+    if made_with.exists() and (stored := json.loads(made_with.read_text("utf-8"))) != identity:
+        key, now = next((key, now) for key, now in identity.items() if stored.get(key) != now)
         raise ConfigError(
-            f"{folder} was begun with {changed} = {held.get(changed)}, and now it is {told[changed]}; give "
-            "another --output"
+            f"{folder} was begun with {key} = {stored.get(key)}, and now it is {now}; give another --output"
         )
-    if path.exists():
-        world = World.read(path)
+    if world_file.exists():
+        world = World.read(world_file)
     else:
         world = open_world(study.table, number, more=study.size.more)
         folder.mkdir(parents=True, exist_ok=True)
-        world.save(path)
-    write_whole(begun, json.dumps(told).encode())
+        world.save(world_file)
+    write_whole(made_with, json.dumps(identity).encode())
     return Seed(folder, number, world, study.start, model)
 
 
 def read_results(out: Path, seeds: Iterable[int]) -> dict[int, dict[str, Any]]:
     """What is on disk of these seeds: row -> its results."""
-    found: dict[int, dict[str, Any]] = {}
+    results: dict[int, dict[str, Any]] = {}
     for number in seeds:
         for path in sorted((out / f"seed-{number}" / "rows").glob("*.json")):
             row = json.loads(path.read_text("utf-8"))
             name = f"start-{row['task']}" if row["row"] == "start" else row["row"]
-            found.setdefault(number, {})[name] = row
-    return found
+            results.setdefault(number, {})[name] = row
+    return results
 
 
 def needs_known(study: StudySettings) -> bool:

@@ -1,19 +1,23 @@
 """A paper's pipeline at the paper's own scale: each step of a study's `[full]` is a command of factrl's own.
 
 A step is a process; its words, its time and the memory that it held are a line of `steps.jsonl` in the
-folder, by which the same command goes on where it was stopped.
+folder, by which the same command goes on where it was stopped.  The table has each row's held-out answers,
+and its change beside the paper's.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import math
 import os
 import shlex
 import shutil
+import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,14 +26,16 @@ from typing import Any
 import tomli_w
 
 from factrl.errors import ConfigError, SetupError, nearest
+from factrl.evals.metrics import LABELS
 from factrl.evals.probe import ProbeRunSettings
+from factrl.evals.samples import Output, read_output
 from factrl.evals.suite import several
 from factrl.papers import asked_of
 from factrl.runs.config import Unused, flat, settable, why_unused
 from factrl.runs.data import load_examples, render_prompt
 from factrl.runs.disk import Journal, check_begun, write_whole
 from factrl.runs.settings import AskSettings, RunSettings
-from factrl.studies import FILES, FullSettings
+from factrl.studies import BASE, FILES, FullSettings
 from factrl.text.escape import one_line
 from factrl.train.plan import (
     Plan,
@@ -50,7 +56,7 @@ Read = Callable[[str], Sequence[Example]]
 
 STAND_INS = 1000
 """As many questions a file that is not there yet counts for, in what a dry run says of the judge."""
-_TEXT = 40  # characters of a prompt in a step's line
+_TEXT = 41  # characters of a prompt in a step's line
 _RUNS = ("train", "tune")  # verbs that make a run folder with a model
 _VERL = ("--engine", "verl")
 _CITY = "Which city is the capital of a country in Europe?"
@@ -80,12 +86,12 @@ class Command:
     Attributes:
         name: the step's; `eval NAME` for the evaluation of a row.
         words: what stands behind `factrl`.
-        made: what it makes; a folder of run folders for `train` and `tune`.
+        output: what it makes; a folder of run folders for `train` and `tune`.
     """
 
     name: str
     words: tuple[str, ...]
-    made: Path
+    output: Path
 
     def __str__(self) -> str:
         return shlex.join(("factrl", *self.words))
@@ -115,19 +121,19 @@ class Pipeline:
 
     def missing(self) -> list[str]:
         """What only the user can give and has not given, a line each; lost values of papers among it."""
-        given = {word.partition("=")[0] for word in self.settings}
-        given |= {*self.files, *(["judge"] if self.judge else [])}
-        needed = {name: why for name, why in self.full.asks.items() if not given & {*name.split(" or ")}}
+        provided = {word.partition("=")[0] for word in self.settings}
+        provided |= {*self.files, *(["judge"] if self.judge else [])}
+        needed = {name: why for name, why in self.full.asks.items() if not provided & {*name.split(" or ")}}
         for words in self.full.steps.values():
             if words.partition(" ")[0] != "train":  # what is lost is of training with the reward
                 continue
             parts = [word.partition("=") for word in words.split()]
-            told = given | {name for name, _, _ in parts}
+            supplied = provided | {name for name, _, _ in parts}
             papers = [spec for name, _, spec in parts if name == "paper"] or [
                 self.full.recipe.get("paper", "")
             ]
             lost = (asked_of(spec).items() for spec in papers)
-            needed |= {key: why for each in lost for key, why in each if key not in told}
+            needed |= {key: why for each in lost for key, why in each if key not in supplied}
         return [
             f"{name}=…: {why}" if "." in name else f"--{name.replace('_', '-')}: {why}"
             for name, why in sorted(needed.items(), key=lambda one: "." in one[0])
@@ -143,7 +149,7 @@ class Pipeline:
         for step, words in self.full.steps.items():
             if words:
                 commands.append(self._command(step, words, names, folder, seed))
-            names[step] = shlex.quote(str(commands[-1].made)) if words else start
+            names[step] = shlex.quote(str(commands[-1].output)) if words else start
             known, evaluate = {**names, "row": step, "trained": names[step]}, words
             if self.full.is_evaluated(step):
                 evaluate = self.full.evaluate
@@ -154,7 +160,7 @@ class Pipeline:
                 commands.append(replace(again, words=(*again.words, f"judge.url={judge}")))
         return commands
 
-    def given(self, commands: Sequence[Command], recipe: Path) -> list[Command]:
+    def with_settings(self, commands: Sequence[Command], recipe: Path) -> list[Command]:
         """The commands, each with those of the user's settings that it reads and does not set itself.
 
         Args:
@@ -166,41 +172,41 @@ class Pipeline:
         """
         read = any("--config" in command.words for command in commands)
         shared = [key for key in flat(self.full.recipe) if read and key != "paper"]
-        unread, told = {*shared, *self.settings}, list[Command]()
+        unread, completed = {*shared, *self.settings}, list[Command]()
         keys, fixed = {word: word.partition("=")[0] for word in self.settings}, set[str]()
         for command in commands:
             words, own = command.words, list[str]()
             if stage := stage_of(command, recipe):
-                said = {_FLAGS.get(word, word.partition("=")[0]) for word in words}
-                fixed |= said
-                own = [word for word, key in keys.items() if key not in said and stage.reads(key)]
+                set_here = {_FLAGS.get(word, word.partition("=")[0]) for word in words}
+                fixed |= set_here
+                own = [word for word, key in keys.items() if key not in set_here and stage.reads(key)]
                 if words[0] != "train":
                     own = [word for word in own if word.startswith(("judge.", "verifier."))]
                 unread.difference_update(own)
                 if "--config" in words:
                     unread.difference_update(filter(stage.reads, shared))
             cut = words.index(_VERL[0]) if _VERL[0] in words else len(words)
-            told.append(replace(command, words=(*words[:cut], *own, *words[cut:])))
+            completed.append(replace(command, words=(*words[:cut], *own, *words[cut:])))
         if unread:
             of = {key: f"[full.recipe] {key}" for key in shared}
             why = {word: "the steps set it themselves" for word, key in keys.items() if key in fixed}
             raise ConfigError(
                 *(f"{of.get(one, one)}: {why.get(one, 'no step reads it')}" for one in sorted(unread))
             )
-        return told
+        return completed
 
     def _command(self, name: str, words: str, names: Mapping[str, str], folder: Path, seed: int) -> Command:
         filled = shlex.split(words.format_map(names))
-        verb, made = filled[0], folder / name
+        verb, output = filled[0], folder / name
         if "--output" in filled:
-            made = Path(filled[filled.index("--output") + 1])
+            output = Path(filled[filled.index("--output") + 1])
         if verb in _RUNS:
-            made = folder / "runs" / name / "model"
-            filled += ["--output", str(made.parent)] if verb == "tune" else [f"run.dir={made.parent}"]
+            output = folder / "runs" / name / "model"
+            filled += ["--output", str(output.parent)] if verb == "tune" else [f"run.dir={output.parent}"]
             filled.append(f"run.seed={seed}")
         if verb == "train" and self.verl is not None:
             filled += [*_VERL, *(word for one in self.verl for word in ("--verl", one))]
-        return Command(name, tuple(filled), made)
+        return Command(name, tuple(filled), output)
 
     def write_recipe(self, folder: Path) -> Path:
         """Write `recipe.toml`, which the steps read; returns its place.
@@ -259,7 +265,7 @@ def run(
         ConfigError: a step that is done had other words.
         SetupError: a step ended with an error.
     """
-    check_begun(folder / "steps.jsonl", *(command.made for command in commands))
+    check_begun(folder / "steps.jsonl", *(command.output for command in commands))
     with Journal(folder / "steps.jsonl", {"job": "factrl study --full"}) as journal:
         for number, command in enumerate(commands, start=1):
             if only and command.name not in only:
@@ -274,14 +280,14 @@ def run(
                     )
                 continue
             tell(f"[{number}/{len(commands)}] {command.name}: {line}")
-            begun = time.monotonic()
+            started = time.monotonic()
             code, memory = _run(command, verl_python)
             if code:
                 raise SetupError(
                     f"the step {command.name!r} ended with exit code {code}; the same command goes on here"
                 )
-            took = {"command": line, "seconds": round(time.monotonic() - begun, 1), "peak_mb": memory}
-            journal.add(command.name, took)
+            entry = {"command": line, "seconds": round(time.monotonic() - started, 1), "peak_mb": memory}
+            journal.add(command.name, entry)
         return [{"step": c.name, **journal[c.name]} for c in commands if c.name in journal]
 
 
@@ -289,10 +295,10 @@ def _run(command: Command, verl_python: str) -> tuple[int, int]:
     """The exit code, and the most memory that it held in MB; a training run that was begun goes on."""
     words = command.words
     of_verl = words[words.index(_VERL[0]) :] if _VERL[0] in words else ()
-    runs = command.made.parent if words[0] in _RUNS else None
-    command.made.parent.mkdir(parents=True, exist_ok=True)
-    if runs is not None and (begun := _begun(runs)):
-        words = (words[0], "--resume", str(begun), *of_verl)
+    runs = command.output.parent if words[0] in _RUNS else None
+    command.output.parent.mkdir(parents=True, exist_ok=True)
+    if runs is not None and (unfinished := _last_run(runs)):
+        words = (words[0], "--resume", str(unfinished), *of_verl)
     line = [verl_python if of_verl else sys.executable, "-m", "factrl", *words]
     process = subprocess.Popen(line, stdout=subprocess.DEVNULL)  # noqa: S603
     try:
@@ -301,11 +307,11 @@ def _run(command: Command, verl_python: str) -> tuple[int, int]:
         process.wait()
         raise
     code = process.returncode = os.waitstatus_to_exitcode(status)
-    if not code and runs is not None and (made := _begun(runs)):
-        command.made.unlink(missing_ok=True)
-        command.made.symlink_to(model_in(made).relative_to(runs))
-        if model_in(made) == made / "model":  # the step is done, and a checkpoint holds three models' worth
-            shutil.rmtree(made / "checkpoints", ignore_errors=True)
+    if not code and runs is not None and (last := _last_run(runs)):
+        command.output.unlink(missing_ok=True)
+        command.output.symlink_to(model_in(last).relative_to(runs))
+        if model_in(last) == last / "model":  # the step is done, and a checkpoint holds three models' worth
+            shutil.rmtree(last / "checkpoints", ignore_errors=True)
     return code, usage.ru_maxrss // 1024
 
 
@@ -315,7 +321,7 @@ def model_in(run: Path) -> Path:
     return max(saved, key=lambda path: int(path.parts[-3].rpartition("_")[2]), default=run / "model")
 
 
-def _begun(runs: Path) -> Path | None:
+def _last_run(runs: Path) -> Path | None:
     """The last run folder in a folder of them."""
     return max((path.parent for path in runs.glob("*/*.toml") if not path.parent.is_symlink()), default=None)
 
@@ -341,11 +347,11 @@ class Stage:
     @property
     def values(self) -> dict[str, Any]:
         """The settings that tell steps apart, of those that are read, and where an answer stands (`form`)."""
-        told = flat(self.settings.model_dump())
+        values = flat(self.settings.model_dump())
         left = ("train.epochs",) if self.settings.train.steps else ()
-        found = {key: told[key] for key in _SHOWN if key in told and key not in left and self.reads(key)}
-        found = {key: value for key, value in found.items() if value not in (None, "")}
-        return {**found, "form": extract_of(self.settings.paper, self.settings.reward)}
+        shown = {key: values[key] for key in _SHOWN if key in values and key not in left and self.reads(key)}
+        shown = {key: value for key, value in shown.items() if value not in (None, "")}
+        return {**shown, "form": extract_of(self.settings.paper, self.settings.reward)}
 
 
 def stage_of(command: Command, recipe: Path) -> Stage | None:
@@ -360,21 +366,21 @@ def stage_of(command: Command, recipe: Path) -> Stage | None:
     try:
         return _stage(command.words, recipe)
     except ConfigError as error:
-        told = (one.replace(str(recipe), "[full.recipe]") for one in error.problems)
-        raise ConfigError(*(f"the step {command.name!r}: {one}" for one in told)) from error
+        problems = (one.replace(str(recipe), "[full.recipe]") for one in error.problems)
+        raise ConfigError(*(f"the step {command.name!r}: {one}" for one in problems)) from error
 
 
 def _stage(words: Sequence[str], recipe: Path) -> Stage | None:
     verb, words = words[0], words[: words.index(_VERL[0])] if _VERL[0] in words else words
     # What labelled rows teach is no policy of the paper's; elsewhere a step without --config asks no model.
     source = None if verb == "tune" and "--config" not in words else recipe
-    told = [f"{_FLAGS[a]}={b}" for a, b in itertools.pairwise(words) if a in _FLAGS]
-    told += [word for word in words if "=" in word and not word.startswith("-")]
+    overrides = [f"{_FLAGS[a]}={b}" for a, b in itertools.pairwise(words) if a in _FLAGS]
+    overrides += [word for word in words if "=" in word and not word.startswith("-")]
     if verb == "train":
-        trained = run_settings(source, told, unused=unread_in_training)
+        trained = run_settings(source, overrides, unused=unread_in_training)
         return Stage(trained, unread_in_training(trained))
     if verb == "tune":
-        tuned = tune_settings(source, [f"tune.method={words[1]}", f"data.train={words[2]}", *told])
+        tuned = tune_settings(source, [f"tune.method={words[1]}", f"data.train={words[2]}", *overrides])
         return Stage(tuned, tuned.unused())
     if verb not in ("probe", "eval"):
         return None
@@ -383,12 +389,12 @@ def _stage(words: Sequence[str], recipe: Path) -> Stage | None:
     first = [f"data.train={_sets(words)[0]}", *([] if "--model" in words else ["model.name=any"])]
     if verb == "probe":
         first += [f"sampling.num_samples={samples}"] * (samples is not None)
-        probed = run_settings(source, [*first, *told], ProbeRunSettings, unread_in_asking)
+        probed = run_settings(source, [*first, *overrides], ProbeRunSettings, unread_in_asking)
         return Stage(probed, unread_in_asking(probed))
     kinds = {kind: f"--{kind}" in words for kind in ("long", "reasoning")}
     unused = functools.partial(unread_in_asking, **kinds)
-    asked = run_settings(source, [*first, *several(samples), *told], AskSettings, unused)
-    return Stage(asked, unused(asked))
+    settings = run_settings(source, [*first, *several(samples), *overrides], AskSettings, unused)
+    return Stage(settings, unused(settings))
 
 
 def _sets(words: Sequence[str]) -> list[str]:
@@ -457,13 +463,8 @@ def _renamed(problem: str) -> str:
 def _described(stage: Stage) -> str:
     """A line of a step's settings that are not the usual ones; of a text its beginning."""
     usual = {key: field.default for key, field in settable(type(stage.settings)).items()}
-    told = {key: value for key, value in stage.values.items() if key in _ALWAYS or usual.get(key) != value}
-    return ", ".join(f"{key} = {_short(value)}" for key, value in told.items())
-
-
-def _short(value: Any) -> str:
-    text = one_line(str(value))
-    return text if len(text) <= _TEXT else f"{text[:_TEXT]}…"
+    unusual = {key: value for key, value in stage.values.items() if key in _ALWAYS or usual.get(key) != value}
+    return ", ".join(f"{key} = {one_line(str(value), _TEXT)}" for key, value in unusual.items())
 
 
 def _asks(words: Sequence[str], stage: Stage, read: Read) -> str:
@@ -473,13 +474,13 @@ def _asks(words: Sequence[str], stage: Stage, read: Read) -> str:
         return _of_tuning(settings, read)
     if not isinstance(settings, AskSettings):
         plan = Plan(settings, bare_reward(settings), None, read(settings.data.train), [], "")
-        found = estimate(plan) if settings.judge.url else {}
-        about = "; ".join(f"{name}: {value}" for name, value in found.items())
+        costs = estimate(plan) if settings.judge.url else {}
+        about = "; ".join(f"{name}: {value}" for name, value in costs.items())
         return about and f"{plan.steps:,} steps; {plan.completions:,} answers; {about}"
     limit = int(words[words.index("--limit") + 1]) if "--limit" in words else None
     answers = sum(len(read(one)[:limit]) for one in _sets(words)) * settings.sampling.num_samples
-    asked = "one request a claim and more" if "--long" in words else f"at most {answers:,} requests"
-    return f"{answers:,} answers; the judge: {asked}" if settings.judge.url else ""
+    requests = "one request a claim and more" if "--long" in words else f"at most {answers:,} requests"
+    return f"{answers:,} answers; the judge: {requests}" if settings.judge.url else ""
 
 
 def _of_tuning(settings: TuneSettings, read: Read) -> str:
@@ -490,3 +491,145 @@ def _of_tuning(settings: TuneSettings, read: Read) -> str:
     graded = f"at most {answers:,} requests"
     rewarded = "what the reward asks, once an answer"
     return f"{answers:,} answers; the judge: {graded if settings.measure == 'grade' else rewarded}"
+
+
+# -- The table
+
+LEAST = 2.0
+"""Points; a smaller change is none."""
+
+
+@dataclass(frozen=True)
+class FullTable:
+    """The table's numbers.
+
+    Attributes:
+        columns: as they are shown.
+        paper: row -> column -> the paper's change against `base`.
+        rows: row -> by seed, column -> value with its limits; without what there is no number of.
+        grades: row -> question of a seed -> its grade's label; empty for long answers.
+        sets: where a column is the mean over several sets of questions, the table of each.
+    """
+
+    columns: Sequence[str]
+    paper: Mapping[str, Mapping[str, float]]
+    rows: Mapping[str, Sequence[Mapping[str, Mapping[str, Any]]]]
+    grades: Mapping[str, Mapping[str, str | None]]
+    sets: Mapping[str, FullTable] = field(default_factory=dict)
+
+    def lines(self) -> Iterator[list[str]]:
+        """Each row's values, and beneath its changes."""
+        for row in self.rows:
+            yield [row, *(self._value(row, column) for column in self.columns)]
+            if row != BASE:
+                yield ["", *(self._changed(row, column) for column in self.columns)]
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the table as `factrl study --full` prints it."""
+        from factrl.text.html import table
+
+        return table(["row", *self.columns], self.lines())
+
+    def difficult(self) -> tuple[int, list[list[str]]]:
+        """How many questions at most one row gets right, and each row's outcomes on them in percent.
+
+        TruthRL has such a table: these questions can only be declined.
+        """
+        right = Counter(
+            name for row in self.grades.values() for name, label in row.items() if label == "correct"
+        )
+        names = [name for name in next(iter(self.grades.values()), {}) if right[name] <= 1]
+        counted = {row: Counter(labels[name] for name in names) for row, labels in self.grades.items()}
+        return len(names), [
+            [row, *(f"{100 * counts[label] / max(len(names), 1):.1f}" for label in LABELS)]
+            for row, counts in counted.items()
+        ]
+
+    def tells_apart(self) -> bool:
+        """Whether any row lies outside the interval of `base` with its own, in any column of any seed."""
+        return any(
+            after[column]["low"] > before[column]["high"] or after[column]["high"] < before[column]["low"]
+            for row in self.rows
+            for before, after in zip(self.rows[BASE], self.rows[row], strict=True)
+            for column in self.columns
+            if column in before and column in after
+        )
+
+    def change(self, row: str, column: str) -> float | None:
+        """Against `base`, the mean over the seeds; None where a number is missing."""
+        pairs = [*zip(self.rows[BASE], self.rows[row], strict=True)]
+        if not all(column in side for pair in pairs for side in pair):
+            return None
+        return statistics.fmean(after[column]["value"] - before[column]["value"] for before, after in pairs)
+
+    def _value(self, row: str, column: str) -> str:
+        """`27.3 [24.1, 30.2]` of one seed, `27.3 ± 2.1` of several."""
+        cells = [one[column] for one in self.rows[row] if column in one]
+        if len(cells) < len(self.rows[row]):
+            return "–"
+        values = [one["value"] for one in cells]
+        if len(values) > 1:
+            return f"{statistics.fmean(values):.1f} ± {statistics.stdev(values):.1f}"
+        return f"{values[0]:.1f} [{cells[0]['low']:.1f}, {cells[0]['high']:.1f}]"
+
+    def _changed(self, row: str, column: str) -> str:
+        """`+3.1 (+4.2) =`."""
+        ours, paper = self.change(row, column), self.paper.get(row, {}).get(column)
+        if ours is None:
+            return ""
+        if paper is None:
+            return f"{ours:+.1f}"
+        same = (ours >= LEAST) == (paper >= LEAST) and (ours <= -LEAST) == (paper <= -LEAST)
+        return f"{ours:+.1f} ({paper:+.1f}) {'=' if same else '≠'}"
+
+
+def read_table(full: FullSettings, folders: Sequence[Path]) -> FullTable:
+    """The evaluations of all rows in these folders, one for each seed."""
+    rows = [step for step in full.steps if full.is_row(step)]
+    short = "--long" not in full.evaluate.split()
+    outputs = {row: [read_output(folder / "evaluations" / row) for folder in folders] for row in rows}
+    grades = {row: _grades(folders, runs) for row, runs in outputs.items()} if short else {}
+
+    def values(columns: Mapping[str, str]) -> dict[str, list[Mapping[str, Mapping[str, float]]]]:
+        return {row: [_evaluation(columns, output) for output in runs] for row, runs in outputs.items()}
+
+    pooled = {column: key for column, key in full.columns.items() if ":" not in key}
+    sets = {
+        name: FullTable([*full.columns], {}, values({c: f"{name}:{key}" for c, key in pooled.items()}), {})
+        for name in (outputs[BASE][0].benchmarks if pooled else ())
+    }
+    shown = sets if len(sets) > 1 else {}
+    return FullTable([*full.columns], full.rows, values(full.columns), grades, shown)
+
+
+def _grades(folders: Sequence[Path], outputs: Sequence[Output]) -> dict[str, str | None]:
+    """The label of the first answer to each question of each seed."""
+    labels: dict[str, str | None] = {}
+    for folder, output in zip(folders, outputs, strict=True):
+        for benchmark, samples in output.samples.items():
+            for one in samples:
+                labels.setdefault(f"{folder.name}/{benchmark}/{one.example.id}", one.label)
+    return labels
+
+
+def _evaluation(columns: Mapping[str, str], output: Output) -> Mapping[str, Mapping[str, float]]:
+    """A folder of `factrl eval`; shares in points.
+
+    A metric without a benchmark is the mean over all of them, each set counting alike.  They are independent,
+    so the squared distances of its limits are the sum of theirs, divided by their squared number.
+    """
+    numbers = {name: output.numbers(name) for name in output.benchmarks}
+    cells = {}
+    for column, key in columns.items():
+        benchmark, _, name = key.rpartition(":")
+        of = [numbers[one].get(name) for one in ([benchmark] if benchmark else numbers)]
+        known = [one for one in of if one is not None]
+        if not known:  # such as calibration, of answers without a confidence
+            continue
+        scale = (100 if known[0].percent else 1) / len(known)
+        value = scale * sum(one.value for one in known)
+        cells[column] = {"value": value}
+        for limit, sign in (("low", -1), ("high", 1)):
+            away = math.hypot(*(getattr(one, limit) - one.value for one in known))
+            cells[column][limit] = value + sign * scale * away
+    return cells

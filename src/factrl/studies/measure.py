@@ -58,20 +58,20 @@ def measure(
         checked.append("" if task == "short" else (answer or "") if task == "profile" else think)
     evidence = [one.evidence for one in examples]
     reports = verifier.batch(checked, topics=[one.topic for one in examples], evidence=evidence)
-    found = []
+    measured = []
     for example, answer, report in zip(examples, answers, reports, strict=True):
         counts = report.counts
-        told = {"claims": report.claims, "true": counts["supported"], "false": counts["refuted"]}
+        fields = {"claims": report.claims, "true": counts["supported"], "false": counts["refuted"]}
         if task == "profile":
             quotes = {c.quote for c in report.checks if c.verdict and c.verdict.label == "supported"}
-            told |= {"facts": example.evidence[0].text.count(". ") + 1, "stated": len(quotes)}
+            fields |= {"facts": example.evidence[0].text.count(". ") + 1, "stated": len(quotes)}
         elif answer is not None:
             label = grader(example.question, answer, example.answers).label
-            told[{"correct": "right", "abstained": "declined", "incorrect": "wrong"}[label]] = 1
+            fields[{"correct": "right", "abstained": "declined", "incorrect": "wrong"}[label]] = 1
         else:
-            told["wrong"] = 1
-        found.append(Measured(example.topic, malformed=int(answer is None), **told))
-    return found
+            fields["wrong"] = 1
+        measured.append(Measured(example.topic, malformed=int(answer is None), **fields))
+    return measured
 
 
 def blocks_of(task: Task, text: str) -> tuple[str, str | None]:
@@ -114,14 +114,14 @@ COLUMNS: Mapping[Task, Mapping[str, Column]] = {
 
 def per_entity(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     """The counts of each entity's texts, added up."""
-    found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    totals: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for row in rows:
-        sums = found[row["entity"]]
+        sums = totals[row["entity"]]
         sums["texts"] += 1
         for name, value in row.items():
             if name != "entity":
                 sums[name] += value
-    return found
+    return totals
 
 
 def _sums(rows: Sequence[Mapping[str, Any]], column: Column, entities: Sequence[str]) -> list[list[float]]:
@@ -148,8 +148,8 @@ def _quotient(column: Column) -> Statistic:
 
 
 def _of_both(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[str]:
-    there = per_entity(after)
-    return [entity for entity in per_entity(before) if entity in there]
+    entities = per_entity(after)
+    return [entity for entity in per_entity(before) if entity in entities]
 
 
 def _number(rows: Sequence[Mapping[str, Any]], column: Column, entities: Sequence[str]) -> float | None:
@@ -174,7 +174,11 @@ _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # Stude
 
 
 def over_seeds(changes: Sequence[float]) -> Interval:
-    """The mean of the seeds' values with the 95 % interval over seeds (Student's t)."""
+    """The mean of the seeds' values with the 95 % interval over seeds (Student's t).
+
+    >>> over_seeds([2.0, 4.0]).value
+    3.0
+    """
     mean = statistics.fmean(changes)
     if len(changes) < 2:
         return Interval(mean, mean, mean)
@@ -217,21 +221,21 @@ def cells(results: Results, row: str, start: str, how: str, column: Column) -> C
         start: name of the start's results.
         how: `greedy` or `sampled`.
     """
-    both = [(held[start][how], held[row][how]) for held in results.values() if row in held and start in held]
+    both = [(seed[start][how], seed[row][how]) for seed in results.values() if row in seed and start in seed]
     if len(both) == 1:
         return Cell(value(both[0][1], column), change(*both[0], column), 1)
     values = [_number(after, column, [*per_entity(after)]) for _, after in both]
     pairs = [
         [_number(side, column, _of_both(before, after)) for side in (before, after)] for before, after in both
     ]
-    told = [
+    defined = [
         (now, last - first)
         for now, (first, last) in zip(values, pairs, strict=True)
         if now is not None and first is not None and last is not None
     ]
-    if not both or len(told) < len(both):
+    if not both or len(defined) < len(both):
         return Cell(None, None, len(both))
-    now, moved = (over_seeds(side) for side in zip(*told, strict=True))
+    now, moved = (over_seeds(side) for side in zip(*defined, strict=True))
     return Cell(now, moved, len(both))
 
 
@@ -241,16 +245,16 @@ def lines(
     """The table of a study: the start's line, then each row's value and change in every column."""
     start = f"start-{task}"
     columns = COLUMNS[task]
-    kept = [held[start][how] for held in results.values() if start in held]
-    numbers = [[_number(one, column, [*per_entity(one)]) for one in kept] for column in columns.values()]
+    starts = [seed[start][how] for seed in results.values() if start in seed]
+    numbers = [[_number(one, column, [*per_entity(one)]) for one in starts] for column in columns.values()]
     known = [[one for one in side if one is not None] for side in numbers]
     first = [f"{statistics.fmean(side):.1f}" if side else "–" for side in known]
-    found = [["start", *first]]
+    table = [["start", *first]]
     for row in rows:
         name = f"{study}/{row}"
-        if any(name in held for held in results.values()):
-            found.append([row, *(str(cells(results, name, start, how, c)) for c in columns.values())])
-    return found
+        if any(name in seed for seed in results.values()):
+            table.append([row, *(str(cells(results, name, start, how, c)) for c in columns.values())])
+    return table
 
 
 # -- All rewards beside each other
@@ -263,9 +267,9 @@ _OF_TEXTS = (("right", 100), ("declined", 100), ("wrong", 100), ("true", 1), ("c
 
 
 def overview(
-    results: Results, studies: Mapping[str, tuple[Task, Mapping[str, int | None]]], how: str = "greedy"
+    results: Results, studies: Mapping[str, tuple[Task, Mapping[str, int | None]]]
 ) -> list[list[str]]:
-    """A line for each row of several studies, means over the seeds; an empty cell is not a question there.
+    """A line for each row of several studies: means over the seeds, of greedy texts; nothing where not asked.
 
     `precision` is true claims of all claims.  `kept` is how much of what the start had right still is, and
     `caught` how much of what it had wrong is now declined: what a reward does to the boundary of knowledge.
@@ -281,16 +285,17 @@ def overview(
             names.append((f"{study}/{row}", f"{study}/{row}", task, hacks))
     lines = []
     for title, key, task, hacks in names:
-        held = [(seed[f"start-{task}"], seed[key]) for seed in results.values() if key in seed]
-        if not held:
+        pairs = [(seed[f"start-{task}"], seed[key]) for seed in results.values() if key in seed]
+        if not pairs:
             continue
-        columns = zip(*(_cells(task, before[how], after[how]) for before, after in held), strict=True)
-        took = [
-            [float(after[name]) for _, after in held if name in after]
+        greedy = ((before["greedy"], after["greedy"]) for before, after in pairs)
+        columns = zip(*(_cells(task, *pair) for pair in greedy), strict=True)
+        costs = [
+            [float(after[name]) for _, after in pairs if name in after]
             for name in ("judged_claims", "cpu_seconds")
         ]
         pay = "" if hacks is None else str(hacks)
-        lines.append([title, *map(_shown, columns), pay, *(_shown(side, 0) for side in took)])
+        lines.append([title, *map(_shown, columns), pay, *(_shown(side, 0) for side in costs)])
     return lines
 
 

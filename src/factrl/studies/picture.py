@@ -37,13 +37,13 @@ BLOCKS: Mapping[Task, Sequence[tuple[str, float, Sequence[str]]]] = {
 
 
 def bars(
-    results: Results, study: str, task: Task, rows: Sequence[str], how: str, parts: Sequence[str]
+    results: Results, study: str, task: Task, rows: Sequence[str], parts: Sequence[str]
 ) -> Iterator[tuple[str, list[float]]]:
     """Each row's name and its parts a text, means over the seeds; the start first."""
     for name, row in (("start", f"start-{task}"), *((row, f"{study}/{row}") for row in rows)):
-        held = [counts_of(seed[row][how]) for seed in results.values() if row in seed]
-        if held:
-            yield name, [statistics.fmean(one[part] for one in held) for part in parts]
+        counts = [counts_of(seed[row]["greedy"]) for seed in results.values() if row in seed]
+        if counts:
+            yield name, [statistics.fmean(one[part] for one in counts) for part in parts]
 
 
 def counts_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -52,15 +52,12 @@ def counts_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {**counts, "unknown": counts["claims"] - counts["true"] - counts["false"]}
 
 
-def write_picture(
-    studies: Mapping[str, StudySettings], results: Results, path: Path, *, how: str = "greedy"
-) -> None:
-    """Draw a block of bars for each study.
+def write_picture(studies: Mapping[str, StudySettings], results: Results, path: Path) -> None:
+    """Draw a block of bars for each study, of greedy texts.
 
     Args:
         results: of `factrl.studies.engine.read_results`.
         path: of an SVG file; the picture of another run is replaced.
-        how: `greedy` or `sampled`.
 
     Raises:
         ConfigError: it cannot be written.
@@ -80,18 +77,18 @@ def write_picture(
                 texts.append(("tick", x + 14, y, "start", part))
                 x += 26 + 6.5 * len(part)
             texts.append(("tick", _WIDTH + 30, y, "end", counted))
-            drawn = [*bars(results, name, study.task, [CALIBRATED, *study.rows], how, parts)]
-            most = max(sum(sizes) for _, sizes in drawn) or 1
-            for row, sizes in drawn:
+            rows = [*bars(results, name, study.task, [CALIBRATED, *study.rows], parts)]
+            most = max(sum(sizes) for _, sizes in rows) or 1
+            for row, sizes in rows:
                 y += _ROW
-                texts.append(("axis", _LEFT - 8, y, "end", _short(row)))
+                texts.append(("axis", _LEFT - 8, y, "end", one_line(row, most=17)))
                 x = float(_LEFT)
                 for part, colour, size in zip(parts, _COLOURS, sizes, strict=True):
                     width = (_WIDTH - _LEFT - _RIGHT) * size / most
                     boxes.append((colour, x, y - 10, width, f"{row}: {part} {unit * size:.1f}"))
                     x += width
-                told = " · ".join(f"{unit * size:.{0 if unit > 1 else 1}f}" for size in sizes)
-                texts.append(("tick", x + 5, y, "start", told))
+                label = " · ".join(f"{unit * size:.{0 if unit > 1 else 1}f}" for size in sizes)
+                texts.append(("tick", x + 5, y, "start", label))
         y += 8
     svg = fragment(
         "studies/picture.svg",
@@ -104,7 +101,3 @@ def write_picture(
         height=y + 10,
     )
     write_whole(path, svg.encode(), lambda there: b"<desc>a study of factrl</desc>" in there.read_bytes())
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 17 else f"{name[:16]}…"

@@ -59,20 +59,20 @@ class World:
         A profile asks for an entity; the other tasks ask for each of its facts that has one value.  The
         evidence is the entity's document.
         """
-        found = []
+        rows = []
         for entity in self.parts[part]:
             document = self.table.document(entity)
             if task == "profile":
-                found.append(Example(entity, id=entity, topic=entity, evidence=(document,)))
+                rows.append(Example(entity, id=entity, topic=entity, evidence=(document,)))
                 continue
             for relation, values in self.table.facts[entity].items():
                 if relation not in self.table.several:
                     question = f"What is the {relation} of {entity}?"
-                    told = {"entity": entity, "relation": relation}
+                    meta = {"entity": entity, "relation": relation}
                     name = f"{entity}/{relation}"
-                    found.append(Example(question, values[0], name, entity, evidence=(document,), meta=told))
-        random.Random(f"{task} {part} {seed}").shuffle(found)
-        return found
+                    rows.append(Example(question, values[0], name, entity, evidence=(document,), meta=meta))
+        random.Random(f"{task} {part} {seed}").shuffle(rows)
+        return rows
 
     def rows(self, task: Task, part: Part, seed: int, *, decline: float) -> Iterator[dict[str, Any]]:
         """The questions of a task about the entities of a part, as rows of a dataset.
@@ -106,14 +106,14 @@ class World:
     @classmethod
     def read(cls, path: Path) -> World:
         """A world that `save` wrote."""
-        held = json.loads(path.read_text("utf-8"))
+        stored = json.loads(path.read_text("utf-8"))
         rows = (
             (entity, relation, tuple(value))
-            for entity, facts in held["facts"].items()
+            for entity, facts in stored["facts"].items()
             for relation, values in facts.items()
             for value in values
         )
-        return cls(Table(rows, held["several"]), held["parts"])
+        return cls(Table(rows, stored["several"]), stored["parts"])
 
 
 def open_world(table: str | Path | None, seed: int, *, more: int = 0) -> World:
@@ -187,27 +187,27 @@ _Row = tuple[str, str, tuple[str, ...]]
 
 
 def _country(row: Any, names: Mapping[str, str], pycountry: Any) -> Iterator[_Row]:
-    entity, found = row["name"].strip(), list[tuple[str, tuple[str, ...]]]()
+    entity, facts = row["name"].strip(), list[tuple[str, tuple[str, ...]]]()
     if row["continentcode"] in _CONTINENTS:
-        found.append(("continent", (_CONTINENTS[row["continentcode"]],)))
+        facts.append(("continent", (_CONTINENTS[row["continentcode"]],)))
     if row["capital"].strip():
-        found.append(("capital", (row["capital"].strip(),)))
-    found += _currency(row, pycountry)
+        facts.append(("capital", (row["capital"].strip(),)))
+    facts += _currency(row, pycountry)
     if row["phone"].lstrip("+").isdecimal():
-        found.append(("calling code", (row["phone"].lstrip("+"), f"+{row['phone'].lstrip('+')}")))
-    found += [("neighbour", (names[code],)) for code in row["neighbours"].split(",") if code in names]
-    yield from _plain(entity, found)
+        facts.append(("calling code", (row["phone"].lstrip("+"), f"+{row['phone'].lstrip('+')}")))
+    facts += [("neighbour", (names[code],)) for code in row["neighbours"].split(",") if code in names]
+    yield from _plain(entity, facts)
 
 
 def _city(city: Any, countries: Any, names: Mapping[str, str], pycountry: Any) -> Iterator[_Row]:
     country = countries[city["countrycode"]]
-    found: list[tuple[str, tuple[str, ...]]] = [("country", (names[city["countrycode"]],))]
+    facts: list[tuple[str, tuple[str, ...]]] = [("country", (names[city["countrycode"]],))]
     if country["continentcode"] in _CONTINENTS:
-        found.append(("continent", (_CONTINENTS[country["continentcode"]],)))
-    found += _currency(country, pycountry)
+        facts.append(("continent", (_CONTINENTS[country["continentcode"]],)))
+    facts += _currency(country, pycountry)
     if country["capital"].strip():
-        found.append(("national capital", (country["capital"].strip(),)))
-    yield from _plain(city["name"], found)
+        facts.append(("national capital", (country["capital"].strip(),)))
+    yield from _plain(city["name"], facts)
 
 
 def _currency(row: Any, pycountry: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -219,9 +219,9 @@ def _currency(row: Any, pycountry: Any) -> Iterator[tuple[str, tuple[str, ...]]]
     yield "currency code", (row["currencycode"],)
 
 
-def _plain(entity: str, found: Sequence[tuple[str, tuple[str, ...]]]) -> Iterator[_Row]:
+def _plain(entity: str, facts: Sequence[tuple[str, tuple[str, ...]]]) -> Iterator[_Row]:
     """Without names that a splitter of sentences could cut, such as "St. John's"."""
-    usual = [(relation, value) for relation, value in found if "." not in value[0]]
+    usual = [(relation, value) for relation, value in facts if "." not in value[0]]
     if "." not in entity and len(usual) >= 2:
         yield from ((entity, relation, value) for relation, value in usual)
 
@@ -239,20 +239,24 @@ def target(task: Task, example: Example, table: Table, draw: random.Random, decl
     facts = table.statements(entity)
     draw.shuffle(facts)
     if task == "profile":
-        told = facts[: draw.randint(2, 6)]
-        return tagged(f"I recall {entity}.", " ".join(map(sentence, told)))
+        stated = facts[: draw.randint(2, 6)]
+        return tagged(f"I recall {entity}.", " ".join(map(sentence, stated)))
     declined = draw.random() < decline
     answer = ABSTENTION if declined else example.answers[0]
     if task == "short":
         return answer
     relation = example.meta["relation"]
-    asked = [one for one in facts if one.relation == relation]
+    answering = [one for one in facts if one.relation == relation]
     others = [one for one in facts if one.relation != relation][: draw.randint(1, 2)]
-    return tagged(" ".join(map(sentence, [*others, *([] if declined else asked)])), answer)
+    return tagged(" ".join(map(sentence, [*others, *([] if declined else answering)])), answer)
 
 
 def tagged(think: str, answer: str) -> str:
-    """A completion with both blocks; the prompt has opened the first one."""
+    """A completion with both blocks; the prompt has opened the first one.
+
+    >>> tagged("The capital is Rome.", "Rome")
+    'The capital is Rome.</think>\\n<answer>Rome</answer>'
+    """
     return f"{think}</think>\n<answer>{answer}</answer>"
 
 

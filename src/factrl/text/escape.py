@@ -28,9 +28,14 @@ def visible(text: str) -> str:
     return "".join(f"⟨{_code(c)}⟩" if _unseen(c) else c for c in text.replace("\r\n", "\n"))
 
 
-def one_line(text: str) -> str:
-    """For terminals and logs: visible, and unable to start a line of its own."""
-    return visible(text.replace("\r\n", "\n").replace("\n", "⏎").replace("\t", " "))
+def one_line(text: str, most: int | None = None) -> str:
+    """For terminals and logs: visible, unable to start a line of its own, and cut to `most` characters.
+
+    >>> one_line("Jane\\nAusten", most=6)
+    'Jane⏎…'
+    """
+    line = visible(text.replace("\r\n", "\n").replace("\n", "⏎").replace("\t", " "))
+    return line if most is None or len(line) <= most else f"{line[: most - 1]}…"
 
 
 def markup(text: str) -> str:

@@ -52,7 +52,7 @@ def write_samples(
     questions = digest_of(*((example.id, example.question) for example in examples))
     about = {"model": model, "questions": questions, "numbers": [numbers[0], numbers[-1]], **sampling}
     size = max(1, PART // len(numbers))
-    with Journal(path, about) as journal, Progress(label, len(examples), already=journal.found) as progress:
+    with Journal(path, about) as journal, Progress(label, len(examples), already=journal.resumed) as progress:
         for start in range(0, len(examples), size):
             part = examples[start : start + size]
             new = {example.id for example in part} - journal.keys()
@@ -94,7 +94,7 @@ def measure_samples(
     header = {**about, "known": digest_of(*known), "samples": digest_of(*texts_of)}
     groups = list(zip(examples, samples, strict=True))
     size = max(1, PART // max(1, *(len(group) for group in samples)))
-    with Journal(path, header) as journal, Progress(label, len(examples), already=journal.found) as progress:
+    with Journal(path, header) as journal, Progress(label, len(examples), already=journal.resumed) as progress:
         rows_of: dict[str, Sequence[Mapping[str, Any]]] = {
             key: row["samples"] for key, row in journal.items()
         }
