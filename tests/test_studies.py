@@ -161,8 +161,8 @@ task = "short"
 @pytest.mark.parametrize(
     ("content", "named"),
     [
-        (b"title = ", "cannot be read as TOML"),
-        ("title = 'é'".encode("latin-1"), "cannot be read as TOML"),
+        (b"title = ", "is not valid TOML"),
+        ("title = 'é'".encode("latin-1"), "is not UTF-8 text"),
         (b'title = "t"\ntask = ["short"]\n[rows.a]\nreward = "truthrl"\n', "task"),
         (f"{ROWS}reward = 'truthrl:tenary'".encode(), "ternary"),
         (f"{ROWS}reward = 'truthrl'\ntrain = {{ stepz = 3 }}".encode(), "rows.mine.train.stepz"),

@@ -318,7 +318,7 @@ def _completion(prompt: Any, completion: Any, prefill: str, tokens: Sequence[int
     return Completion(
         message if isinstance(message, str) else said(message),
         prefill="" if apart else _opened(prompt) or prefill,
-        tokens=_length(tokens),
+        tokens=None if tokens is None else len(tokens),
     )
 
 
@@ -343,10 +343,6 @@ def _nothing_read(results: Sequence[Result], reward: Reward) -> str:
         f"batch has ({', '.join(causes)}): all are floored alike, so nothing is learnt; ask for it in the "
         f"prompts{', ' + other if 'text' in reward.choices.get('answer', ()) else ''}"
     )
-
-
-def _length(tokens: Sequence[int] | None) -> int | None:
-    return None if tokens is None else len(tokens)
 
 
 def _of_all_processes(results: Sequence[Result]) -> Sequence[Result]:

@@ -15,7 +15,6 @@ import json
 import os
 import random
 import string
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -24,15 +23,11 @@ from types import NoneType
 from typing import Any, Literal
 
 from factrl.errors import ConfigError, DataError, MissingExtra, nearest
+from factrl.runs.config import read_toml
 from factrl.runs.data import ColumnName, documents, load_examples, to_example
 from factrl.runs.rows import READERS, Row, read_rows
 from factrl.runs.settings import DataSettings
 from factrl.types import Example
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
 Kind = Literal["short", "choice", "letter", "discrimination", "reasoning", "long"]
 VARIABLE = "FACTRL_DATA"
@@ -63,7 +58,7 @@ class Benchmark:
 
 @cache
 def _table() -> Mapping[str, Any]:
-    return tomllib.loads((Path(__file__).parent / "benchmarks.toml").read_text(encoding="utf-8"))
+    return read_toml(Path(__file__).parent / "benchmarks.toml")
 
 
 def template(name: str) -> str:

@@ -48,7 +48,7 @@ def answers_of(samples: Sequence[EvalSample], source: Source) -> Answers:
                 ]
             )
         else:
-            read = _stated if source == "stated" else _likelihood
+            read = _stated if source == "stated" else lambda one: one.values.get("likelihood")
             groups.append([(read(one), label) for one, (label, _) in zip(group, labelled, strict=True)])
     return groups
 
@@ -187,10 +187,6 @@ def _statistics(levels: Floats) -> Mapping[str, Statistic]:
 
 def _stated(one: EvalSample) -> float | None:
     return None if one.completion is None else stated_confidence(one.completion)[1]
-
-
-def _likelihood(one: EvalSample) -> float | None:
-    return one.values.get("likelihood")
 
 
 def _bin(sure: float) -> int:

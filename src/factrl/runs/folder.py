@@ -86,7 +86,9 @@ class Run:
         Raises:
             ConfigError: the folder cannot be created.
         """
-        stem = f"{_file_name(name)}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
+        # At most 48 characters (192 bytes) that every file system takes and that stay inside the folder.
+        name = re.sub(r"[^\w.-]+", "-", name)[:48].strip(".-") or "run"
+        stem = f"{name}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
         try:
             Path(root).mkdir(parents=True, exist_ok=True)
             path = new_folder(Path(root), stem)
@@ -269,11 +271,6 @@ def _commit() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
-
-
-def _file_name(name: str) -> str:
-    """At most 48 characters (192 bytes) that every file system takes and that stay inside the folder."""
-    return re.sub(r"[^\w.-]+", "-", name)[:48].strip(".-") or "run"
 
 
 def new_folder(root: Path, stem: str) -> Path:

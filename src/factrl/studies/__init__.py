@@ -15,25 +15,18 @@ noise of training alone.
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from string import Formatter
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-if sys.version_info < (3, 11):
-    import tomli as tomllib  # pyright: ignore[reportMissingImports]
-else:
-    import tomllib
-
 from factrl.errors import ConfigError, nearest
 from factrl.papers import load_reward
 from factrl.rewards import Reward
 from factrl.rewards.resources import RESOURCES
-from factrl.runs.config import load_settings
+from factrl.runs.config import load_settings, read_toml
 from factrl.runs.settings import Positive, Section, TrainSettings
 
 RANDOM = "random"
@@ -256,7 +249,7 @@ class StudySettings(Section):
             yield f"calibrate.steps = {self.calibrate.steps} is for short questions alone; set it to 0"
 
 
-_SHARED = files("factrl.studies") / "shared.toml"
+_HERE = Path(__file__).parent
 
 
 def study_names() -> list[str]:
@@ -265,8 +258,7 @@ def study_names() -> list[str]:
     >>> "knowrl" in study_names()
     True
     """
-    names = (path.name for path in files("factrl.studies").iterdir())
-    return sorted(n.removesuffix(".toml") for n in names if n.endswith(".toml") and n != "shared.toml")
+    return sorted(path.stem for path in _HERE.glob("*.toml") if path.name != "shared.toml")
 
 
 def load_study(name: str, overrides: tuple[str, ...] = (), *, gpu: bool = False) -> StudySettings:
@@ -278,17 +270,13 @@ def load_study(name: str, overrides: tuple[str, ...] = (), *, gpu: bool = False)
     Raises:
         ConfigError: no such study, or its settings are wrong; every problem at once.
     """
-    path = Path(name) if name.endswith(".toml") else files("factrl.studies") / f"{name}.toml"
+    path = Path(name) if name.endswith(".toml") else _HERE / f"{name}.toml"
     if not path.is_file():
         if name.endswith(".toml"):
             raise ConfigError(f"the study's file {name} is not there")
         known = study_names()
         raise ConfigError(f"no study {name!r}{nearest(name, known)} (there are: {', '.join([*known, ALL])})")
-    shared = tomllib.loads(_SHARED.read_text("utf-8"))
-    try:
-        own = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:  # no UTF-8, no TOML
-        raise ConfigError(f"{name} cannot be read as TOML: {error}") from error
+    shared, own = read_toml(_HERE / "shared.toml"), read_toml(path)
     forced = {**shared.get("gpu", {}), **own.get("gpu", {})} if gpu else {}
     words = [*(f"{key}={_word(value)}" for key, value in forced.items()), *overrides]
     defaults = _merged(shared, own)

@@ -436,7 +436,8 @@ def dry_run(commands: Sequence[Command], recipe: Path, files: Collection[str] | 
             try:
                 _check_rows(command.words, stage.settings, there)
             except SetupError as error:
-                raise SetupError(f"the step {command.name!r}: {error}{_renamed(str(error))}") from error
+                rename = "; in a study, rename the column in the file" * ("data.columns." in str(error))
+                raise SetupError(f"the step {command.name!r}: {error}{rename}") from error
         asks = _asks(command.words, stage, read) if stage else ""
         about = f"# {command.name}{asks and ': '}{asks}"
         yield "\n".join([about, *([f"## {_described(stage)}"] if stage else []), str(command)])
@@ -453,11 +454,6 @@ def _check_rows(words: Sequence[str], settings: RunSettings, there: Callable[[st
     else:
         for name in filter(there, _sets(words)):
             render_prompt(load_examples(name, require_answers="--long" not in words)[0], settings.data.prompt)
-
-
-def _renamed(problem: str) -> str:
-    """What a study says where a command would be told a column."""
-    return "; in a study, rename the column in the file" if "data.columns." in problem else ""
 
 
 def _described(stage: Stage) -> str:
