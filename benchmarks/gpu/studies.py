@@ -126,7 +126,7 @@ def work(args: argparse.Namespace) -> int:
         if kind == "prepare":
             seed.prepare(name, studies[name], tell)
         elif kind == "start":
-            seed.before(of_task[name])
+            seed.evaluate_start(of_task[name])
         else:
             study_name = name.partition("/")[0]
             while not seed.is_prepared(study_name, studies[study_name]):

@@ -264,7 +264,7 @@ class Journal(Mapping[str, Mapping[str, Any]]):
         self.resumed = len(self._rows)
 
     def add(self, key: str, row: Mapping[str, Any]) -> None:
-        """Keep a finished row; one with the same key may_replace what a reader sees of the earlier one."""
+        """Keep a finished row; one with the same key replaces what a reader sees of the earlier one."""
         row = json.loads(json.dumps(row, allow_nan=False))
         self._write({_KEY: key, **row})
         self._rows[key] = row

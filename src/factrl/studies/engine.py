@@ -164,7 +164,7 @@ class Seed:
             seed=self.number,
         )
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.keep(self.weights)
+        self.save_weights(self.weights)
         tell(f"seed {self.number}: warm start in {time.monotonic() - started:.0f} s")
 
     def texts(
@@ -204,13 +204,13 @@ class Seed:
     def measured(self, task: Task, examples: Sequence[Example], texts: Sequence[str]) -> list[Measured]:
         return measure(task, examples, texts, self.verifier, self.grader)
 
-    def keep(self, weights: Path) -> None:
+    def save_weights(self, weights: Path) -> None:
         """Write the weights as a file, whole or not at all."""
         unfinished = weights.with_suffix(".unfinished")
         save_model(self.model, str(unfinished))
         unfinished.replace(weights)
 
-    def keep_folder(self, name: str, settings: RunSettings) -> None:
+    def save_model(self, name: str, settings: RunSettings) -> None:
         """Write the model as a folder that `factrl ask` opens, with its settings as `config.toml`."""
         folder = self.folder / "models" / name
         self.model.save_pretrained(folder)
@@ -331,7 +331,7 @@ class Seed:
         for weight, start in zip(trained, starts, strict=True):
             weight.detach().lerp_(start, 1 - config.interpolation)
         del starts
-        self.keep(weights)
+        self.save_weights(weights)
         self._write_row(path, f"{name}/{CALIBRATED}", study, study.train, settings)
         tell(f"seed {self.number}: {name} calibrated in {time.monotonic() - started:.0f} s")
         return weights
@@ -350,7 +350,7 @@ class Seed:
 
     # -- Rows
 
-    def questions(self, study: StudySettings, row: RowSettings) -> list[Example]:
+    def train_examples(self, study: StudySettings, row: RowSettings) -> list[Example]:
         """Training questions of a row."""
         examples = self.examples(study.task, "train")
         if row.checklist == "all":
@@ -437,7 +437,7 @@ class Seed:
             trained, identity["truthfulness_auc"] = self.truthfulness_model(study, tell)
         else:
             trained = None
-        reward_func, examples = self.reward(row, trained), self.questions(study, row)
+        reward_func, examples = self.reward(row, trained), self.train_examples(study, row)
         identity["asked"] = hashlib.sha256(repr(examples).encode()).hexdigest()[:12]
         if (stored := _read_stored(path, identity)) is not None:
             return stored
@@ -454,7 +454,7 @@ class Seed:
         settings, begins = self.settings(study.task, train, row), self.calibrate(of_study, study, tell)
         if keep:
             self.reset()
-            self.keep_folder("start", settings)
+            self.save_model("start", settings)
         self.reset(begins)
         prompts = render_prompts(examples, self.tokenizer, settings.data)
         started, cpu, judged = time.monotonic(), time.process_time(), self.judge.count
@@ -464,7 +464,7 @@ class Seed:
             shutil.rmtree(run.checkpoints, ignore_errors=True)  # 1.6 GB
             steps = [line for line in read_metrics(run.path) if "reward" in line]
         if keep:
-            self.keep_folder(path.stem, settings)
+            self.save_model(path.stem, settings)
         costs = {"seconds": time.monotonic() - started, "cpu_seconds": time.process_time() - cpu}
         costs["judged_claims"] = self.judge.count - judged
         length = sum(line["completions/mean_length"] for line in steps)
@@ -491,7 +491,7 @@ class Seed:
                 return stored
         return None
 
-    def before(self, study: StudySettings) -> Mapping[str, Any]:
+    def evaluate_start(self, study: StudySettings) -> Mapping[str, Any]:
         """The start's texts in a task, measured once for all studies of it."""
         path = self.folder / "rows" / f"start-{study.task}.json"
         identity = {"size": study.size.model_dump()}
@@ -570,7 +570,7 @@ def prepare(seed: Seed, studies: Mapping[str, StudySettings], tell: Tell) -> Non
     """The warm start, its held-out texts in every task, and what it knows of the training questions."""
     seed.make_start(tell)
     for name, study in studies.items():
-        seed.before(study)
+        seed.evaluate_start(study)
         seed.prepare(name, study, tell)
 
 
