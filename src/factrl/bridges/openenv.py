@@ -35,14 +35,14 @@ from factrl.types import Completion, Example
 from factrl.verifier.search import Search
 
 
-class Act(Action):
+class SearchAction(Action):
     """What the policy does: it searches for `text`, or answers with it."""
 
     kind: Literal["search", "answer"]
     text: str
 
 
-class Seen(Observation):
+class SearchObservation(Observation):
     """What it sees of that; `done` without a reward means that the answer could not be graded.
 
     Attributes:
@@ -60,7 +60,7 @@ class Seen(Observation):
     terms: dict[str, float] = Field(default_factory=dict)
 
 
-class Episode(State):
+class EpisodeState(State):
     """Where an episode stands; nothing of it tells the answer.
 
     Attributes:
@@ -74,7 +74,7 @@ class Episode(State):
     turns: int = 0
 
 
-class SearchEpisodes(Environment[Act, Seen, Episode]):
+class SearchEpisodes(Environment[SearchAction, SearchObservation, EpisodeState]):
     """Questions that a policy answers after it has searched.
 
     Args:
@@ -94,17 +94,17 @@ class SearchEpisodes(Environment[Act, Seen, Episode]):
         self._examples, self._reward = examples, reward
         self._search = SearchEnvironment(source, k=k, turns=turns)
         self._example: Example | None = None
-        self._at = Episode(turns=turns)
+        self._at = EpisodeState(turns=turns)
 
-    def reset(self, seed: int | None = None, episode_id: str | None = None, **_: Any) -> Seen:
+    def reset(self, seed: int | None = None, episode_id: str | None = None, **_: Any) -> SearchObservation:
         """Ask a question: number `seed`, which starts anew behind the last, or any without one."""
         number = random.randrange(len(self._examples)) if seed is None else seed % len(self._examples)
         self._example = self._examples[number]
         self._search.reset()
-        self._at = Episode(episode_id=episode_id, question=self._example.id, turns=self._search.turns)
-        return Seen(text=self._example.question)
+        self._at = EpisodeState(episode_id=episode_id, question=self._example.id, turns=self._search.turns)
+        return SearchObservation(text=self._example.question)
 
-    def step(self, action: Act, timeout_s: float | None = None, **_: Any) -> Seen:
+    def step(self, action: SearchAction, timeout_s: float | None = None, **_: Any) -> SearchObservation:
         """Search, or answer, which ends the episode.
 
         Raises:
@@ -119,10 +119,10 @@ class SearchEpisodes(Environment[Act, Seen, Episode]):
         if action.kind == "search":
             passages = self._search.search(action.text)
             self._at.searches = self._search.searches
-            return Seen(text=passages)
+            return SearchObservation(text=passages)
         example, self._example = self._example, None
         result = self._reward(example, attach_search(self._search, Completion(action.text)))
-        return Seen(
+        return SearchObservation(
             text="",
             done=True,
             reward=result.value,
@@ -133,7 +133,7 @@ class SearchEpisodes(Environment[Act, Seen, Episode]):
         )
 
     @property
-    def state(self) -> Episode:
+    def state(self) -> EpisodeState:
         """Where the episode stands."""
         return self._at
 
@@ -162,5 +162,8 @@ def app(
         raise ConfigError(f"reward {reward.name!r} needs {needs}; factrl.supply(reward, judge) makes them")
     reward.check_examples(examples)
     return create_fastapi_app(
-        lambda: SearchEpisodes(examples, source, reward, k=k, turns=turns), Act, Seen, sessions
+        lambda: SearchEpisodes(examples, source, reward, k=k, turns=turns),
+        SearchAction,
+        SearchObservation,
+        sessions,
     )

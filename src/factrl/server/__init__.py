@@ -198,7 +198,7 @@ class Service:
         """A verdict can be had: one tiny question was asked within the last ten seconds.  Why not is told to
         clients with the token alone, because it names the judge."""
         why = await anyio.to_thread.run_sync(self._not_ready, limiter=self._apart)
-        status, trusted = "not ready" if why else "ready", not request.scope.get("factrl.stranger")
+        status, trusted = "not ready" if why else "ready", not request.scope.get("factrl.anonymous")
         return JSONResponse({"status": status, "detail": why if trusted else ""}, 503 if why else 200)
 
     def _not_ready(self) -> str:

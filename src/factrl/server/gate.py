@@ -43,7 +43,7 @@ Send = Callable[[Message], Awaitable[None]]
 class Gate:
     """An ASGI application in front of another one.
 
-    Behind it `scope["factrl.stranger"]` says whether the client came without the token.
+    Behind it `scope["factrl.anonymous"]` says whether the client came without the token.
 
     Args:
         app: what is behind the gate.
@@ -65,7 +65,7 @@ class Gate:
         self._app, self._token = app, token.encode()
         self._limit, self._seconds = body_limit, body_seconds
         self._most, self._inside = inside, 0
-        self._most_held, self._held = bodies, 0
+        self._most_buffered, self._buffered = bodies, 0
         self._failures: dict[str, deque[float]] = {}
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -87,7 +87,7 @@ class Gate:
                 await self._work(scope, receive, send, parts)
             finally:
                 self._inside -= 1
-                self._held -= sum(map(len, parts))
+                self._buffered -= sum(map(len, parts))
 
     async def _work(self, scope: dict[str, Any], receive: Receive, send: Send, parts: list[bytes]) -> None:
         refusal = self._unreadable(scope) or await self._read(receive, parts)
@@ -108,10 +108,10 @@ class Gate:
         if elsewhere is not None:
             return elsewhere
         is_open = scope["path"] in _OPEN
-        stranger = self._stranger(scope, is_open)
-        scope["factrl.stranger"] = stranger is not None
-        if stranger is not None and not is_open:
-            return stranger
+        refusal = self._unauthorized(scope, is_open)
+        scope["factrl.anonymous"] = refusal is not None
+        if refusal is not None and not is_open:
+            return refusal
         if is_open and scope["method"] != "GET":
             return 405, "use GET"
         lengths, codings = _values(scope, b"content-length"), _values(scope, b"transfer-encoding")
@@ -121,7 +121,7 @@ class Gate:
             return 400, "give Content-Length or Transfer-Encoding, not both"
         return None
 
-    def _stranger(self, scope: dict[str, Any], is_open: bool) -> tuple[int, str] | None:
+    def _unauthorized(self, scope: dict[str, Any], is_open: bool) -> tuple[int, str] | None:
         """Why a client does not count as one with the token; counts what it tried."""
         headers = _values(scope, b"authorization")
         if not self._token:
@@ -164,11 +164,11 @@ class Gate:
                     return 400, "the client left"
                 parts.append(message.get("body", b""))
                 size += len(parts[-1])
-                self._held += len(parts[-1])
+                self._buffered += len(parts[-1])
                 more = message.get("more_body", False)
                 if size > self._limit:
                     return self._too_large()
-                if self._held > self._most_held:
+                if self._buffered > self._most_buffered:
                     return 429, _FULL
             return None
         return 408, f"the body did not arrive within {self._seconds:g} s"
