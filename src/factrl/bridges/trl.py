@@ -323,7 +323,7 @@ def _completion(prompt: Any, completion: Any, prefill: str, tokens: Sequence[int
 
 
 def _opened(prompt: Any) -> str:
-    """What a prompt has put in the assistant's mouth: its turn in a conversation, a `<think>` of a text."""
+    """What a prompt has begun of the assistant's turn: its last message, or the `<think>` of a text."""
     if isinstance(prompt, str):
         return opened(prompt)
     last = prompt[-1] if len(prompt) else {}

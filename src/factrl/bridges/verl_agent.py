@@ -150,8 +150,8 @@ class SearchAgentLoop(_Tools):
         schema = OpenAIFunctionToolSchema.model_validate(get_json_schema(search))
         self.tools = {"search": FunctionTool("search", search, schema)}
         self.tool_schemas = [search]
-        # As under TRL: one round more than searches, in which the policy hears that there are no more, and an
-        # answer after it; every call of a message is heard, and every reply is read whole.
+        # As under TRL: one round more than searches, in which the policy reads that there are no more, and an
+        # answer after it; every call of a message is run, and every reply is read whole.
         self.max_assistant_turns, self.max_user_turns = turns + 2, None
         self.max_parallel_calls, self.max_tool_response_length = self.response_length, sys.maxsize
         self._turn = asyncio.Lock()

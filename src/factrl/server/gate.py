@@ -1,4 +1,4 @@
-"""The door of the server, before anything is parsed: who may enter, with how much, and how slowly.
+"""The ASGI middleware in front of the server, before anything is parsed: who may send, how much, how slowly.
 
 Written against ASGI itself, because a framework reads a body whole before it asks anybody.
 """
