@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from factrl.doctor import Finding, examine, megabytes
+from factrl.doctor import Diagnostic, examine, megabytes
 from factrl.errors import ConfigError, nearest
 from factrl.llm import models
 from factrl.llm.models.catalogue import VERIFIERS
@@ -83,7 +83,7 @@ def _list_models() -> None:
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    findings: list[Finding] = []
+    findings: list[Diagnostic] = []
     for finding in examine():
         findings.append(finding)
         if not args.json:

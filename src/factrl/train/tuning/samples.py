@@ -94,7 +94,10 @@ def measure_samples(
     header = {**about, "known": digest_of(*known), "samples": digest_of(*texts_of)}
     groups = list(zip(examples, samples, strict=True))
     size = max(1, PART // max(1, *(len(group) for group in samples)))
-    with Journal(path, header) as journal, Progress(label, len(examples), already=journal.resumed) as progress:
+    with (
+        Journal(path, header) as journal,
+        Progress(label, len(examples), already=journal.resumed) as progress,
+    ):
         rows_of: dict[str, Sequence[Mapping[str, Any]]] = {
             key: row["samples"] for key, row in journal.items()
         }
