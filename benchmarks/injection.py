@@ -36,14 +36,13 @@ from factrl.evals.metrics import wilson
 from factrl.llm import LLM
 from factrl.llm.local.llama import LlamaModel
 from factrl.llm.quoting import broken
-from factrl.rewards.grading import Grader
+from factrl.rewards.grading import BRIEF_PROMPT, Grader
 from factrl.runs.disk import Journal
 from factrl.stress.texts import Prompt, prompts
 from factrl.text.answers import is_contentless
 from factrl.types import Passage
 from factrl.verifier import Verifier, open_verifier
 from factrl.verifier.judges import LocalJudge
-from factrl.verifier.small_judge import BRIEF_PROMPT
 
 Row = Mapping[str, Any]
 

@@ -16,6 +16,7 @@ import fault_server as fs
 from factrl.errors import PolicyFault, Unscored
 from factrl.llm import FakeLLM
 from factrl.llm.background import wait_for
+from factrl.llm.judging import OWN, ROUNDS, judged, judged_here
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.papers import load_reward
 from factrl.rewards import Reward
@@ -26,7 +27,6 @@ from factrl.rewards.preference import SelfReference, rating_judge
 from factrl.train.search import SearchEnvironment
 from factrl.types import Example, Passage
 from factrl.verifier import Verifier
-from factrl.verifier.blame import OWN, ROUNDS, judged, judged_here
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.claims.llm import _MANY, LLMClaims
 from factrl.verifier.judges import LLMJudge

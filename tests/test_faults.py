@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ import fault_server as fs
 from factrl.errors import ConfigError, LLMError
 from factrl.llm import Message, Reply
 from factrl.llm.openai_compatible import OpenAICompatible
+from factrl.llm.replies import read_verdict
 from factrl.llm.store import CachedLLM, Store
 from fault_server import FaultServer, answers, completion, says
 
@@ -195,7 +197,7 @@ def test_f14_f15_f16_what_the_parser_rejects_is_handed_on_but_not_stored(
 ) -> None:
     server = serve(says(text))
     store = Store(tmp_path / "cache.sqlite")
-    llm = CachedLLM(client(server), store, accept=lambda reply: reply.text == "VERDICT: supported")
+    llm = CachedLLM(client(server), store).accepting(partial(read_verdict, words=["supported"]))
     assert [llm.complete(question(0)).text for _ in range(2)] == [text] * 2
     assert len(server.requests) == 2
     assert store.size() == 0

@@ -19,7 +19,7 @@ from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.llm.store import CachedLLM, Store
 from factrl.papers import load_reward
 from factrl.rewards import Reward
-from factrl.rewards.grading import Grader, has_grade
+from factrl.rewards.grading import Grader
 from factrl.runs.folder import Rollout, Run
 from factrl.types import Example
 from fault_server import FaultServer, answers, says
@@ -71,7 +71,7 @@ def test_over_real_sockets_a_number_is_always_the_judges_own(tmp_path: Path) -> 
     try:
 
         def through(llm: OpenAICompatible) -> Reward:
-            return load_reward("truthrl").with_(grade=Grader(CachedLLM(llm, store, accept=has_grade)))
+            return load_reward("truthrl").with_(grade=Grader(CachedLLM(llm, store)))
 
         limited = OpenAICompatible(server.url, "m", backoff=0.001, down_after=10_000, **limits)
         results = through(limited).batch([WHO] * CALLS, texts)

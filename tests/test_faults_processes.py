@@ -26,7 +26,7 @@ from factrl.errors import LLMError
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.llm.store import CachedLLM, Store
 from factrl.papers import load_reward
-from factrl.rewards.grading import Grader, has_grade
+from factrl.rewards.grading import Grader
 from fault_server import FaultServer, answers, says
 from serving import PARIS, request, servers
 
@@ -69,12 +69,12 @@ from dataclasses import asdict
 from factrl import Example
 from factrl.llm.store import Store
 from factrl.llm.store import CachedLLM
-from factrl.rewards.grading import Grader, has_grade
+from factrl.rewards.grading import Grader
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.papers import load_reward
 
 url, store, samples, at_once = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-llm = CachedLLM(OpenAICompatible(url, "m", max_concurrency=at_once), Store(store), accept=has_grade)
+llm = CachedLLM(OpenAICompatible(url, "m", max_concurrency=at_once), Store(store))
 texts = [f"\\\\boxed{{town number {n}}}" for n in range(samples)]
 examples = [Example("Where?", ("Paris",))] * samples
 results = load_reward("truthrl").with_(grade=Grader(llm)).batch(examples, texts)
@@ -207,7 +207,7 @@ def test_a_wall_clock_that_jumps_moves_no_deadline(monkeypatch: pytest.MonkeyPat
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.fault("F31")
 def test_loops_threads_and_forks_share_a_judge_and_a_store(judge: FaultServer, tmp_path: Path) -> None:
-    llm = CachedLLM(OpenAICompatible(judge.url, "m"), Store(tmp_path / "v.db"), accept=has_grade)
+    llm = CachedLLM(OpenAICompatible(judge.url, "m"), Store(tmp_path / "v.db"))
     ready = load_reward("truthrl").with_(grade=Grader(llm))
     example, values = Example("Where?", ("Paris",)), [1.0 if n % 3 == 0 else -1.0 for n in range(60)]
 

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from factrl.errors import DataError, LLMError, Unscored
 from factrl.llm import FakeLLM, Message
+from factrl.llm.judging import ask_verdict
+from factrl.llm.replies import read_verdict
 from factrl.rewards.grading import (
     GRADE_PROMPT,
     MAX_TEXT,
     REASONING_PROMPT,
     AnswerForm,
     Grader,
-    read_verdict,
     reasoning_judge,
 )
 from factrl.rewards.resources import Supplier
@@ -141,9 +142,10 @@ def test_a_verdict_is_the_last_line(reply: str, verdict: str) -> None:
 @pytest.mark.parametrize("reply", UNREADABLE)
 def test_anything_else_is_not_a_verdict(reply: str) -> None:
     with pytest.raises(Unscored) as caught:
-        read_verdict(reply, WORDS, stage="judge", attempts=2)
+        ask_verdict(FakeLLM([reply]), "Judge it.", {}, dict.fromkeys(WORDS))
     assert caught.value.cause == "judge_unreadable"
-    assert caught.value.facts == {"stage": "judge", "attempts": 2}
+    known = {"stage": "judge", "status": 200, "attempts": 1, "elapsed": 0.0, "request_id": ""}
+    assert caught.value.facts == known
     with pytest.raises(Unscored, match="judge_unreadable"):
         Grader(FakeLLM(lambda _: reply))(CAPITAL, "Lyon", ["Paris"])
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from factrl.errors import Unscored
-from factrl.llm import FakeLLM, Reply
-from factrl.rewards.grading import BRIEF_PROMPT, Grader, has_grade
+from factrl.llm import FakeLLM
+from factrl.rewards.grading import BRIEF_PROMPT, Grader
 
 CAPITAL = "What is the capital of France?"
 
@@ -34,7 +34,6 @@ def test_one_letter_is_the_grade_and_credit_is_probed(letters: tuple[str, ...], 
 def test_anything_else_is_no_grade(reply: str) -> None:
     with pytest.raises(Unscored, match="judge_unreadable"):
         Grader(FakeLLM(lambda _: reply), probe=True, brief=True)(CAPITAL, "Paris, on the Seine", ["Paris"])
-    assert has_grade(Reply(reply, finish_reason="stop", model="m")) == (reply == "VERDICT: correct")
 
 
 def test_a_judge_that_ignores_the_accepted_answer_grades_nothing() -> None:

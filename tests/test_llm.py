@@ -256,7 +256,12 @@ def test_what_asks_a_server_is_pickled_without_its_key_and_its_connections(
     store = Store(tmp_path / "verdicts.db")
     for thing in (
         *(Grader(llm), Grader(CachedLLM(llm, store)), Grader(FakeLLM(["VERDICT: correct"]))),
-        *(LLMJudge(llm, controls=True), Checklist(llm, store=store), rating_judge(llm), reasoning_judge(llm)),
+        *(
+            LLMJudge(llm, controls=True),
+            Checklist(CachedLLM(llm, store)),
+            rating_judge(llm),
+            reasoning_judge(llm),
+        ),
         *(contradiction_judge(llm), fx.remote(server.url, "truthrl")),
     ):
         pickled = pickle.dumps(thing)

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factrl.errors import Unscored
-from factrl.llm import Reply
 from factrl.llm.replies import read_supported, read_true_false, read_verdict, read_verdicts
+from factrl.rewards.grading import read_letter
 from factrl.verifier.claims.llm import read_facts
-from factrl.verifier.small_judge import is_letter
 
 IDS = ("a1b2", "c3d4", "e5f6")
 
@@ -194,7 +193,7 @@ def test_fences_and_ends_of_a_turn_are_no_part_of_a_reply(fence: str, end: str) 
     assert read_verdict(f"It is.\n{fence}VERDICT: correct{end}", ("correct", "incorrect")) == "correct"
     assert read_true_false(f"{fence}True{end}") == "supported"
     assert read_facts(f"{fence}- Rome is old.{end}") == ["Rome is old."]
-    assert is_letter(Reply(f"{fence}A{end}", "stop", "m"))
+    assert read_letter(f"{fence}A{end}") == "correct"
     with pytest.raises(Unscored):
         read_verdict(f"VERDICT: correct<|im_end|>\nVERDICT: incorrect{end}", ("correct", "incorrect"))
 

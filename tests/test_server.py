@@ -22,7 +22,6 @@ from factrl.cli import main
 from factrl.errors import LLMError
 from factrl.llm.store import CachedLLM, Store
 from factrl.rewards import reward
-from factrl.rewards.grading import has_grade
 from factrl.server import Service, make_api
 from fault_server import FaultServer, answers
 from serving import PARIS, RIGHT, WRONG, Held, Make, request, servers, steps
@@ -205,7 +204,7 @@ def test_a_request_sent_again_is_scored_again_without_asking_the_judge(make: Mak
     stored = []
     for llm in (judge, FakeLLM([])):
         llm.identity = "judge"  # type: ignore[attr-defined]
-        stored.append(CachedLLM(llm, Store(tmp_path / "v.db"), accept=has_grade))
+        stored.append(CachedLLM(llm, Store(tmp_path / "v.db")))
     old = {"Idempotency-Key": "k1"}  # clients of 0.1 send one
     first, second, third = make(stored[0]), make(stored[0]), make(stored[1])  # the last as after a restart
     answers = [server.ask("/v1/score", request(WRONG), headers=old) for server in (first, second, third)]

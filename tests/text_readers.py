@@ -18,7 +18,7 @@ from factrl.llm.replies import read_supported, read_true_false, read_verdict, re
 from factrl.papers.corver import pair_of
 from factrl.prepare import dataset, entities
 from factrl.prepare import prompts as new_prompts
-from factrl.rewards import citations, guards, mathematics, preference
+from factrl.rewards import citations, grading, guards, mathematics, preference
 from factrl.rewards.checklist import Checklist, JudgedChecklist, read_checklist
 from factrl.rewards.truthfulness import shown_claim
 from factrl.runs.data import render_prompt
@@ -34,7 +34,7 @@ from factrl.train.answering import read_questions
 from factrl.train.page import shown
 from factrl.train.search import SearchEnvironment
 from factrl.types import Claim, Completion, Passage
-from factrl.verifier import claims, search, small_judge
+from factrl.verifier import claims, search
 from factrl.verifier.claims import SentenceClaims, llm
 from factrl.verifier.claims.llm import LLMClaims
 from factrl.verifier.judges import LLMJudge, WeakJudge, spans
@@ -155,7 +155,7 @@ READERS: dict[str, Reader] = {
     "verifier.claims.llm.Places.claim": _placed,
     "rewards.grading.Grader.__call__": lambda raw: Grader(FakeLLM(lambda _: raw))(QUESTION, raw, ["Paris"]),
     "llm.replies.read_verdict": lambda raw: read_verdict(raw, ["correct", "incorrect"]),
-    "llm.replies.records_by_id": lambda raw: records_by_id(raw, ["a", "b"], ["keep"], "fact", {}),
+    "llm.replies.records_by_id": lambda raw: records_by_id(raw, ["a", "b"], ["keep"], "fact"),
     "rewards.guards.coverage": lambda raw: guards.coverage(raw, [Claim(FACT, 0, 9)]),
     "rewards.guards.relevant": lambda raw: guards.relevant(Claim(raw, 0, 9), raw),
     "rewards.guards.repeats": lambda raw: guards.repeats(_claims(raw), QUESTION),
@@ -189,10 +189,8 @@ READERS: dict[str, Reader] = {
     "verifier.search.web.without_secrets": search.without_secrets,
     "text.sentences.sentences": sentences,
     "text.strip_end_tokens": strip_end_tokens,
-    "verifier.small_judge.names_no_answer": lambda raw: small_judge.names_no_answer(QUESTION, raw, ["Paris"]),
-    "verifier.small_judge.ask_briefly": lambda raw: small_judge.ask_briefly(
-        FakeLLM(lambda _: raw), raw, raw, ["Paris"]
-    ),
+    "rewards.grading.names_no_answer": lambda raw: grading.names_no_answer(QUESTION, raw, ["Paris"]),
+    "rewards.grading.read_letter": grading.read_letter,
     "text.answers.contains": lambda raw: (
         answers.contains(raw, ["Paris"]),
         answers.contains("In Rome", [raw]),

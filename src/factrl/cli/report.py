@@ -18,7 +18,7 @@ from factrl.evals.samples import PAGE as EVALUATION_PAGE
 from factrl.evals.samples import Output, is_output, read_output, read_outputs
 from factrl.llm import LLM, preflight
 from factrl.llm.models import cache_folder
-from factrl.llm.store import Store
+from factrl.llm.store import Store, kept
 from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, JudgeSettings
 from factrl.text.escape import one_line
@@ -192,7 +192,7 @@ def win_rates(
     judge: LLM, before: Output, after: Output, names: Sequence[str], *, workers: int
 ) -> dict[str, WinRate]:
     """The win rate of the later answers on every benchmark that has texts in both."""
-    prefer = llm_preference(judge, store=Store(cache_folder() / "verdicts.db"))
+    prefer = llm_preference(kept(judge, Store(cache_folder() / "verdicts.db")))
     rates = {}
     for name in names:
         pairs = written_in_both(name, before, after)

@@ -26,9 +26,10 @@ from factrl.errors import Unscored
 from factrl.evals.metrics import wilson
 from factrl.evals.samples import EvalSample
 from factrl.llm import LLM
+from factrl.llm.judging import ask_judge, ask_verdict
 from factrl.llm.quoting import quoted_message
 from factrl.llm.replies import after_thinking
-from factrl.rewards.grading import MAX_TEXT, ask_verdict
+from factrl.rewards.grading import MAX_TEXT
 from factrl.text import first_bytes, think_answer
 
 Kind = Literal["causes", "strategies"]
@@ -124,9 +125,10 @@ def sort_rows(
         question, head = row.example.question, first_bytes(text, MAX_TEXT)
         try:
             if kind == "strategies":
-                return Sorted(row, *_analysed(judge, {"question": question, "reasoning": head}))
+                messages = quoted_message(_LIST_PROMPT, {"question": question, "reasoning": head})
+                return Sorted(row, *ask_judge(judge, messages, _read_analysis))
             data = {"question": question, "accepted_answers": list(row.example.answers), "text": head}
-            category, why = ask_verdict(judge, _PROMPT, data, tuple(CAUSES))
+            category, why = ask_verdict(judge, _PROMPT, data, {name: name for name in CAUSES})
             return Sorted(row, (category,), why)
         except Unscored as error:
             return Sorted(row, (), error.cause)
@@ -138,20 +140,17 @@ def sort_rows(
         return list(pool.map(lambda pair: one(*pair), told))
 
 
-def _analysed(judge: LLM, data: Mapping[str, str]) -> tuple[tuple[str, ...], str, float]:
+def _read_analysis(reply: str) -> tuple[tuple[str, ...], str, float]:
     """The strategies, without a reason, and the helpfulness of a reasoning.
 
     Raises:
         Unscored: `judge_unreadable`; the reply is not one JSON object of that form.
-        LLMError: the judge could not be asked.
     """
-    reply = judge.complete(quoted_message(_LIST_PROMPT, data), temperature=0.0)
-    text = after_thinking(reply.text)
+    text = after_thinking(reply)
     try:
         said = _Analysis.model_validate_json(text[text.find("{") : text.rfind("}") + 1])
     except ValidationError as error:
-        problem = f"the judge's reply is no analysis: {text[:80]!r}"
-        raise Unscored("judge_unreadable", problem, stage="judge", **reply.facts) from error
+        raise Unscored("judge_unreadable", f"the judge's reply is no analysis: {text[:80]!r}") from error
     names = (" ".join(_WORDS.findall(name.casefold())) for name in said.reasoning_strategies)
     return tuple(dict.fromkeys(filter(None, names))), "", said.helpfulness_score
 

@@ -28,7 +28,6 @@ from factrl.evals.samples import EvalSample, Output, by_question
 from factrl.evals.shortqa import final_part
 from factrl.llm import LLM
 from factrl.llm.quoting import forges
-from factrl.llm.store import Store
 from factrl.rewards.preference import guarded, second_wins
 from factrl.text import MAX_PAYLOAD, bytes_of
 from factrl.text.answers import is_contentless
@@ -203,20 +202,17 @@ class WinRate:
     rate: Interval | None
 
 
-def llm_preference(llm: LLM, *, store: Store | None = None) -> Prefer:
+def llm_preference(llm: LLM) -> Prefer:
     """A language model as the judge of two answers, told to leave facts and length out of it.
 
     It says "first" when neither is better, so an even pair disagrees with itself when it is turned round, and
     is a tie.
 
-    Args:
-        store: where readable replies are kept, so that none is paid for twice.
-
     Returns:
         A function that raises `Unscored` (`judge_unreadable`) or `LLMError` when there is no verdict.
     """
 
-    return lambda question, first, second: second_wins(llm, question, first, second, 512, store)
+    return lambda question, first, second: second_wins(llm, question, first, second, 512)
 
 
 def win_rate(

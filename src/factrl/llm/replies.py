@@ -61,7 +61,7 @@ _VERDICT_LINE = re.compile(rf"(?:^|[.!?][\"')*`]{{0,2}} {{1,3}})[*`]{{0,4}}{_SAI
 _LAST = 120  # characters of the last line that are looked at
 
 
-def read_verdict(reply: str, words: Sequence[str] | Mapping[str, Any], **facts: Any) -> str:
+def read_verdict(reply: str, words: Collection[str]) -> str:
     """The verdict of a judge's reply: one of `words`.
 
     The last line that is not empty must be `VERDICT: word`, alone or after the end of a sentence; case, bold,
@@ -71,7 +71,6 @@ def read_verdict(reply: str, words: Sequence[str] | Mapping[str, Any], **facts: 
 
     Args:
         words: the verdicts that exist, in lower case.
-        facts: what is known about the call; kept with the error.
 
     Raises:
         Unscored: `judge_unreadable`.
@@ -88,7 +87,7 @@ def read_verdict(reply: str, words: Sequence[str] | Mapping[str, Any], **facts: 
     else:
         choice = "|".join(words)
         problem = f"the judge's reply does not end with 'VERDICT: {choice}' but with {last[-200:]!r}"
-    raise Unscored("judge_unreadable", problem, **facts)
+    raise _unreadable(problem)
 
 
 # -- Several claims -----------------------------------------------------------------------------------
@@ -217,7 +216,7 @@ def _no_constant(name: str) -> None:
 
 
 def records_by_id(
-    reply: str, ids: Sequence[str], words: Collection[str], what: str, facts: Mapping[str, Any]
+    reply: str, ids: Sequence[str], words: Collection[str], what: str
 ) -> dict[str, dict[str, Any]]:
     """The JSON object of every id in a judge's reply, its `verdict` one of `words`; all of the ids or none.
 
@@ -241,13 +240,12 @@ def records_by_id(
         else:
             said[id_] = {**record, "verdict": word}
         if problem:
-            raise Unscored("judge_unreadable", f"the judge's reply {problem}", **facts)
+            raise _unreadable(f"the judge's reply {problem}")
     if not said:
-        failure = no_verdict(text)
-        raise Unscored(failure.cause, failure.detail, **facts)
+        raise no_verdict(text)
     left = [id_ for id_ in ids if id_ not in said]
     if left:
-        raise Unscored("judge_unreadable", f"the judge's reply has no verdict on {what} {left[0]!r}", **facts)
+        raise _unreadable(f"the judge's reply has no verdict on {what} {left[0]!r}")
     return {id_: said[id_] for id_ in ids}
 
 

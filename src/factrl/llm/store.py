@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import hashlib
 import json
 import logging
@@ -274,17 +275,16 @@ class CachedLLM:
     Args:
         llm: who is asked what is not stored.
         store: where replies are kept; may hold other things too.
-        accept: whether a reply may be stored: give the parser that will read it.  A reply that it turns down
-            is handed to the caller all the same, and asked for anew next time.
 
     Raises:
         ConfigError: nothing says which model it is.
     """
 
-    def __init__(self, llm: LLM, store: Store, *, accept: Callable[[Reply], bool] | None = None) -> None:
+    def __init__(self, llm: LLM, store: Store) -> None:
         if not hasattr(llm, "identity"):
             raise ConfigError(f"{llm!r} has no `identity` that says which model it is")
-        self.llm, self._store, self._accept = llm, store, accept
+        self.llm, self._store = llm, store
+        self._read: Callable[[str], object] = str
         self._flights: SingleFlight[Reply] = SingleFlight()
 
     def __repr__(self) -> str:
@@ -294,6 +294,16 @@ class CachedLLM:
     def identity(self) -> str:
         """Which model answers."""
         return getattr(self.llm, "identity", "")
+
+    def accepting(self, read: Callable[[str], object]) -> CachedLLM:
+        """The same, which stores only what `read` can read.
+
+        A reply for which it raises `Unscored` is handed to the caller all the same, and asked for anew next
+        time.
+        """
+        other = copy.copy(self)
+        other._read = read
+        return other
 
     def complete(
         self, messages: Sequence[Message], *, temperature: float = 0.0, max_tokens: int = 512, **sampling: Any
@@ -336,28 +346,18 @@ class CachedLLM:
 
     async def _ask(self, key: str, messages: Sequence[Message], request: dict[str, Any]) -> Reply:
         reply = await ask(self.llm, messages, **request)
-        if reply.finish_reason == "stop" and (self._accept is None or self._accept(reply)):
+        if reply.finish_reason != "stop":
+            return reply
+        with contextlib.suppress(Unscored):
+            self._read(reply.text)
             fields = ("text", "finish_reason", "model", "tokens_in", "tokens_out", "request_id")
             await self._store.aput_many({key: {name: getattr(reply, name) for name in fields}})
         return reply
 
 
-def kept(llm: LLM, store: Store | None, accept: Callable[[Reply], bool]) -> LLM:
-    """`llm`, not asked again what it answered acceptably before; as it is without a store or an identity."""
-    return llm if store is None or not hasattr(llm, "identity") else CachedLLM(llm, store, accept=accept)
-
-
-def readable(read: Callable[[Reply], object]) -> Callable[[Reply], bool]:
-    """Accepts the replies that `read` can read; for others it raises `Unscored`."""
-
-    def accept(reply: Reply) -> bool:
-        try:
-            read(reply)
-        except Unscored:
-            return False
-        return True
-
-    return accept
+def kept(llm: LLM, store: Store | None) -> LLM:
+    """`llm`, which is not asked twice; as it is without a store or an identity."""
+    return llm if store is None or not hasattr(llm, "identity") else CachedLLM(llm, store)
 
 
 def _reply_of(stored: Any) -> Reply | None:

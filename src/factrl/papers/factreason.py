@@ -39,10 +39,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from factrl.errors import ConfigError, PolicyFault, Unscored
+from factrl.llm.judging import judged_here
 from factrl.rewards import reward
 from factrl.text import think_answer
 from factrl.types import Completion, Example, Score
-from factrl.verifier.blame import judged_here
 from factrl.verifier.report import WIDTH, Report
 
 

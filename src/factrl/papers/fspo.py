@@ -35,6 +35,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from factrl.errors import INSTALL, DataError, Unscored
+from factrl.llm.judging import OWN
 from factrl.rewards import reward
 from factrl.rewards.grading import Grader
 from factrl.rewards.mathematics import math_grader
@@ -42,7 +43,6 @@ from factrl.text import Slice, think_answer
 from factrl.text.answers import matches, normalize_released
 from factrl.text.sentences import sentences
 from factrl.types import Completion, Example, Grade, Score, Span
-from factrl.verifier.blame import OWN
 from factrl.verifier.claims import normalised
 from factrl.verifier.report import WIDTH, Report
 

@@ -41,11 +41,11 @@ from statistics import fmean
 from typing import Any
 
 from factrl.errors import ConfigError, DataError, PolicyFault
+from factrl.llm.judging import judged_here
 from factrl.rewards import for_example, reward
 from factrl.rewards.checklist import Item
 from factrl.text import think_answer
 from factrl.types import Claim, Completion, Example, Score
-from factrl.verifier.blame import judged_here
 from factrl.verifier.report import Report
 
 Check = Callable[..., Sequence[Item]]  # question, text, items; and example, where it has that parameter

@@ -28,13 +28,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from factrl.errors import PolicyFault
+from factrl.llm.judging import judged_here
 from factrl.rewards import reward
 from factrl.rewards.grading import MAX_TEXT
 from factrl.text import bytes_of
 from factrl.text.abstention import abstains
 from factrl.text.answers import is_contentless
 from factrl.types import Completion, Example, Passage, Score
-from factrl.verifier.blame import judged_here
 
 
 @reward(searches=True)

@@ -29,14 +29,16 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from factrl.errors import ConfigError, DataError, Unscored
-from factrl.llm import LLM, Reply
+from factrl.llm import LLM
+from factrl.llm.judging import ask_judge
 from factrl.llm.quoting import quoted_message
 from factrl.llm.replies import item_ids, records_by_id
-from factrl.llm.store import Store, kept, readable
+from factrl.llm.store import Store, kept
 from factrl.llm.writers import digest_of
 from factrl.runs.data import ColumnName, render_prompt
 from factrl.runs.disk import MayReplace, anything, nothing, whole_file, write_whole
@@ -147,17 +149,14 @@ def choose(llm: LLM, question: str, facts: Sequence[str], store: Store | None = 
             "question": question,
             "facts": [{"id": id_, "fact": fact} for id_, fact in zip(ids, some, strict=True)],
         }
-
-        def read(reply: Reply, ids: Sequence[str] = ids) -> list[dict[str, Any]]:
-            return read_choices(reply.text, ids, stage="importance", request_id=reply.request_id)
-
-        caller, limit = kept(llm, store, readable(read)), _TOKENS_PER_FACT * (len(some) + 1)
-        chosen = read(caller.complete(quoted_message(IMPORTANCE, data), temperature=0.0, max_tokens=limit))
+        limit = _TOKENS_PER_FACT * (len(some) + 1)
+        messages, read = quoted_message(IMPORTANCE, data), partial(read_choices, ids=ids)
+        chosen = ask_judge(kept(llm, store), messages, read, max_tokens=limit, stage="importance")
         choices += [{**one, "of": None if one["of"] is None else start + one["of"]} for one in chosen]
     return choices
 
 
-def read_choices(reply: str, ids: Sequence[str], **facts: Any) -> list[dict[str, Any]]:
+def read_choices(reply: str, ids: Sequence[str]) -> list[dict[str, Any]]:
     """The choice for every fact, matched by its id and never by its place.
 
     Facts are chosen together or not at all.  A choice is a JSON object such as `{"id": "4b1e", "verdict":
@@ -166,12 +165,11 @@ def read_choices(reply: str, ids: Sequence[str], **facts: Any) -> list[dict[str,
 
     Args:
         ids: the ids of the facts that the model was asked about, in order.
-        facts: what is known about the call; kept with the error.
 
     Raises:
         Unscored: `judge_unreadable` or `judge_refusal`.
     """
-    verdicts = records_by_id(reply, ids, ("keep", "minor", "duplicate"), "fact", facts)
+    verdicts = records_by_id(reply, ids, ("keep", "minor", "duplicate"), "fact")
 
     def end_of(id_: str) -> str:
         """The fact that a chain of duplicates ends at."""
@@ -180,11 +178,11 @@ def read_choices(reply: str, ids: Sequence[str], **facts: Any) -> list[dict[str,
             now = verdicts[now].get("of")
             if not isinstance(now, str) or now not in verdicts or now in seen:
                 problem = f"calls {id_!r} a duplicate of {str(now)[:40]!r}, which is no other fact"
-                raise Unscored("judge_unreadable", f"the judge's reply {problem}", **facts)
+                raise Unscored("judge_unreadable", f"the judge's reply {problem}")
             seen.add(now)
         if now != id_ and verdicts[now]["verdict"] != "keep":
             problem = f"calls {id_!r} a duplicate of {now!r}, which is not kept"
-            raise Unscored("judge_unreadable", f"the judge's reply {problem}", **facts)
+            raise Unscored("judge_unreadable", f"the judge's reply {problem}")
         return now
 
     ends = [end_of(id_) for id_ in ids]

@@ -14,10 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from factrl.errors import Unscored
-from factrl.llm import LLM, Reply
+from factrl.llm import LLM
+from factrl.llm.judging import ask_judge
 from factrl.llm.quoting import quoted_message
 from factrl.llm.replies import after_thinking
-from factrl.llm.store import Store, kept, readable
+from factrl.llm.store import Store, kept
 from factrl.types import Example
 
 REQUEST = """\
@@ -51,13 +52,8 @@ def name_entities(
         Unscored: `judge_unreadable`, or `no_entity`.
         LLMError: the model could not be asked.
     """
-
-    def read(reply: Reply) -> tuple[str, ...]:
-        return read_entities(reply.text)
-
     messages = quoted_message(REQUEST, {"question": question, "answers": [*answers]})
-    caller = kept(llm, store, readable(read))
-    titles = read(caller.complete(messages, temperature=0.0, max_tokens=_TOKENS))
+    titles = ask_judge(kept(llm, store), messages, read_entities, max_tokens=_TOKENS)
     if not titles:
         raise Unscored("no_entity", "the model names no entity")
     return titles

@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from factrl.errors import Unscored
-from factrl.llm import LLM, Reply
+from factrl.llm import LLM
 from factrl.llm.background import wait_for
+from factrl.llm.judging import ask_judge, unless_forged
 from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.replies import item_ids, records_by_id
-from factrl.llm.store import Store, kept, readable
-from factrl.rewards.grading import MAX_TEXT, unless_forged
+from factrl.rewards.grading import MAX_TEXT
 from factrl.text import bytes_of
 from factrl.text.answers import is_contentless
 from factrl.types import Claim, Passage, Verdict, VerdictLabel
@@ -76,13 +76,10 @@ class Checklist:
     let a policy put what contradicts an item behind the end.  A text that imitates our format or a chat
     template is asked about with one item more, which nothing can be consistent with; a judge that says
     otherwise, or whose reply cannot be read then, was talked to by that text, which is missing every item.
-
-    Args:
-        store: where readable replies are kept, so that none is paid for twice.
     """
 
-    def __init__(self, llm: LLM, *, store: Store | None = None) -> None:
-        self.llm, self.store = llm, store
+    def __init__(self, llm: LLM) -> None:
+        self.llm = llm
 
     def __call__(self, question: str, text: str, items: Sequence[str]) -> list[Item]:
         """What `text`, the response without its reasoning, makes of each item; equal ones are one.
@@ -109,18 +106,16 @@ class Checklist:
             "items": [{"id": id_, "item": item} for item, id_ in ids.items()],
             "response": text,  # last, so that the responses to one question share what stands before
         }
+
+        def read(reply: str) -> list[Item]:
+            said = read_checklist(reply, [*ids.values()])
+            if probe and said[ids[_DECOY]] == "consistent":
+                raise Unscored("judge_ignores_text", "the judge finds a made-up item in the response as well")
+            return [said[ids[item]] for item in items]
+
         limit = _TOKENS_PER_ITEM * (len(wanted) + 1)
-
-        def read(reply: Reply) -> dict[str, Item]:
-            return read_checklist(reply.text, [*ids.values()], stage="checklist", **reply.facts)
-
-        asked_llm = kept(self.llm, self.store, readable(read))
-        reply = asked_llm.complete(quoted_message(CHECKLIST_PROMPT, data), temperature=0.0, max_tokens=limit)
-        said = read(reply)
-        if probe and said[ids[_DECOY]] == "consistent":
-            detail = "the judge finds a made-up item in the response as well"
-            raise Unscored("judge_ignores_text", detail, stage="checklist", **reply.facts)
-        return [said[ids[item]] for item in items]
+        messages = quoted_message(CHECKLIST_PROMPT, data)
+        return ask_judge(self.llm, messages, read, max_tokens=limit, stage="checklist")
 
 
 class JudgedChecklist:
@@ -167,21 +162,18 @@ class JudgedChecklist:
         return verdicts
 
 
-def read_checklist(reply: str, ids: Sequence[str], **facts: Any) -> dict[str, Item]:
+def read_checklist(reply: str, ids: Sequence[str]) -> dict[str, Item]:
     """The verdict on every item, matched by its id and never by its place.
 
     A verdict is a JSON object such as `{"id": "4b1e", "verdict": "missing"}`, on a line, in a list, in a code
     fence or in another object.  Of a reasoning model's reply only what follows `</think>` is read.  Items are
     judged together or not at all: with one left out, recall would be a ratio of what the judge liked to say.
 
-    Args:
-        facts: what is known about the call; kept with the error.
-
     Raises:
         Unscored: `judge_unreadable` or `judge_refusal`: an item has no verdict or two, a verdict is none of
             the three words, or it is about no item of this call.
     """
-    records = records_by_id(reply, ids, _WORDS, "item", facts)
+    records = records_by_id(reply, ids, _WORDS, "item")
     return {id_: _WORDS[record["verdict"]] for id_, record in records.items()}
 
 

@@ -17,11 +17,9 @@ from typing import Any
 from factrl.errors import Unscored
 from factrl.llm import LLM
 from factrl.llm.background import wait_for
-from factrl.llm.quoting import forges
-from factrl.rewards.grading import ask_verdict, holds_verdict, unless_forged
+from factrl.llm.judging import OWN, ask_verdict, unless_forged
 from factrl.types import Passage
 from factrl.verifier import Verifier
-from factrl.verifier.blame import OWN
 from factrl.verifier.search import Given, Search
 
 K = 8  # passages of the paper, with 512 tokens each
@@ -48,9 +46,6 @@ you found none. Then end with a line that holds only the verdict, such as
 VERDICT: consistent"""
 
 
-has_contradiction = holds_verdict(_VERDICTS)
-
-
 def contradiction_judge(
     llm: LLM, search: Search | None = None, *, k: int = K
 ) -> Callable[[str, str, Sequence[Passage]], bool]:
@@ -73,12 +68,12 @@ def _contradicts(
 
     def ask(text: str, passages: Sequence[str]) -> bool:
         data = {"request": question, "passages": list(passages), "checked_answer": text}
-        return _VERDICTS[ask_verdict(llm, PROMPT, data, _VERDICTS, max_tokens=_REPLY)[0]]
+        return ask_verdict(llm, PROMPT, data, _VERDICTS, max_tokens=_REPLY)[0]
 
-    def found_out() -> bool:
-        return ask(text, passages) or (forges(text) and not ask(f"{text}\n{SAID}", [*passages, _KNOWN]))
+    def fooled(contradicted: bool) -> bool:
+        return not (contradicted or ask(f"{text}\n{SAID}", [*passages, _KNOWN]))
 
-    return unless_forged(found_out, text, True)
+    return unless_forged(lambda: ask(text, passages), text, True, fooled)
 
 
 def _found(

@@ -13,24 +13,35 @@ all accepted answers, and in words of our own.
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
-from factrl.errors import DataError, LLMError, PolicyFault, SetupError, Unscored
-from factrl.llm import LLM, Reply
-from factrl.llm.quoting import forges, quoted_message
-from factrl.llm.replies import read_verdict
-from factrl.llm.store import readable
+from factrl.errors import DataError, PolicyFault, SetupError, Unscored
+from factrl.llm import LLM
+from factrl.llm.quoting import broken, forges
+from factrl.llm.replies import bare
+from factrl.llm.judging import ask_judge, ask_verdict, judged_here, unless_forged
 from factrl.text import bytes_of, clean, first_bytes, strip_end_tokens
 from factrl.text.abstention import names_nothing, says_invalid_question, stance
-from factrl.text.answers import LOOSENINGS, Loosen, equals, final_answer, is_contentless, matches
+from factrl.text.answers import (
+    LOOSENINGS,
+    SCALES,
+    Loosen,
+    equals,
+    final_answer,
+    is_contentless,
+    matches,
+    parse_number,
+    unaccented,
+)
 from factrl.text.masking import BARE
 from factrl.text.mentions import MAX_MENTIONS, ORDERED, mentions
 from factrl.text.words import same_amount
 from factrl.types import Grade, Label
-from factrl.verifier.blame import judged_here
-from factrl.verifier.small_judge import BRIEF_PROMPT, ask_briefly, is_letter, names_no_answer
+from factrl.verifier.claims import content_words
 
 MAX_TEXT = 32_768  # bytes of policy text that are graded
 _VERDICTS: Mapping[str, Label] = {
@@ -108,8 +119,18 @@ Its facts are about another book and lead to another author.
 VERDICT: vague"""
 
 
-class _Forged(Exception):
-    """An answer that imitates our format has confused the judge."""
+BRIEF_PROMPT = """\
+Compare the predicted answer with the gold target and grade it. Reply A when the predicted answer is \
+correct, B when it is incorrect, C when it is not attempted.
+
+Question: {question}
+Gold target: {gold}
+Predicted answer: {answer}
+
+Grade (A, B or C):"""
+_LETTERS: Mapping[str, Label] = {"a": "correct", "b": "incorrect", "c": "abstained"}
+_OR = re.compile(r",?\s+or\s+|\s*(?:/|或者|还是|或)\s*", re.I)
+_SCALED = re.compile(rf"\d[\d.,]{{0,63}} (?:{'|'.join(SCALES)})")
 
 
 class Grader:
@@ -165,7 +186,7 @@ class Grader:
         self.loosen = frozenset(loosen)
         self.max_answer_chars = _LIMITS[form] if max_answer_chars is None else max_answer_chars or MAX_TEXT
         self.probe = probe
-        self._ask = ask_briefly if brief else _ask_grade
+        self._ask = _ask_briefly if brief else _ask_grade
 
     def __repr__(self) -> str:
         name = getattr(self.judge, "identity", type(self.judge).__name__).partition("@")[0]
@@ -225,45 +246,35 @@ class Grader:
         return self._judged(self.judge, question, answer, gold, said.brief)
 
     def _judged(self, judge: LLM, question: str, answer: str, gold: Sequence[str], brief: bool) -> Grade:
+        def asked(accepted: Sequence[str]) -> tuple[Label | None, str]:
+            return judged_here(
+                lambda text: unless_forged(
+                    lambda: self._ask(judge, question, text, accepted), text, (None, "")
+                ),
+                answer,
+                about=(question, *accepted),
+                judge=judge,
+            )
+
         forged = forges(answer)
         try:
-            verdict, why = self._asked(judge, question, answer, gold, forged)
-            if verdict == "correct" and (self.probe or forged):
-                swapped, _ = self._asked(judge, question, answer, [_DECOY], forged)
-                if swapped == "correct":
-                    verdict = "incorrect"
-                    why = f"the judge accepts {answer!r} for a made-up accepted answer as well"
-                    if forged:
-                        raise _Forged(why)
-                    if mentions(question, answer, gold) is not None:  # so it is the judge that cannot tell
-                        raise Unscored("judge_ignores_gold", why, stage="judge")
-        except _Forged:  # masking would reward a text that confuses the judge
-            return _floored("injection", answer)
+            label, why = asked(gold)
+            probed = label == "correct" and (self.probe or forged)
+            decoy = asked([_DECOY])[0] if probed else "incorrect"
         except PolicyFault as problem:
             return _floored(problem.cause, answer)
+        if label is None or decoy is None or (forged and decoy == "correct"):
+            return _floored("injection", answer)  # masking would reward a text that confuses the judge
+        if decoy == "correct":
+            label = "incorrect"
+            why = f"the judge accepts {answer!r} for a made-up accepted answer as well"
+            if mentions(question, answer, gold) is not None:  # so it is the judge that cannot tell
+                raise Unscored("judge_ignores_gold", why, stage="judge")
         # An abstention for the judge too names nothing: what a rule could take for an answer is wrong.
-        names = verdict == "not_attempted" and (
+        names = label == "abstained" and (
             brief or not names_nothing(answer, question, strict=len(answer) <= BARE)
         )
-        label = "incorrect" if names else _VERDICTS[verdict]
-        return Grade(label, answer, how="judge", why=why, partial=names)
-
-    def _asked(
-        self, judge: LLM, question: str, answer: str, gold: Sequence[str], forged: bool
-    ) -> tuple[str, str]:
-        """The verdict and the reason; `_Forged` or `PolicyFault` where it is the answer that prevents one."""
-
-        def ask(text: str) -> tuple[str, str]:
-            try:
-                return self._ask(judge, question, text, gold)
-            except LLMError:
-                raise
-            except Unscored as problem:
-                if forged and text == answer:
-                    raise _Forged(str(problem)) from None
-                raise
-
-        return judged_here(ask, answer, about=(question, *gold), judge=judge)
+        return Grade("incorrect" if names else label, answer, how="judge", why=why, partial=names)
 
 
 def graded_by(judge: LLM | None) -> str:
@@ -272,19 +283,6 @@ def graded_by(judge: LLM | None) -> str:
         return "rules"
     prompts = hashlib.sha256((GRADE_PROMPT + BRIEF_PROMPT).encode()).hexdigest()[:16]
     return f"{getattr(judge, 'identity', repr(judge))} {prompts}"
-
-
-def has_grade(reply: Reply) -> bool:
-    """Whether a judge's reply to `GRADE_PROMPT` or `BRIEF_PROMPT` can be read, and so may be kept."""
-    return holds_verdict(_VERDICTS)(reply) or is_letter(reply)
-
-
-def holds_verdict(words: Sequence[str] | Mapping[str, Any]) -> Callable[[Reply], bool]:
-    """The same for other verdicts than grades."""
-    return readable(lambda said: read_verdict(said.text, words))
-
-
-has_rating = holds_verdict(_RATINGS)
 
 
 def reasoning_judge(llm: LLM) -> Callable[[str, str, Sequence[str]], float]:
@@ -306,49 +304,66 @@ def _rated(llm: LLM, question: str, reasoning: str, answers: Sequence[str]) -> f
 
     def asked(gold: Sequence[str]) -> float:
         data = {"question": question, "accepted_answers": list(gold), "reasoning": head}
-        return _RATINGS[ask_verdict(llm, REASONING_PROMPT, data, _RATINGS)[0]]
+        return ask_verdict(llm, REASONING_PROMPT, data, _RATINGS)[0]
 
-    def rated() -> float:
-        value = asked(answers)
-        return 1.0 - asked([_DECOY]) if value and forges(head) else value
-
-    return unless_forged(rated, head, _RATINGS["vague"])
+    return unless_forged(lambda: asked(answers), head, 0.0, lambda rating: rating and asked([_DECOY]))
 
 
-def _ask_grade(judge: LLM, question: str, answer: str, gold: Sequence[str]) -> tuple[str, str]:
+def _ask_grade(judge: LLM, question: str, answer: str, gold: Sequence[str]) -> tuple[Label, str]:
     # The accepted answers come before the answer: a weak judge was fooled more often the other way round.
     data = {"question": question, "accepted_answers": list(gold), "answer": answer}
     return ask_verdict(judge, GRADE_PROMPT, data, _VERDICTS)
 
 
-def ask_verdict(
-    llm: LLM, prompt: str, data: Mapping[str, Any], words: Sequence[str] | Mapping[str, Any], **limits: Any
-) -> tuple[str, str]:
-    """The verdict, one of `words`, and the reason that a judge gives for it; raises as `read_verdict`.
+def _ask_briefly(judge: LLM, question: str, answer: str, gold: Sequence[str]) -> tuple[Label, str]:
+    texts = {"question": question, "gold": " or ".join(gold), "answer": answer}
+    quoted = {name: json.dumps(broken(text), ensure_ascii=False) for name, text in texts.items()}
+    messages = [{"role": "user", "content": BRIEF_PROMPT.format(**quoted)}]
+    return ask_judge(judge, messages, read_letter), ""
 
-    Args:
-        data: what is judged, which stands quoted behind the prompt.
-        limits: of the call, such as `max_tokens`.
+
+def read_letter(reply: str) -> Label:
+    """The grade of a reply to `BRIEF_PROMPT`.
+
+    >>> read_letter("A.")
+    'correct'
+
+    Raises:
+        Unscored: `judge_unreadable`.
     """
-    reply = llm.complete(quoted_message(prompt, data), temperature=0.0, **limits)
-    verdict = read_verdict(reply.text, words, stage="judge", status=200, **reply.facts)
-    why = reply.text.rpartition("</think>")[2].rstrip().rpartition("\n")[0]
-    return verdict, why.strip()[:1000]
+    label = _LETTERS.get(bare(reply.rpartition("</think>")[2]).strip(" \n.*`\"'").lower())
+    if label is None:
+        problem = f"the judge's reply is not one of the letters A, B and C but {reply[-200:]!r}"
+        raise Unscored("judge_unreadable", problem)
+    return label
 
 
-def unless_forged(ask: Callable[[], Any], text: str, instead: Any) -> Any:
-    """`ask()`, or `instead` where there is no verdict and `text` imitates our format or a chat template.
+def names_no_answer(question: str, answer: str, gold: Sequence[str]) -> bool:
+    """Whether an answer is wrong without asking a small judge: it names nothing accepted, or hedges."""
+    if not _near(question, answer, gold):
+        return True
+    right = [matches(part, gold) is not None for part in _OR.split(answer) if part.strip()]
+    return any(right) and not all(right)
 
-    It was the policy's text that confused the judge then, and masking would reward that.
+
+def _near(question: str, answer: str, gold: Sequence[str]) -> bool:
+    """Whether an answer shares a word with an accepted one; true where that is made of little words only.
+
+    Accents make no difference, `5 million` is `5,000,000`, and a word outside of ASCII may be a part of a
+    longer one: Korean, for one, writes endings right behind it.
     """
-    try:
-        return ask()
-    except LLMError:
-        raise
-    except Unscored:
-        if forges(text):
-            return instead
-        raise
+    asked, said, text = _content(question), _content(answer), unaccented(answer)
+    for one in map(_content, gold):
+        own = one - asked or one
+        if not own or own & said or any(not word.isascii() and word in text for word in own):
+            return True
+    return False
+
+
+def _content(text: str) -> frozenset[str]:
+    text = unaccented(text)
+    numbers = (parse_number(match[0]) for match in _SCALED.finditer(text))
+    return content_words(text) | {f"{number:f}" for number in numbers if number is not None}
 
 
 def _gold(question: str, answers: Sequence[str], false_premise: bool | None) -> list[str]:

@@ -18,16 +18,15 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from statistics import fmean
 from typing import Literal, Protocol, get_args
 
 from factrl.errors import ConfigError, Unscored
-from factrl.llm import LLM, Reply
-from factrl.llm.quoting import broken, forges
-from factrl.llm.store import Store, kept, readable
-from factrl.rewards.grading import ask_verdict, holds_verdict, unless_forged
+from factrl.llm import LLM
+from factrl.llm.judging import ask_judge, ask_verdict, unless_forged
+from factrl.llm.quoting import broken
 from factrl.text import MAX_PAYLOAD, bytes_of
 from factrl.text.answers import is_contentless
 from factrl.verifier.judges.local import LetterModel
@@ -114,11 +113,11 @@ class SelfReference:
     """Whether an answer beats the judge's own: `compare(question, answer)` is 1.0 or 0.0.
 
     A tie does not win, and neither does an answer without content or of over `MAX_PAYLOAD` bytes, for which
-    nobody is asked.  Readable replies are kept in the store, so that none is paid for twice.
+    nobody is asked.
     """
 
-    def __init__(self, llm: LLM, *, store: Store | None = None) -> None:
-        self.llm, self.store = llm, store
+    def __init__(self, llm: LLM) -> None:
+        self.llm = llm
 
     def __call__(self, question: str, answer: str, *, order: Order = "given") -> float:
         """1.0 when `answer`, without its reasoning, is better than the judge's own, 0.0 when not.
@@ -138,13 +137,12 @@ class SelfReference:
 
     def _given(self, question: str, answer: str) -> float:
         data = {"request": question, "given_answer": answer}
-        return _asked(self.llm, OWN_PROMPT, data, _AGAINST_OWN, _ANSWER_TOKENS, self.store)
+        return ask_verdict(self.llm, OWN_PROMPT, data, _AGAINST_OWN, max_tokens=_ANSWER_TOKENS)[0]
 
     def _swapped(self, question: str, answer: str) -> float:
-        reply = kept(self.llm, self.store, readable(_own_answer)).complete(
-            [{"role": "user", "content": question}], temperature=0.0, max_tokens=_ANSWER_TOKENS
-        )
-        return second_wins(self.llm, question, _own_answer(reply), answer, _ANSWER_TOKENS, self.store)
+        messages = [{"role": "user", "content": question}]
+        own = ask_judge(self.llm, messages, _read_answer, max_tokens=_ANSWER_TOKENS)
+        return second_wins(self.llm, question, own, answer, _ANSWER_TOKENS)
 
 
 class AnswersAndLetters(LetterModel, LLM, Protocol):
@@ -190,12 +188,12 @@ class LetterReference:
     def _own_answer(self, question: str) -> str:
         with self._lock:
             if question not in self._own:
-                asked = [("system", _SHORTLY), ("user", broken(question))]
-                messages = [{"role": role, "content": content} for role, content in asked]
-                reply = self.model.complete(messages, temperature=0.0, max_tokens=_LETTER_TOKENS)
+                turns = [("system", _SHORTLY), ("user", broken(question))]
+                messages = [{"role": role, "content": content} for role, content in turns]
+                own = ask_judge(self.model, messages, _read_answer, max_tokens=_LETTER_TOKENS)
                 if len(self._own) >= _KEPT:
                     self._own.clear()
-                self._own[question] = _own_answer(reply)
+                self._own[question] = own
             return self._own[question]
 
 
@@ -203,26 +201,24 @@ def _turn(request: str, a: str, b: str) -> str:
     return _TURN.format(request=broken(request), a=broken(a), b=broken(b))
 
 
-def second_wins(
-    llm: LLM, question: str, first: str, second: str, max_tokens: int, store: Store | None
-) -> float:
+def second_wins(llm: LLM, question: str, first: str, second: str, max_tokens: int) -> float:
     """1.0 when a judge prefers the second answer, 0.0 when it prefers the first or neither."""
     data = {"request": question, "first_answer": first, "second_answer": second}
-    return _asked(llm, PAIR_PROMPT, data, _AGAINST_FIRST, max_tokens, store)
+    return ask_verdict(llm, PAIR_PROMPT, data, _AGAINST_FIRST, max_tokens=max_tokens)[0]
 
 
-def rating_judge(llm: LLM, *, store: Store | None = None) -> Callable[[str, str], float]:
+def rating_judge(llm: LLM) -> Callable[[str, str], float]:
     """A scale of five words: `rate(question, text)` is 0, 0.25, 0.5, 0.75 or 1.
 
     A text without content or of over `MAX_PAYLOAD` bytes is 0 without asking.  What is returned raises
     `Unscored` or `LLMError` when there is no verdict.
     """
-    return partial(guarded, partial(_rated, llm, store))
+    return partial(guarded, partial(_rated, llm))
 
 
-def _rated(llm: LLM, store: Store | None, question: str, text: str) -> float:
+def _rated(llm: LLM, question: str, text: str) -> float:
     data = {"request": question, "answer": text}
-    return _asked(llm, RATING_PROMPT, data, _RATINGS, _RATING_TOKENS, store)
+    return ask_verdict(llm, RATING_PROMPT, data, _RATINGS, max_tokens=_RATING_TOKENS)[0]
 
 
 def guarded(ask: Callable[[str, str], float], question: str, text: str) -> float:
@@ -233,31 +229,15 @@ def guarded(ask: Callable[[str, str], float], question: str, text: str) -> float
     """
     if bytes_of(text) > MAX_PAYLOAD or is_contentless(text):
         return 0.0
-
-    def asked() -> float:
-        value = ask(question, text)
-        return 0.0 if value > 0.5 and forges(text) and ask(_OTHER_REQUEST, text) > 0.5 else value
-
-    return unless_forged(asked, text, 0.0)
+    return unless_forged(
+        lambda: ask(question, text), text, 0.0, lambda value: value > 0.5 and ask(_OTHER_REQUEST, text) > 0.5
+    )
 
 
-def _asked(
-    llm: LLM,
-    prompt: str,
-    data: Mapping[str, str],
-    words: Mapping[str, float],
-    max_tokens: int,
-    store: Store | None,
-) -> float:
-    asked = kept(llm, store, holds_verdict(words))
-    return words[ask_verdict(asked, prompt, data, words, max_tokens=max_tokens)[0]]
-
-
-def _own_answer(reply: Reply) -> str:
-    own = reply.text.rpartition("</think>")[2].strip()
+def _read_answer(reply: str) -> str:
+    own = reply.rpartition("</think>")[2].strip()
     if not own:
-        problem = "the judge gave no answer of its own"
-        raise Unscored("judge_unreadable", problem, stage="judge", status=200, **reply.facts)
+        raise Unscored("judge_unreadable", "the judge gave no answer of its own")
     return own
 
 

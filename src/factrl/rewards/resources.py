@@ -13,19 +13,11 @@ from functools import partial
 from typing import Any
 
 from factrl.errors import ConfigError, Unscored
-from factrl.llm import LLM, Reply
+from factrl.llm import LLM
 from factrl.llm.background import wait_for
 from factrl.rewards import Reward
-from factrl.rewards.grading import (
-    GRADE_PROMPT,
-    REASONING_PROMPT,
-    AnswerForm,
-    Grader,
-    has_grade,
-    has_rating,
-    reasoning_judge,
-)
-from factrl.rewards.preference import RATING_PROMPT, LetterReference, SelfReference, rating_judge
+from factrl.rewards.grading import AnswerForm, GRADE_PROMPT, Grader, REASONING_PROMPT, reasoning_judge
+from factrl.rewards.preference import LetterReference, RATING_PROMPT, SelfReference, rating_judge
 from factrl.runs.settings import LOCAL, JudgeSettings, VerifierSettings
 from factrl.text.abstention import abstains
 from factrl.text.answers import is_contentless
@@ -51,13 +43,13 @@ class Supplier:
         return self.judge
 
     def grade(self, form: AnswerForm = "short") -> Grader:
-        judge = self._kept(self.judge, has_grade)
+        judge = self._kept(self.judge)
         small = self.models.url == LOCAL  # it too often says yes, and to a long prompt nearly always
         longest = None if small or form != "short" else self.models.max_answer_chars
         return Grader(judge, form=form, max_answer_chars=longest, probe=small, brief=small)
 
     def reason(self) -> Any:
-        return reasoning_judge(self._kept(self.asked("a reward for reasoning"), has_rating))
+        return reasoning_judge(self._kept(self.asked("a reward for reasoning")))
 
     def verify(self) -> Any:
         from factrl.verifier import open_verifier
@@ -86,14 +78,14 @@ class Supplier:
         return claims
 
     def contradicts(self) -> Any:
-        from factrl.rewards.contradiction import K, contradiction_judge, has_contradiction, refuted_claims
+        from factrl.rewards.contradiction import K, contradiction_judge, refuted_claims
         from factrl.verifier import open_search
 
         told = self.verifier
         if self.judge is None and told.judge == "weak":  # words alone, as of claims
             return refuted_claims(self.verify())
         search = open_search(told.docs, told.index, told.web, told.embedder)
-        judge = self._kept(self.asked("a reward for answers without contradictions"), has_contradiction)
+        judge = self._kept(self.asked("a reward for answers without contradictions"))
         return contradiction_judge(judge, search, k=told.k or K)
 
     def together(self) -> Callable[..., int]:
@@ -116,18 +108,18 @@ class Supplier:
 
     def compare(self) -> Any:
         if (own := self.models.preference_model) is not None:
-            return SelfReference(self._tuned(own, "preference"), store=self._store())
+            return SelfReference(self._kept(self._tuned(own, "preference")))
         judge = self.asked("a reward for preferred answers")
         if self.models.url == LOCAL:
             from factrl.llm.local.llama import shared_model
 
             return LetterReference(shared_model())
-        return SelfReference(judge, store=self._store())
+        return SelfReference(self._kept(judge))
 
     def rate(self) -> Any:
         if self.models.reward_model is None:
             judge = self.asked("a reward for general quality, without judge.reward_model,")
-            return rating_judge(judge, store=self._store())
+            return rating_judge(self._kept(judge))
         from factrl.llm.local.classifiers import RewardModel
 
         return RewardModel(self.models.reward_model)
@@ -138,7 +130,7 @@ class Supplier:
 
         tuned = self.models.checklist_model
         if (llm := self._server() if tuned is None else self._tuned(tuned)) is not None:
-            return Checklist(llm, store=self._store())
+            return Checklist(self._kept(llm))
         return JudgedChecklist(open_judge(self.verifier.judge or "local"))
 
     def truthfulness(self) -> Any:
@@ -147,11 +139,11 @@ class Supplier:
         model = self.models.truthfulness_model
         return LetterTruthfulness() if model is None else TruthfulnessModel(model)
 
-    def _kept(self, judge: Any, accept: Callable[[Reply], bool]) -> Any:
+    def _kept(self, judge: Any) -> Any:
         """The judge, not asked again what it answered readably before."""
         from factrl.llm.store import kept
 
-        return None if judge is None else kept(judge, self._store(), accept)
+        return None if judge is None else kept(judge, self._store())
 
     def _tuned(self, name: str, role: str = "judge") -> LLM:
         """A model of the user's that answers in words, behind a server or loaded here."""

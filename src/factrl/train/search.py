@@ -23,10 +23,10 @@ from jinja2 import TemplateError
 
 from factrl.errors import ModelError, PolicyFault, SetupError, Unscored
 from factrl.llm.background import wait_for
+from factrl.llm.judging import judged_here
 from factrl.llm.quoting import broken
 from factrl.text import clean
 from factrl.types import Completion, Passage
-from factrl.verifier.blame import judged_here
 from factrl.verifier.search import Search
 
 LONGEST = 2_000  # characters of a passage, and of a query

@@ -259,9 +259,7 @@ def open_verifier(
     if preset == "fspo" or (preset == "local" and llm is None):
         extract = SentenceClaims()
     elif llm is not None:
-        extractor_llm = (
-            llm if store is None else CachedLLM(llm, store, accept=readable(lambda it: read_facts(it.text)))
-        )
+        extractor_llm = llm if store is None else CachedLLM(llm, store).accepting(read_facts)
         extract = LLMClaims(extractor_llm, style=_STYLES[preset][0])
     else:
         raise ConfigError(

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 from factrl.errors import PolicyFault, Unscored
 from factrl.llm.background import on_thread
+from factrl.llm.judging import LENGTH, judged, may_be_own
 from factrl.llm.store import Store, digest
 from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage, Verdict
-from factrl.verifier.blame import LENGTH, judged, may_be_own
 from factrl.verifier.claims import normalised
 from factrl.verifier.judges.inherited import BACK, about_inherited, headed, in_sections, lead, subject_from
 from factrl.verifier.judges.subjects import about_its_subject, names_in, subject_of

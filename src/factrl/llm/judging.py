@@ -1,9 +1,14 @@
-"""Whose doing it is that a text got no verdict: its own, or that of the judge and of the way there.
+"""Asking a judge about a text of the policy's, which learns to please the judge or to confuse it.
 
-A policy that can make its judge fail is masked instead of graded badly, and learns to.  One failed call does
-not say whose failure it is.  So whatever failed is asked again, and before that a control is asked: harmless
-words of ours in the place of the text.  Where the control fails too, or the text passes, it was an outage of
-our side.  Where the text alone fails, again and again, it is to blame, and its reward is the floor.
+`ask_judge` asks and reads the reply, `ask_verdict` where that is a word from a closed set.  `unless_forged`
+takes the credit from a text that talks to the judge: where it imitates our format it has to fail a decoy, the
+same question about something that no honest text says.
+
+`judged` finds out whose doing it is that a text got no verdict: its own, or that of the judge and of the way
+there.  A policy that can make its judge fail is masked instead of graded badly, and learns to.  One failed
+call does not say whose failure it is.  So whatever failed is asked again, and before that a control is asked:
+harmless words of ours in the place of the text.  Where the control fails too, or the text passes, it was an
+outage of our side.  Where the text alone fails, again and again, it is to blame, and its reward is the floor.
 
 A failure can be an accident, so that it takes more than `ROUNDS` of them in a row.  Where no answer came at
 all, the client has tried several times in one call, which counts for more.  Servers give none for a while,
@@ -16,12 +21,97 @@ import asyncio
 import inspect
 import os
 import secrets
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar
 
-from factrl.errors import PolicyFault, Unscored
+from factrl.errors import LLMError, PolicyFault, Unscored
+from factrl.llm import LLM, Message
+from factrl.llm.quoting import forges, quoted_message
+from factrl.llm.replies import read_verdict
+from factrl.llm.store import CachedLLM
 from factrl.text import bytes_of
+
+T = TypeVar("T")
+
+
+def ask_judge(
+    llm: LLM,
+    messages: Sequence[Message],
+    read: Callable[[str], T],
+    *,
+    max_tokens: int = 512,
+    stage: str = "judge",
+) -> T:
+    """What `read` makes of the reply, asked for at temperature 0; a `CachedLLM` keeps it if it can be read.
+
+    >>> from factrl.llm import FakeLLM
+    >>> ask_judge(FakeLLM(["42"]), [{"role": "user", "content": "How many?"}], int)
+    42
+
+    Args:
+        read: raises `Unscored` for a reply that it cannot read.
+        stage: kept with that error, as is what is known about the call.
+
+    Raises:
+        Unscored: as `read`.
+        LLMError: the judge could not be asked.
+    """
+    asked = llm.accepting(read) if isinstance(llm, CachedLLM) else llm
+    reply = asked.complete(messages, temperature=0.0, max_tokens=max_tokens)
+    try:
+        return read(reply.text)
+    except Unscored as error:
+        error.facts = {"stage": stage, "status": 200, **reply.facts, **error.facts}
+        raise
+
+
+def ask_verdict(
+    llm: LLM, prompt: str, data: Mapping[str, Any], meanings: Mapping[str, T], **limits: Any
+) -> tuple[T, str]:
+    """What the verdict means, a word on the last line, and the reason that the judge gives before it.
+
+    >>> from factrl.llm import FakeLLM
+    >>> ask_verdict(FakeLLM(["It rhymes.\\nVERDICT: good"]), "Rate it.", {"text": "…"}, {"good": 1, "bad": 0})
+    (1, 'It rhymes.')
+
+    Args:
+        data: what is judged, which stands quoted behind the prompt.
+        meanings: of every verdict that there is.
+        limits: as of `ask_judge`.
+
+    Raises:
+        Unscored: `judge_unreadable`.
+        LLMError: the judge could not be asked.
+    """
+
+    def read(text: str) -> tuple[T, str]:
+        reason = text.rpartition("</think>")[2].rstrip().rpartition("\n")[0]
+        return meanings[read_verdict(text, meanings)], reason.strip()[:1000]
+
+    return ask_judge(llm, quoted_message(prompt, data), read, **limits)
+
+
+def unless_forged(
+    ask: Callable[[], T], text: str, worst: T, fooled: Callable[[T], Any] = lambda value: False
+) -> T:
+    """`ask()`; `worst` for a text that imitates our format or a chat template and gets no verdict, or fools.
+
+    It was the policy's text that confused the judge then, and masking would reward that.
+
+    Args:
+        fooled: whether the judge that says this of the text says as much of a decoy.
+    """
+    if not forges(text):
+        return ask()
+    try:
+        value = ask()
+        return worst if fooled(value) else value
+    except LLMError:
+        raise
+    except Unscored:
+        return worst
+
 
 ROUNDS = 6
 """With one request in two that fails by chance, about one honest text in eight thousand is floored; with one
