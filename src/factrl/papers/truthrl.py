@@ -33,7 +33,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from factrl.errors import PolicyFault
-from factrl.llm.judging import judged_here
 from factrl.rewards import reward
 from factrl.rewards.citations import cited
 from factrl.text import boxed, boxed_released, tag, unwrap_latex

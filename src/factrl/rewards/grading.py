@@ -21,9 +21,9 @@ from typing import Literal
 
 from factrl.errors import DataError, PolicyFault, SetupError, Unscored
 from factrl.llm import LLM
+from factrl.llm.judging import ask_judge, ask_verdict, judged_here, unless_forged
 from factrl.llm.quoting import broken, forges
 from factrl.llm.replies import bare
-from factrl.llm.judging import ask_judge, ask_verdict, judged_here, unless_forged
 from factrl.text import bytes_of, clean, first_bytes, strip_end_tokens
 from factrl.text.abstention import names_nothing, says_invalid_question, stance
 from factrl.text.answers import (

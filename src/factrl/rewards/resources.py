@@ -16,8 +16,8 @@ from factrl.errors import ConfigError, Unscored
 from factrl.llm import LLM
 from factrl.llm.background import wait_for
 from factrl.rewards import Reward
-from factrl.rewards.grading import AnswerForm, GRADE_PROMPT, Grader, REASONING_PROMPT, reasoning_judge
-from factrl.rewards.preference import LetterReference, RATING_PROMPT, SelfReference, rating_judge
+from factrl.rewards.grading import GRADE_PROMPT, REASONING_PROMPT, AnswerForm, Grader, reasoning_judge
+from factrl.rewards.preference import RATING_PROMPT, LetterReference, SelfReference, rating_judge
 from factrl.runs.settings import LOCAL, JudgeSettings, VerifierSettings
 from factrl.text.abstention import abstains
 from factrl.text.answers import is_contentless
