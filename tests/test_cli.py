@@ -21,11 +21,12 @@ from factrl.bridges import trl as bridge
 from factrl.cli import main, options
 from factrl.cli.show import knob_help
 from factrl.errors import SetupError, TooManyMasked
+from factrl.job import read_job
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of, settings_of
 from factrl.rewards.grading import Grader
 from factrl.runs.config import dump_toml, settable
 from factrl.runs.settings import RunSettings
-from factrl.train.plan import Plan, make_plan, run_settings
+from factrl.train.plan import Plan, make_plan
 from fault_server import FaultServer, answers, closed_port, says
 
 VERBS = {
@@ -249,7 +250,7 @@ def test_a_dry_run_prints_what_would_run(folder: Path, capsys: pytest.CaptureFix
     assert main(["train", "truthrl:binary", *options, "reward.wrong=-0.5", "--dry-run"]) == 0
     out, err = capsys.readouterr()
     Path("again.toml").write_text(out, encoding="utf-8")
-    again = run_settings("again.toml", [])
+    again = read_job("again.toml", []).settings
     assert (again.paper, again.train.prompts_per_step, again.train.epochs) == ("truthrl:binary", 2, 3)
     assert again.reward == {**load_reward("truthrl:binary").knobs, "wrong": -0.5}
     assert again.data.prompt == settings_of("truthrl")["data"]["prompt"]
@@ -273,7 +274,7 @@ def test_a_dry_run_prints_what_would_run(folder: Path, capsys: pytest.CaptureFix
     ],
 )
 def test_a_plan_counts(words: list[str], steps: int, completions: int) -> None:
-    plan = make_plan(run_settings("good.toml", [SMALL[2], *words]))
+    plan = make_plan(read_job("good.toml", [SMALL[2], *words]))
     assert (plan.steps, plan.completions) == (steps, completions)
 
 
@@ -326,7 +327,7 @@ def test_train_says_where_the_run_is_and_what_next(
 
 def test_resume_takes_the_settings_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = trains_nothing(monkeypatch)
-    Path("out/config.toml").write_text(dump_toml(run_settings("good.toml", ["seed=9", *SMALL[2:]])))
+    Path("out/config.toml").write_text(dump_toml(read_job("good.toml", ["seed=9", *SMALL[2:]]).settings))
     assert main(["train", "--resume", "out"]) == 0
     assert main(["train", "--resume", "out", "train.steps=20", "--data", "./questions.jsonl"]) == 0
     assert [(c.run.resume, c.run.seed, c.train.steps, c.data.train) for c in calls] == [

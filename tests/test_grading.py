@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factrl.errors import DataError, LLMError, Unscored
+from factrl.job import read_job
 from factrl.llm import FakeLLM, Message
 from factrl.llm.judging import ask_verdict
 from factrl.llm.replies import read_verdict
@@ -22,7 +23,6 @@ from factrl.rewards.grading import (
     reasoning_judge,
 )
 from factrl.rewards.resources import Supplier
-from factrl.train.plan import run_settings
 
 WORDS = ("correct", "incorrect", "not_attempted")
 CAPITAL = "What is the capital of France?"
@@ -212,7 +212,7 @@ def test_a_long_accepted_answer_raises_the_limit() -> None:
 def test_truthrls_judge_may_accept_an_answer_of_any_length(
     words: list[str], form: AnswerForm, longest: int
 ) -> None:
-    told = run_settings(None, ["model.name=m", "data.train=q.jsonl", *words])
+    told = read_job(None, ["model.name=m", "data.train=q.jsonl", *words]).settings
     grade = Supplier(saying("correct"), told.judge, told.verifier).grade(form)
     assert grade.max_answer_chars == longest
     if longest == MAX_TEXT:

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from factrl.errors import ConfigError
+from factrl.job import read_job
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
-from factrl.train.plan import run_settings
 from factrl.types import Example, Passage
 from factrl.verifier import open_verifier
 
@@ -85,7 +85,7 @@ def test_knobs_that_cannot_work(knobs: dict[str, object], message: str) -> None:
 def test_dapo_trains_with_the_released_values_and_truthrl_with_knowrls_settings() -> None:
     given = ["model.name=m", "data.train=t"]
     usual, dapo, truthrl = (
-        run_settings(None, [f"paper=knowrl{variant}", *given]) for variant in ("", ":dapo", ":truthrl")
+        read_job(None, [f"paper=knowrl{variant}", *given]).settings for variant in ("", ":dapo", ":truthrl")
     )
     assert truthrl.train == usual.train
     assert truthrl.data == usual.data

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from factrl.errors import ConfigError
+from factrl.job import open_judge
 from factrl.llm import FakeLLM, Message, ask
 from factrl.llm.background import SingleFlight, wait_for
 from factrl.llm.bodies import Failure
 from factrl.llm.limits import Limits, RateLimiter
 from factrl.llm.spending import Meter
 from factrl.runs.settings import JudgeSettings
-from factrl.train.plan import open_judge
 
 pytestmark = pytest.mark.alone
 

@@ -23,11 +23,11 @@ from typing import Any
 import pytest
 
 from factrl.errors import ConfigError, LLMError, RewardBug, Unscored
+from factrl.job import read_job
 from factrl.llm import FakeLLM, Message
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of
 from factrl.rewards.grading import Grader
 from factrl.rewards.resources import supply
-from factrl.train.plan import run_settings
 from factrl.types import Claim, Completion, Example, Passage, TrainingState, Verdict
 from factrl.verifier import Report, Verifier
 from factrl.verifier.claims import SentenceClaims
@@ -263,7 +263,7 @@ def test_what_cannot_be_loaded(own: str, spec: str, message: str) -> None:
 
 def test_a_papers_name_brings_its_settings_and_overrides_come_after(own: str) -> None:
     needed = ["model.name=m", "data.train=d"]
-    by_name = run_settings(None, ["paper=truthrl:binary", *needed, "train.beta=0.5"])
+    by_name = read_job(None, ["paper=truthrl:binary", *needed, "train.beta=0.5"]).settings
     assert "boxed" in by_name.data.prompt
     assert (by_name.train.prompts_per_step, by_name.train.beta) == (64, 0.5)
-    assert run_settings(None, [f"paper={own}:short", *needed]).data.prompt == "{question}"
+    assert read_job(None, [f"paper={own}:short", *needed]).settings.data.prompt == "{question}"

@@ -10,7 +10,8 @@ import pytest
 
 from commands import write
 from factrl.cli import main
-from factrl.train.plan import Plan, estimate, make_plan, run_settings
+from factrl.job import read_job
+from factrl.train.plan import Plan, estimate, make_plan
 
 QWEN = {
     "model_type": "qwen2",
@@ -39,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def plan(*words: str, paper: str = "truthrl") -> Plan:
     told = [f"paper={paper}", "model.name=model", "data.train=q.jsonl", "train.prompts_per_step=2"]
     sizes = ["train.num_generations=4", "train.max_completion_length=50", "data.prompt={question}"]
-    return make_plan(run_settings(None, [*told, *sizes, *words]), only_show=True)
+    return make_plan(read_job(None, [*told, *sizes, *words]), only_show=True)
 
 
 def test_both_sets_are_read_in_the_subset_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +98,7 @@ def test_a_dry_run_prints_it_and_writes_nothing(folder: Path, capsys: pytest.Cap
     told = dict(line.split(maxsplit=1) for line in err.splitlines())
     assert told["cost"].endswith("the run stops before $2.5")
     Path("again.toml").write_text(out, encoding="utf-8")
-    assert run_settings("again.toml", []).run.max_cost == 2.5
+    assert read_job("again.toml", []).settings.run.max_cost == 2.5
     Path("again.toml").unlink()
     assert sorted(folder.rglob("*")) == before
 

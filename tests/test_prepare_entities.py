@@ -12,9 +12,10 @@ import fault_server as fs
 from commands import write
 from factrl.cli import main
 from factrl.errors import Unscored
+from factrl.job import read_job
 from factrl.prepare.entities import REQUEST, read_entities
 from factrl.runs.data import load_examples
-from factrl.train.plan import make_plan, run_settings
+from factrl.train.plan import make_plan
 from factrl.verifier import open_search
 
 # A row as each of the three sets has it.
@@ -112,7 +113,7 @@ def test_questions_become_rows_that_knowrl_trains_on_and_none_is_paid_for_twice(
     assert main(["index", "pages.jsonl", "--out", "wiki"]) == 0
     given = ["paper=knowrl", "model.name=m", "data.train=rows.jsonl", "verifier.index=wiki"]
     one = ["judge.url=http://127.0.0.1:9/v1#m", "train.prompts_per_step=2"]
-    plan = make_plan(run_settings(None, [*given, *one]), only_show=True)
+    plan = make_plan(read_job(None, [*given, *one]), only_show=True)
     search: Any = open_search(index="wiki")
     found = search.search("dvd", 5, topic=plan.examples[0].topic)
     assert [passage.title for passage in found] == ["Justice League (film)"]

@@ -87,14 +87,13 @@ def test_what_the_passages_support_becomes_the_checklist(tmp_path: Path) -> None
 
 
 def test_the_dataset_is_what_train_klcf_reads(tmp_path: Path) -> None:
-    from factrl.papers import load_reward
-    from factrl.train.plan import check_usable, run_settings
+    from factrl.job import read_job
 
     Bench(tmp_path, towns).run(TOWNS)
     path = tmp_path / "train.jsonl"
     words = ["paper=klcf:non-thinking", "model.name=-", f"data.train={path}", "judge.url=local"]
     examples = load_examples(path, require_answers=False)
-    check_usable(run_settings(None, words), load_reward("klcf:non-thinking"), examples)
+    read_job(None, words).check_examples(examples)
     assert (examples[0].question, examples[0].id) == ("Tell me about town 0.", "t0")
 
 

@@ -10,10 +10,11 @@ import pytest
 
 from commands import write
 from factrl.cli import main
+from factrl.job import read_job
 from factrl.runs.data import load_examples, render_prompt
 from factrl.runs.settings import AskSettings
 from factrl.text.answers import contains
-from factrl.train.plan import make_plan, run_settings
+from factrl.train.plan import make_plan
 
 FACTS = ["Marie Curie was born in Warsaw.", "The Danube flows into the Black Sea.", "Emma is by Jane Austen."]
 ROWS = [
@@ -46,10 +47,10 @@ def test_rows_get_the_passages_that_bear_on_them_and_the_policy_reads_them(
     assert own == {**ROWS[1], "helps": False}
     assert (first["level"], first["answer"]) == (3, "Warsaw"), "other columns stay"
     words = ["paper=truthrl:retrieval", "model.name=m", "data.train=o.jsonl", "prompts_per_step=2"]
-    plan = make_plan(run_settings(None, words), only_show=True)
+    plan = make_plan(read_job(None, words), only_show=True)
     assert plan.prompt.endswith(f"Document [1]: Facts\n{FACTS[0]}\n</DOC>\n\nQuestion: {ROWS[0]['question']}")
-    assert "{evidence}" in run_settings(None, [*words, "paper=truthrl:retrieval-binary"]).data.prompt
-    assert "{evidence}" not in run_settings(None, [*words, "paper=truthrl"]).data.prompt
+    assert "{evidence}" in read_job(None, [*words, "paper=truthrl:retrieval-binary"]).settings.data.prompt
+    assert "{evidence}" not in read_job(None, [*words, "paper=truthrl"]).settings.data.prompt
 
 
 def retrieved(*words: str) -> list[dict[str, Any]]:
@@ -64,9 +65,9 @@ def test_withheld_evidence_holds_no_answer_and_the_label_says_so() -> None:
     assert [row["helps"] for row in rows] == [False] * 3
     assert rows[1] == {**ROWS[1], "helps": False}
     assert rows[0]["evidence"] == [], "nothing else bears on it"
-    template = run_settings(
+    template = read_job(
         None, ["paper=truthrl:retrieval", "model.name=m", "data.train=o.jsonl"]
-    ).data.prompt
+    ).settings.data.prompt
     assert "wrong." in render_prompt(load_examples("o.jsonl")[0], template), "no documents are no error"
     half = ("--index", "wiki", "--k", "1", "--withhold", "0.5", "--seed", "1")
     assert retrieved(*half) == retrieved(*half)
@@ -158,7 +159,7 @@ def test_the_released_files_of_truthrl_are_read() -> None:
     assert shown == ["It has 12 lions.", "It opened in 1828.", "A zoo is a park."]
     prompt = AskSettings.model_validate({"model": {"name": "m"}, "data": {"train": "-"}}).data.prompt
     assert render_prompt(example, prompt) == row["query"]
-    told = run_settings(None, ["paper=truthrl:retrieval", "model.name=m", "data.train=crag.jsonl"])
+    told = read_job(None, ["paper=truthrl:retrieval", "model.name=m", "data.train=crag.jsonl"]).settings
     text = render_prompt(example, told.data.prompt)
     assert text.endswith(f"</DOC>\n\nAsked at: {row['query_time']}\nQuestion: {row['query']}")
     assert "Tickets" not in text

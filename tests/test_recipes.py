@@ -11,13 +11,14 @@ import pytest
 
 from factrl.cli import main
 from factrl.errors import ConfigError
+from factrl.job import read_job
 from factrl.llm import models
 from factrl.papers import _ALONE as ALONE
 from factrl.papers import paper_names
 from factrl.runs.config import flat, read_setting
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import RunSettings
-from factrl.train.plan import make_plan, run_settings
+from factrl.train.plan import make_plan
 from factrl.types import Example
 
 ROOT = Path(__file__).parent.parent
@@ -67,10 +68,10 @@ def test_a_recipe_plans_its_run(recipe: Path, tmp_path: Path, capsys: pytest.Cap
     words = [word.replace("{asked}", asked) for word in given(recipe)]
     assert main(["train", str(recipe.relative_to(ROOT)), *words, "--dry-run"]) == 0
     shown = capsys.readouterr()
-    settings = run_settings(recipe, words)
+    settings = read_job(recipe, words).settings
     assert settings.paper == recipe.stem
     (tmp_path / "config.toml").write_text(shown.out, encoding="utf-8")
-    assert run_settings(tmp_path / "config.toml", []) == settings
+    assert read_job(tmp_path / "config.toml", []).settings == settings
     told = settings.train
     assert f" of {told.prompts_per_step} questions with {told.num_generations} completions" in shown.err
     prompt = render_prompt(ULYSSES, settings.data.prompt)
@@ -87,7 +88,7 @@ def test_a_recipe_plans_its_run(recipe: Path, tmp_path: Path, capsys: pytest.Cap
 )
 def test_what_is_not_published_is_asked_for(name: str, keys: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
-        run_settings(ROOT / "recipes" / f"{name}.toml", [])
+        read_job(ROOT / "recipes" / f"{name}.toml", [])
     assert [line.split(": ")[1].split(" is required")[0] for line in str(caught.value).splitlines()] == keys
 
 
@@ -105,16 +106,16 @@ def test_what_is_not_published_is_asked_for(name: str, keys: list[str]) -> None:
     ],
 )
 def test_weights_that_are_lost_are_asked_for(recipe: str, more: list[str], wanted: str) -> None:
-    settings = run_settings(ROOT / "recipes" / f"{recipe}.toml", [f"data.train={TOPICS}", JUDGE, *more])
+    job = read_job(ROOT / "recipes" / f"{recipe}.toml", [f"data.train={TOPICS}", JUDGE, *more])
     with pytest.raises(ConfigError, match=wanted):
-        make_plan(settings, only_show=True)
+        make_plan(job, only_show=True)
 
 
 @pytest.mark.parametrize("name", paper_names())
 def test_a_papers_name_brings_its_recipe_but_for_models_data_and_machine(name: str) -> None:
     needed = ["model.name=policy", "data.train=questions"]
-    recipe = flat(run_settings(ROOT / "recipes" / f"{name}.toml", needed).model_dump())
-    by_name = flat(run_settings(None, [*needed, f"paper={name}"]).model_dump())
+    recipe = flat(read_job(ROOT / "recipes" / f"{name}.toml", needed).settings.model_dump())
+    by_name = flat(read_job(None, [*needed, f"paper={name}"]).settings.model_dump())
     differ = {key for key in recipe.keys() | by_name.keys() if recipe.get(key) != by_name.get(key)}
     assert {key for key in differ if not key.startswith(("reward.", "run."))} <= ALONE
 
@@ -136,7 +137,7 @@ def test_a_recipe_of_factrls_own_is_there_in_any_folder_until_a_file_of_that_nam
 
 @pytest.mark.parametrize("recipe", SMALL, ids=lambda path: path.stem)
 def test_a_small_recipe_fits_two_cores_and_needs_no_server(recipe: Path) -> None:
-    settings = run_settings(recipe, [])
+    settings = read_job(recipe, []).settings
     assert f"factrl train recipes/small/{recipe.name}" in recipe.read_text(encoding="utf-8").split("\n\n")[0]
     assert settings.model.name in [model.name for model in models.known()]
     assert settings.judge.url == "local"
@@ -161,7 +162,7 @@ def test_a_small_recipe_fits_two_cores_and_needs_no_server(recipe: Path) -> None
 def test_public_data_fits_a_small_recipe(name: str, data: str, count: int, with_evidence: int) -> None:
     source = Path(os.environ["FACTRL_DATA"]) / data
     told = [f"data.train={source}", *([] if with_evidence else ["verifier.index=kb"])]
-    plan = make_plan(run_settings(ROOT / "recipes" / "small" / f"{name}.toml", told), only_show=True)
+    plan = make_plan(read_job(ROOT / "recipes" / "small" / f"{name}.toml", told), only_show=True)
     assert len(plan.examples) == count
     assert sum(bool(example.evidence) for example in plan.examples) == with_evidence
     assert plan.examples[0].question in plan.prompt
@@ -186,7 +187,7 @@ def test_rows_as_the_papers_released_them_fit_their_recipes(tmp_path: Path) -> N
         source = tmp_path / f"{name}.json"
         source.write_text(json.dumps([row]), encoding="utf-8")
         overrides = [*GIVEN[name], f"data.train={source}", "train.prompts_per_step=1", "micro_batch_size=1"]
-        plan = make_plan(run_settings(ROOT / "recipes" / f"{name}.toml", overrides), only_show=True)
+        plan = make_plan(read_job(ROOT / "recipes" / f"{name}.toml", overrides), only_show=True)
         (example,) = plan.examples
         assert example.question == "Where is Ely?"
         assert example.answers == (() if name == "klcf" else ("England",))

@@ -10,12 +10,13 @@ import pytest
 from markdown_it import MarkdownIt
 
 from factrl.evals.metrics import wilson
+from factrl.job import Job, read_job
 from factrl.llm import connect
 from factrl.llm.spending import FILE as SPENT
 from factrl.papers import load_reward
 from factrl.runs.folder import Rollout, Run
 from factrl.train.page import write_training_card, write_tuning_card
-from factrl.train.plan import Plan, run_settings
+from factrl.train.plan import Plan
 from factrl.train.tuning.plan import TunePlan
 from factrl.train.tuning.rules import Candidate
 from factrl.train.tuning.samples import TuningResult
@@ -36,7 +37,7 @@ EXAMPLES = [Example(f"Where is {n}?", ("Rome",), id=str(n)) for n in range(10)]
 def write(folder: Path, *words: str, **more: Any) -> str:
     """The card of a run with one row of everything."""
     usual = ["paper=truthrl", "model.name=Qwen/Qwen2.5-0.5B-Instruct", "data.train=org/questions"]
-    return card(folder, run_settings(None, [*usual, *words]), **more)
+    return card(folder, read_job(None, [*usual, *words]).settings, **more)
 
 
 def card(folder: Path, settings: Any, judge: Any = None, odd: str = "no_box", adapter: bool = False) -> str:
@@ -59,7 +60,7 @@ def card(folder: Path, settings: Any, judge: Any = None, odd: str = "no_box", ad
                 run.log(step, {**named, "eval/masked": 0.2})
         spent = {"calls": 1234, "tokens_in": 10**6, "tokens_out": 10**5}
         (run.path / SPENT).write_text(json.dumps({"total": spent, "dearest_step": spent}), "utf-8")
-        plan = Plan(settings, reward, judge, EXAMPLES, held_out, "")
+        plan = Plan(Job(settings), reward, judge, EXAMPLES, held_out, "")
         path = write_training_card(plan, run.path)
     assert path == run.path / "model" / "README.md"
     return path.read_text("utf-8")
@@ -149,7 +150,7 @@ def header(text: str) -> dict[str, Any]:
 @pytest.mark.parametrize("bad", HOSTILE)
 def test_no_text_of_others_is_read_as_markdown(tmp_path: Path, bad: str) -> None:
     def of(text: str) -> str:
-        told = run_settings(None, ["paper=truthrl", "model.name=m", "data.train=d", "data.eval=e"])
+        told = read_job(None, ["paper=truthrl", "model.name=m", "data.train=d", "data.eval=e"]).settings
         data = told.data.model_copy(update={"train": text, "eval": text, "prompt": f"{text}{{question}}"})
         model = told.model.model_copy(update={"name": text, "revision": text})
         knobs = {**told.reward, "answer": text}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from factrl.errors import ConfigError, DataError
+from factrl.job import read_job
 from factrl.llm.spending import (
     FILE,
     Account,
@@ -18,7 +19,6 @@ from factrl.llm.spending import (
     overdraft,
     read_account,
 )
-from factrl.train.plan import run_settings, supplied_reward
 
 PRICE = (1.0, 2.0)  # dollars for a million tokens
 MILLION = 1_000_000
@@ -95,7 +95,7 @@ PRICES = ["judge.price_in=1", "judge.price_out=2.0"]
 )
 def test_a_cap_that_cannot_hold_is_refused(words: list[str], told: str) -> None:
     with pytest.raises(ConfigError, match=r"run\.max_cost|judge\.price") as error:
-        run_settings(None, words)
+        read_job(None, words)
     assert told in str(error.value)
 
 
@@ -106,7 +106,7 @@ def test_a_resumed_run_has_what_is_left(tmp_path: Path) -> None:
     spending.note([spending.here()])
     spending.save(tmp_path)
     words = [*JUDGE, *PRICES, f"run.resume={tmp_path}"]
-    _, judge = supplied_reward(run_settings(None, [*words, "run.max_cost=10"]))
+    judge = read_job(None, [*words, "run.max_cost=10"]).judge
     client = judge_meter(judge)
     assert client is not None
     client.tokens_in = 6 * MILLION - 1
@@ -114,4 +114,4 @@ def test_a_resumed_run_has_what_is_left(tmp_path: Path) -> None:
     client.tokens_in += 1
     assert client.no_more_requests()
     with pytest.raises(ConfigError, match=r"has cost \$4 of run.max_cost = \$5.*--max-cost MORE"):
-        supplied_reward(run_settings(None, [*words, "run.max_cost=5"]))
+        _ = read_job(None, [*words, "run.max_cost=5"]).judge

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from factrl.errors import ConfigError
+from factrl.job import read_job, unread_in_asking, unread_in_training
 from factrl.papers import settings_of
 from factrl.runs.config import flat
 from factrl.runs.settings import AskSettings, DataSettings, RunSettings
 from factrl.studies import load_study, study_names
 from factrl.studies.full import Pipeline, Stage, stage_of
-from factrl.train.plan import run_settings, unread_in_asking, unread_in_training
 
 if sys.version_info < (3, 11):
     import tomli as tomllib  # pyright: ignore[reportMissingImports]
@@ -119,7 +119,7 @@ def test_a_setting_that_a_command_does_not_read_is_refused(
     words = ["model.name=m", "data.train=q", *words]
     kind = RunSettings if unused is unread_in_training else AskSettings
     if not problem:
-        run_settings(None, words, kind, unused)
+        read_job(None, words, kind, unused)
         return
     with pytest.raises(ConfigError, match=re.escape(problem)):
-        run_settings(None, words, kind, unused)
+        read_job(None, words, kind, unused)

@@ -17,12 +17,12 @@ from factrl.cli import main
 from factrl.evals.metrics import Number
 from factrl.evals.samples import Output
 from factrl.papers import declared, load_reward
+from factrl.job import read_job
 from factrl.papers.klcf import factscore
 from factrl.papers.truthrl import PROMPTS
 from factrl.prepare import FEW_SHOT
 from factrl.studies import FILES, FullSettings, load_study, study_names
 from factrl.studies.full import Command, FullTable, Pipeline, model_in, read_table
-from factrl.train.plan import run_settings
 from factrl.train.tuning.settings import tune_settings
 
 OWN = """

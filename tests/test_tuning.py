@@ -16,13 +16,13 @@ import pytest
 from commands import write
 from factrl.cli import tune as cli
 from factrl.errors import ConfigError, DataError
+from factrl.job import Job
 from factrl.papers import load_reward
 from factrl.rewards.resources import supply
 from factrl.runs.config import dump_toml, flat, load_settings
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import AskSettings, RunSettings
 from factrl.text import think_answer
-from factrl.train.plan import extract_of
 from factrl.train.tuning.plan import demonstrated, plan_tuning
 from factrl.train.tuning.rules import RULES, UNDECIDED, Candidate, TargetFormat
 from factrl.train.tuning.samples import TuningResult, grading, measure_samples, measurement
@@ -298,7 +298,7 @@ def test_the_form_of_answers_is_that_of_the_reward() -> None:
     ],
 )
 def test_what_is_the_answer_follows_the_reward(spec: str, knobs: dict[str, Any], extract: str) -> None:
-    assert extract_of(spec, knobs) == extract
+    assert Job(AskSettings.model_construct(paper=spec, reward=knobs)).extract == extract
 
 
 def test_given_answers_after_an_opened_reasoning_need_a_target() -> None:

@@ -175,7 +175,7 @@ def test_an_evaluation_of_long_answers_has_its_win_rate_against_a_baseline(
         return "VERDICT: first" if 0 < text.find("seven") < text.find("one:") else "VERDICT: second"
 
     judge = FakeLLM(answer)
-    monkeypatch.setattr("factrl.cli.options.open_judge", lambda settings: judge)
+    monkeypatch.setattr("factrl.job.open_judge", lambda settings: judge)
     words = ["--long", "--judge", "http://judge/v1#m", "--completions"]
     told = ["verifier.preset=local", "verifier.judge=weak", "verifier.cache=false"]
     for name, text in (("base", BAD), ("mine", BEST)):
@@ -194,7 +194,7 @@ def test_an_evaluation_of_long_answers_has_its_win_rate_against_a_baseline(
         (["--baseline", "base", *words[1:3]], judge, "--baseline base has no long answers to the prompts"),
         (["--baseline", "none", *words[1:3]], judge, "none holds no evaluation"),
     ):
-        monkeypatch.setattr("factrl.cli.options.open_judge", lambda settings, found=judged: found)
+        monkeypatch.setattr("factrl.job.open_judge", lambda settings, found=judged: found)
         assert main(["eval", "other.jsonl", "--long", *given, *told]) == 2
         assert message in capsys.readouterr().err
     assert len(judge.calls) == calls + 2  # whether it is there

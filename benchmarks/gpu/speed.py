@@ -33,11 +33,11 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 import factrl as fx
 from factrl.bridges.trl import to_trl
+from factrl.job import read_job
 from factrl.runs.settings import RunSettings
 from factrl.train.grpo import FactualGRPOTrainer
 from factrl.train.model import for_command_line, load_policy, lora_config, render_prompts
 from factrl.train.online import grpo_config
-from factrl.train.plan import run_settings
 
 # Hidden and inner size, layers, heads, heads of keys, words: as Qwen2.5 has them, in a Llama.
 SHAPES = {
@@ -249,7 +249,7 @@ def main() -> None:
             "train.num_generations=8 train.micro_batch_size=8 "
             f"train.max_completion_length={options.tokens} train.use_vllm={str(options.vllm).lower()}"
         )
-        told = run_settings(None, words.split())
+        told = read_job(None, words.split()).settings
         # Without a store every completion is asked about, also where another run had the same.
         judge = fx.connect(url, max_concurrency=options.completions)
         reward = judged.with_(grade=fx.Grader(judge))

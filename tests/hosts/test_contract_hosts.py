@@ -18,6 +18,7 @@ from traces import trace_of  # noqa: E402
 
 from factrl.bridges import inspect as bridge  # noqa: E402
 from factrl.bridges.verifiers import to_verifiers  # noqa: E402
+from factrl.job import Job  # noqa: E402
 from factrl.server import Service  # noqa: E402
 from serving import Running  # noqa: E402
 
@@ -69,7 +70,7 @@ def test_nemo_gyms_protocol_scores_alike() -> None:
 
 
 def test_inspect_scores_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bridge, "supplied_reward", lambda _: (contract, None))
+    monkeypatch.setattr(Job, "supplied", contract)
     scorer = bridge.reward("truthrl")
 
     async def score(text: str) -> float:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from factrl.errors import ConfigError
+from factrl.job import read_job
 from factrl.papers import load_reward
 from factrl.rewards.resources import supply
 from factrl.runs.folder import read_metrics
@@ -17,7 +18,7 @@ from factrl.runs.settings import ModelSettings
 from factrl.train import writing
 from factrl.train.model import load_policy
 from factrl.train.online import train
-from factrl.train.plan import make_plan, run_settings
+from factrl.train.plan import make_plan
 from factrl.train.writing import certainty_of, self_certainty
 from factrl.types import Completion, Example
 
@@ -87,7 +88,7 @@ def settings(model: Path, questions: Path, folder: Path, *more: str) -> list[str
 
 
 def test_training_raises_the_certainty(tiny_model: Path, questions: Path, tmp_path: Path) -> None:
-    plan = make_plan(run_settings(None, settings(tiny_model, questions, tmp_path)))
+    plan = make_plan(read_job(None, settings(tiny_model, questions, tmp_path)))
     folder = train(plan)
     told = [row["rewards/certainty/mean"] for row in read_metrics(folder) if "rewards/certainty/mean" in row]
     assert len(told) == 12

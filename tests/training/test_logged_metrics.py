@@ -14,9 +14,10 @@ from transformers import TrainerCallback
 from transformers.integrations import integration_utils
 from trl.trainer import grpo_trainer
 
+from factrl.job import read_job
 from factrl.runs.folder import read_metrics
 from factrl.train.online import train
-from factrl.train.plan import make_plan, run_settings
+from factrl.train.plan import make_plan
 from test_metric_glossary import glossary
 
 REWARD = """
@@ -77,7 +78,7 @@ def test_every_logged_name_is_defined(
         "train.report_to": '["tensorboard", "trackio"]',
         "run.dir": tmp_path,
     }
-    plan = make_plan(run_settings(None, [f"{key}={value}" for key, value in overrides.items()]))
+    plan = make_plan(read_job(None, [f"{key}={value}" for key, value in overrides.items()]))
     run = train(plan)
     check_tracker(run, from_tensorboard(run))
     check_table(run, recorder)

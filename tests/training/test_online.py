@@ -18,13 +18,14 @@ from huggingface_hub.utils import filter_repo_objects
 from transformers.training_args import OptimizerNames
 
 from factrl.errors import ConfigError, DataError, ModelError, TooManyMasked
+from factrl.job import read_job
 from factrl.runs import progress
 from factrl.runs.folder import Run, read_metrics
 from factrl.train import model
 from factrl.train.callbacks import Interrupted, RunCallback, last_checkpoint, nothing_learnt
 from factrl.train.hub import push
 from factrl.train.online import grpo_config, train
-from factrl.train.plan import Plan, make_plan, run_settings
+from factrl.train.plan import Plan, make_plan
 
 STEPS = 15
 SETTINGS = """
@@ -66,7 +67,7 @@ def recipe(tiny_model: Path, questions: Path, tmp_path: Path) -> Path:
 
 
 def _plan(recipe: Path, *overrides: str) -> Plan:
-    return make_plan(run_settings(recipe, overrides))
+    return make_plan(read_job(recipe, overrides))
 
 
 def _curve(run: Path) -> list[dict[str, Any]]:
@@ -89,7 +90,7 @@ def test_a_run_leaves_metrics_rollouts_checkpoints_and_a_model(recipe: Path) -> 
     assert found[1] == STEPS
     AutoModelForCausalLM.from_pretrained(run / "model")
     AutoTokenizer.from_pretrained(run / "model")
-    assert run_settings(run / "config.toml", []) == _plan(recipe).settings
+    assert read_job(run / "config.toml", []).settings == _plan(recipe).settings
     card = (run / "model" / "README.md").read_text("utf-8")
     assert f"| steps | {STEPS} of 2 questions with 4 completions |" in card
     assert "| metric | step 10 | step 15 |" in card
@@ -100,9 +101,10 @@ def test_a_run_leaves_metrics_rollouts_checkpoints_and_a_model(recipe: Path) -> 
 
 TRAIN = """
 import sys
-from factrl.train.plan import make_plan, run_settings
+from factrl.job import read_job
+from factrl.train.plan import make_plan
 from factrl.train.online import train
-train(make_plan(run_settings(sys.argv[1], sys.argv[2:])))
+train(make_plan(read_job(sys.argv[1], sys.argv[2:])))
 """
 
 

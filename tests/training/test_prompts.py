@@ -9,13 +9,14 @@ import torch
 from transformers import AutoTokenizer
 
 from factrl.errors import ConfigError, ModelError
+from factrl.job import read_job
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
 from factrl.runs.folder import read_metrics
 from factrl.runs.settings import DataSettings, ModelSettings, TrainSettings
 from factrl.train.model import beginning, check_model, load_policy, render_prompts, uses_bf16
 from factrl.train.online import train
-from factrl.train.plan import make_plan, run_settings
+from factrl.train.plan import make_plan
 from factrl.train.writing import PolicyWriter
 from factrl.types import Completion, Example, Passage
 from factrl.verifier import open_verifier
@@ -85,10 +86,10 @@ def test_every_verb_knows_the_block_that_the_template_opens(
     words = [f"paper={own}:told", f"model.name={thinking_model}", f"data.train={questions}", "train.steps=1"]
     words += ["train.prompts_per_step=2", "train.num_generations=2", "train.micro_batch_size=4"]
     words += ["train.max_completion_length=4", f"run.dir={tmp_path / 'runs'}", "train.bf16=false"]
-    settings = run_settings(None, words)
-    run = train(make_plan(settings))
+    job = read_job(None, words)
+    run = train(make_plan(job))
     assert read_metrics(run)[0]["rewards/opened/mean"] == 1.0
-    [[written]] = PolicyWriter.load(settings).write(ASKED[:1])
+    [[written]] = PolicyWriter.load(job.settings).write(ASKED[:1])
     assert isinstance(written, Completion)
     assert written.prefill == "<think>\n"
 

@@ -13,7 +13,8 @@ import pytest
 from factrl.bridges.verl_overrides import as_words, overrides, recipe_of_workers
 from factrl.bridges.verl_run import train_with_verl, write_files
 from factrl.errors import ConfigError, SetupError
-from factrl.train.plan import make_plan, run_settings
+from factrl.job import Job, read_job
+from factrl.train.plan import make_plan
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +42,13 @@ def composed(verl: Path, words: list[str], *, checked: bool = True) -> Any:
     return config
 
 
-def settings(questions: Path, paper: str, *words: str) -> Any:
+def job(questions: Path, paper: str, *words: str) -> Job:
     known = [f"paper={paper}", "model.name=some/model", f"data.train={questions}", "train.prompts_per_step=4"]
-    return run_settings(None, [*known, "judge.url=http://localhost:1/v1#judge", *words])
+    return read_job(None, [*known, "judge.url=http://localhost:1/v1#judge", *words])
+
+
+def settings(questions: Path, paper: str, *words: str) -> Any:
+    return job(questions, paper, *words).settings
 
 
 RUN = Path("/runs/x")
@@ -83,7 +88,7 @@ def test_verls_loader_takes_the_command(
     verl: Path, with_evidence: Path, paper: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = settings(with_evidence, paper, *words.split())
-    assert train_with_verl(told, dry_run=True, words=["trainer.nnodes=2"]) == 0
+    assert train_with_verl(Job(told), dry_run=True, words=["trainer.nnodes=2"]) == 0
     shown = printed(capsys)
     assert shown[0] == "VERL_USE_EXTERNAL_MODULES=factrl.bridges.verl_plugin"
     assert shown[2:4] == ["-m", "verl.trainer.main_ppo"]
@@ -114,7 +119,7 @@ def test_the_sampler_that_is_named_is_the_one_that_is_needed(
 ) -> None:
     """SGLang was refused for want of vLLM; and flash-attn is not taken for granted."""
     monkeypatch.setattr("factrl.bridges.verl_run.gpus_here", lambda: 1)
-    told = settings(questions, "truthrl", f"run.dir={tmp_path}")
+    told = job(questions, "truthrl", f"run.dir={tmp_path}")
     with pytest.raises(SetupError, match="sglang"):
         train_with_verl(told, words=["actor_rollout_ref.rollout.name=sglang"])
     with pytest.raises(SetupError, match="vllm"):
@@ -130,7 +135,7 @@ def test_any_text_survives_hydra(verl: Path) -> None:
 
 def test_an_adapter_is_verls(verl: Path, questions: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Only read: to check an adapter's rank verl wants vLLM."""
-    train_with_verl(settings(questions, "truthrl", "model.lora=true", "model.lora_rank=8"), dry_run=True)
+    train_with_verl(job(questions, "truthrl", "model.lora=true", "model.lora_rank=8"), dry_run=True)
     model = composed(verl, printed(capsys)[4:], checked=False).actor_rollout_ref.model
     assert (model.lora_rank, model.lora_alpha, model.target_modules) == (8, 32, "all-linear")
 
@@ -161,7 +166,7 @@ def test_one_worker_is_handed_the_groups_of_a_shared_verifier_and_of_a_reward_th
 
 def test_what_verl_has_no_word_for_is_refused_by_name(questions: Path) -> None:
     with pytest.raises(ConfigError) as error:
-        train_with_verl(settings(questions, "truthrl", *REFUSED), dry_run=True)
+        train_with_verl(job(questions, "truthrl", *REFUSED), dry_run=True)
     assert all(told in str(error.value) for told in REFUSED.values())
 
 
@@ -171,7 +176,7 @@ def test_what_verl_has_no_word_for_is_refused_by_name(questions: Path) -> None:
 def test_a_reward_that_needs_the_trainer_is_refused(paper: str, why: str, questions: Path) -> None:
     told = [f"data.eval={questions}", "train.eval_steps=1"]
     with pytest.raises(ConfigError, match=f"works with --engine trl alone: .*{why}"):
-        train_with_verl(settings(questions, paper, *told), dry_run=True)
+        train_with_verl(job(questions, paper, *told), dry_run=True)
 
 
 def test_every_training_setting_is_mapped_or_refused(questions: Path) -> None:
@@ -221,7 +226,7 @@ def test_verls_steps_are_batches(questions: Path) -> None:
 def test_the_files_are_what_verls_dataset_and_our_reward_read(with_evidence: Path, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
-    plan = make_plan(settings(with_evidence, "fspo", f"run.dir={tmp_path}"), only_show=True)
+    plan = make_plan(job(with_evidence, "fspo", f"run.dir={tmp_path}"), only_show=True)
     run = tmp_path / "run"
     write_files(plan, run)
     rows = pq.read_table(run / "train.parquet").to_pylist()
@@ -231,9 +236,9 @@ def test_the_files_are_what_verls_dataset_and_our_reward_read(with_evidence: Pat
     assert (
         json.loads((run / "agent.yaml").read_text("utf-8"))[0]["prefill"] == plan.settings.data.prefill != ""
     )
-    again = run_settings(run / "reward.toml", [])
+    again = read_job(run / "reward.toml", []).settings
     assert again.judge.max_concurrency == plan.settings.judge.max_concurrency // 8
-    assert run_settings(run / "config.toml", []) == plan.settings
+    assert read_job(run / "config.toml", []).settings == plan.settings
     with pytest.raises(ConfigError, match="holds a run"):
         write_files(plan, run)
 
@@ -261,5 +266,5 @@ def test_it_does_not_start_beside_a_trl_that_kills_verls_actors() -> None:
 
 def test_it_does_not_start_without_verl_or_a_gpu(questions: Path, tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"is not installed|needs a GPU"):
-        train_with_verl(settings(questions, "truthrl", f"run.dir={tmp_path}"))
+        train_with_verl(job(questions, "truthrl", f"run.dir={tmp_path}"))
     assert not list(tmp_path.iterdir())

@@ -13,9 +13,9 @@ import pytest
 
 from factrl.bridges import verl_run
 from factrl.bridges.verl_run import train_with_verl
+from factrl.job import read_job
 from factrl.runs.folder import read_metrics
 from factrl.train.page import write_run_page
-from factrl.train.plan import run_settings
 from verl_parts import imported
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
@@ -99,7 +99,7 @@ def cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def trained(folder: Path, model: Path, questions: Path, reward: str, *words: str) -> int:
     """The exit code of verl."""
     (folder / "own.py").write_text(OWN.format(masked=["ada"]), encoding="utf-8")
-    settings = run_settings(
+    job = read_job(
         None,
         [
             *(f"paper={folder}/own.py:{reward}", f"model.name={model}", "train.max_masked_share=1.0"),
@@ -110,7 +110,7 @@ def trained(folder: Path, model: Path, questions: Path, reward: str, *words: str
             *("verifier.share=true", *words),
         ],
     )
-    return train_with_verl(settings, words=WORDS)
+    return train_with_verl(job, words=WORDS)
 
 
 def test_verl_trains_and_goes_on(cores: Path, tiny_model: Path, questions: Path) -> None:
@@ -196,7 +196,7 @@ def test_verl_trains_a_policy_that_searches(cores: Path, monkeypatch: pytest.Mon
     asked = cores / "asked.jsonl"
     asked.write_text(json.dumps({"question": "where is ada from ?", "answers": ["rome"]}) + "\n", "utf-8")
     monkeypatch.setenv("FACTRL_TEST_SAYS", json.dumps(SAYS))
-    settings = run_settings(
+    job = read_job(
         None,
         [
             *("paper=truthrl", f"model.name={model}", f"data.train={asked}", f"search.index={cores}/wiki"),
@@ -205,7 +205,7 @@ def test_verl_trains_a_policy_that_searches(cores: Path, monkeypatch: pytest.Mon
             *("train.max_completion_length=600", "train.loss_type=dapo", "train.max_masked_share=1.0"),
         ],
     )
-    assert train_with_verl(settings, words=(*WORDS, "trainer.n_gpus_per_node=1")) == 0
+    assert train_with_verl(job, words=(*WORDS, "trainer.n_gpus_per_node=1")) == 0
     [file] = (cores / "run-verl").glob("rollouts/*.parquet")
     rows = pq.read_table(file).to_pylist()
     assert len(rows) == len(SAYS)

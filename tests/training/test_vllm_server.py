@@ -14,9 +14,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from factrl.job import read_job
 from factrl.runs.folder import read_metrics
 from factrl.train.online import train
-from factrl.train.plan import make_plan, run_settings
+from factrl.train.plan import make_plan
 from fault_server import FaultServer, Handler, answers
 
 GENERATIONS = 4
@@ -114,7 +115,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def test_a_run_trains_on_what_the_server_writes(
     words: list[str], vllm: VLLM, sent: list[list[str]], tiny_model: Path
 ) -> None:
-    run = train(make_plan(run_settings(None, words)))
+    run = train(make_plan(read_job(None, words)))
     assert len(vllm.asked) == 2
     for request in vllm.asked:
         assert len(request["prompt"]) == 2  # each question once, however many completions it gets

@@ -22,11 +22,11 @@ from inspect_ai.solver import TaskState  # pyright: ignore[reportMissingImports]
 from factrl.errors import ConfigError
 from factrl.evals.metrics import LABELS
 from factrl.evals.shortqa import Extract, grade_completions
+from factrl.job import REWARD_ALONE, read_job
 from factrl.llm import connect
 from factrl.rewards.grading import AnswerForm, Grader
 from factrl.runs.data import to_example
 from factrl.text.messages import said
-from factrl.train.plan import REWARD_ALONE, run_settings, supplied_reward
 from factrl.types import Completion, Example
 
 
@@ -71,7 +71,7 @@ def reward(paper: str, *, settings: str = "") -> Scorer:
     Raises:
         SetupError: no such reward, or what it needs is not there.
     """
-    pays, _ = supplied_reward(run_settings(None, [f"paper={paper}", *REWARD_ALONE, *shlex.split(settings)]))
+    pays = read_job(None, [f"paper={paper}", *REWARD_ALONE, *shlex.split(settings)]).supplied
 
     async def score(state: TaskState, target: Target) -> Score:
         example, text = _example(state, target), _completion(state)

@@ -31,6 +31,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, get_args, overload
 
 from factrl.errors import ConfigError, DataError, Unscored, nearest
+from factrl.job import REWARD_ALONE, read_job
 from factrl.papers import load_paper, paper_names, rewards_of
 from factrl.rewards import Reward
 from factrl.runs.data import ColumnName, to_example
@@ -39,7 +40,6 @@ from factrl.runs.settings import RunSettings
 from factrl.text import opened
 from factrl.text.messages import is_conversation, last_message, reasoning_of, said, text_of
 from factrl.train.metrics import reward_metrics
-from factrl.train.plan import REWARD_ALONE, run_settings, supplied_reward
 from factrl.train.search import SearchEnvironment, attach_search
 from factrl.types import Completion, Example, Result
 
@@ -235,9 +235,8 @@ def named(name: str) -> tuple[Reward, RunSettings]:
     specs = _specs()
     if name not in specs:
         raise AttributeError(f"{__name__} has no reward {name!r}{nearest(name, specs)}")
-    settings = run_settings(None, [f"paper={specs[name]}", *REWARD_ALONE, *words_of_environment()])
-    reward, _ = supplied_reward(settings)
-    return reward, settings
+    job = read_job(None, [f"paper={specs[name]}", *REWARD_ALONE, *words_of_environment()])
+    return job.supplied, job.settings
 
 
 def __getattr__(name: str) -> TRLReward:

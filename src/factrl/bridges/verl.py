@@ -29,11 +29,11 @@ from functools import partial
 from typing import Any, get_args
 
 from factrl.errors import ConfigError, FactrlError
+from factrl.job import REWARD_ALONE, read_job
 from factrl.llm.background import on_thread
 from factrl.papers import declared
 from factrl.rewards import THREADS, Reward
 from factrl.runs.data import ColumnName, native, table_of, to_example
-from factrl.train.plan import REWARD_ALONE, run_settings, supplied_reward
 from factrl.types import Completion, Example, Result, Span
 
 from .trl import words_of_environment
@@ -197,7 +197,7 @@ def _open(recipe: str, paper: str, settings: str, usual: tuple[str, ...]) -> _Su
         )
     words = [f"paper={paper}"] if paper else []
     words += [] if recipe else REWARD_ALONE  # model and data are verl's own
-    told = run_settings(recipe or None, [*words, *usual, *shlex.split(settings)])
-    reward, _ = supplied_reward(told)
+    job = read_job(recipe or None, [*words, *usual, *shlex.split(settings)])
+    told = job.settings
     terms = tuple(sorted(declared(told.paper, "TERMS", ())))
-    return _Supplied(reward, terms, told.data.prefill, told.data.columns)
+    return _Supplied(job.supplied, terms, told.data.prefill, told.data.columns)

@@ -30,12 +30,12 @@ from factrl.bridges.verl_overrides import (
     recipe_of_workers,
 )
 from factrl.errors import ConfigError, MissingExtra, SetupError
+from factrl.job import Job
 from factrl.rewards.resources import outside_training
 from factrl.runs.config import dump_toml
 from factrl.runs.disk import anything, nothing, write_whole
 from factrl.runs.folder import gpus_here
-from factrl.runs.settings import RunSettings
-from factrl.train.plan import Plan, estimate, make_plan, open_judge
+from factrl.train.plan import Plan, estimate, make_plan
 
 _MODULE = "verl.trainer.main_ppo"
 _NEEDS = ("torch", "verl", "ray", "hydra", "transfer_queue")
@@ -65,7 +65,7 @@ def _tell(text: str) -> None:
 
 
 def train_with_verl(
-    settings: RunSettings,
+    job: Job,
     *,
     dry_run: bool = False,
     words: Sequence[str] = (),
@@ -82,7 +82,7 @@ def train_with_verl(
     Raises:
         SetupError: what the user must change, what verl cannot do among it.
     """
-    plan = make_plan(settings, only_show=True)
+    plan, settings = make_plan(job, only_show=True), job.settings
     if why := outside_training(plan.reward):
         raise ConfigError(f"the reward {settings.paper!r} works with --engine trl alone: {why}")
     name = settings.run.name or Path(settings.paper.replace(":", "-")).name
@@ -98,11 +98,10 @@ def train_with_verl(
         say(_shown(command))
         return 0
     _check_machine(engine)
-    judge = open_judge(settings.judge)
-    if judge is not None:
+    if job.judge is not None:
         from factrl.llm import preflight
 
-        preflight(judge)
+        preflight(job.judge)
     write_files(plan, folder)
     tell(f"run folder: {folder}")
     return subprocess.run(command, env=_environment(), check=False).returncode  # noqa: S603

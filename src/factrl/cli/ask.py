@@ -10,15 +10,13 @@ from contextlib import suppress
 from factrl.errors import ConfigError, DataError, Unscored
 from factrl.evals.shortqa import Extract, GradeAnswer, grade_completions
 from factrl.llm.writers import Written
-from factrl.papers import load_reward
+from factrl.job import Job, read_job, unread, unread_in_asking
 from factrl.rewards import Reward
-from factrl.rewards.resources import supply
 from factrl.runs.config import Unused
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import AskSettings
 from factrl.text.escape import one_line
 from factrl.train.answering import open_writer
-from factrl.train.plan import bare_reward, check_usable, extract_of, run_settings, unread, unread_in_asking
 from factrl.types import Example
 
 from .options import (
@@ -27,7 +25,7 @@ from .options import (
     add_settings,
     add_verb,
     as_overrides,
-    open_supplier,
+    ask_judge,
     quiet_policy,
     take_settings,
 )
@@ -67,11 +65,12 @@ def add_verbs(verbs: Verbs) -> None:
 def _ask(args: argparse.Namespace) -> int:
     take_settings(args, "after")
     overrides = ["data.train=-", f"model.name={args.model}", *as_overrides(args)]
-    settings = run_settings(args.config, overrides, AskSettings, _unread)
-    bare, extract = bare_reward(settings), extract_of(settings.paper, settings.reward)
+    job = read_job(args.config, overrides, AskSettings, _unread)
+    settings = job.settings
+    job.checked()
     render_prompt(Example("?"), settings.data.prompt)  # a column that no line of stdin has
-    supplier = open_supplier(settings.judge, settings.verifier)
-    grade, reward = supplier.grade(), supply(bare, supplier=supplier)
+    ask_judge(job)
+    grade, reward = job.supplier.grade(), job.supplied
     names = {"before": args.model, "after": args.after} if args.after else {"answer": args.model}
     writers = {}
     for name, model in names.items():
@@ -86,22 +85,21 @@ def _ask(args: argparse.Namespace) -> int:
             if isinstance(text, Unscored):
                 said = f"no answer: {text}"
             else:
-                verdict = _label(example, text, grade, extract)
-                verdict += f", {_reward(settings, bare, reward, example, text)}"
+                verdict = _label(example, text, grade, job.extract)
+                verdict += f", {_reward(job, reward, example, text)}"
                 said = f"{text}  [{verdict}]"
             say(f"  {name:<6}  {one_line(said)}")
     return 0
 
 
-def _unread(settings: AskSettings) -> Unused:
+def _unread(job: Job) -> Unused:
     """The settings that asking, grading and the reward do not read."""
-    if not settings.paper:
+    if not job.settings.paper:
         raise ConfigError(
             "factrl ask needs a reward: --paper truthrl (or my.py:reward), or the --config of a run"
         )
-    resources = load_reward(settings.paper).with_(**settings.reward).missing
-    trained = {key: why for key, why in unread_in_asking(settings).items() if key.startswith("train.")}
-    return {**trained, **unread(settings, [*resources, "grade"])}
+    trained = {key: why for key, why in unread_in_asking(job).items() if key.startswith("train.")}
+    return {**trained, **unread(job.settings, [*job.reward.missing, "grade"])}
 
 
 def _examples() -> Iterator[Example]:
@@ -143,12 +141,12 @@ def _label(example: Example, text: Written, grade: GradeAnswer, extract: Extract
     return f"{row.label} ({row.floored})" if row.floored else row.label
 
 
-def _reward(settings: AskSettings, bare: Reward, reward: Reward, example: Example, text: str) -> str:
+def _reward(job: Job, reward: Reward, example: Example, text: str) -> str:
     """What the reward pays, or why it pays nothing."""
     if reward.needs_answers and not example.answers:
         return "no reward: it needs accepted answers"
     try:
-        check_usable(settings, bare, [example])
+        job.check_examples([example])
     except DataError as error:
         return f"no reward: {error}"
     [result] = reward.batch([example], [text])

@@ -29,13 +29,13 @@ from factrl.evals.suite import (
     several,
     stored_texts,
 )
+from factrl.job import Job, read_job, unread_in_asking
 from factrl.llm import LLM
 from factrl.prepare import few_shot, read_demonstrations
 from factrl.rewards.grading import AnswerForm, Grader, graded_by
 from factrl.runs.settings import LOCAL, AskSettings
 from factrl.text.escape import one_line
 from factrl.train.answering import open_writer
-from factrl.train.plan import extract_of, run_settings, unread_in_asking
 from factrl.types import Example
 
 from .options import (
@@ -43,9 +43,9 @@ from .options import (
     add_options,
     add_verb,
     as_overrides,
+    ask_judge,
     at_least_one,
     is_setting,
-    open_supplier,
     quiet_policy,
 )
 from .report import win_rates
@@ -153,7 +153,7 @@ def _eval(args: argparse.Namespace) -> int:
     # Without a model, what a file of one's own holds is graded.
     asks = args.completions is None and bool(args.model or named)
     _check(args, files, named, asks=asks)
-    how = _how(args, asks=asks, long=args.long or any(one.kind == "long" for one in named))
+    job, how = _how(args, asks=asks, long=args.long or any(one.kind == "long" for one in named))
     settings = how.settings
     benchmarks = [*named, *(own_file(file, settings.data, long=args.long) for file in files)]
     kinds = {one.kind for one in benchmarks}
@@ -174,14 +174,14 @@ def _eval(args: argparse.Namespace) -> int:
         )
     if asks:
         quiet_policy(settings.model)
-    supplier = open_supplier(settings.judge, settings.verifier, short="short" in kinds)
-    baseline = _baseline(args, benchmarks, supplier.judge)
-    extract = args.extract or extract_of(settings.paper, settings.reward)
+    ask_judge(job, short="short" in kinds)
+    supplier, baseline = job.supplier, _baseline(args, benchmarks, job.judge)
+    extract = args.extract or job.extract
     # What rules expect an answer to be: a text that is graded whole is sentences.
     form: AnswerForm = args.form or (
         "short" if extract != "text" or (files and settings.paper) else "sentence"
     )
-    judge = graded_by(supplier.judge)
+    judge = graded_by(job.judge)
     model = NamedModel(open_writer) if asks else None
     verifier = supplier.verify() if "long" in kinds or args.reasoning else None
     folder = Path(args.output) if args.output else None
@@ -200,8 +200,8 @@ def _eval(args: argparse.Namespace) -> int:
         rows = {name: row for name, (row, _) in results.items()}
         samples = {name: graded for name, (_, graded) in results.items()}
         output, page = Output(folder or Path(), about, rows, samples), None
-        if args.baseline and supplier.judge:
-            _add_win_rates(output, baseline or output, supplier.judge, at_once)
+        if args.baseline and job.judge:
+            _add_win_rates(output, baseline or output, job.judge, at_once)
         if folder:
             output.write()
             page = write_eval_page(output)
@@ -209,7 +209,7 @@ def _eval(args: argparse.Namespace) -> int:
         say(output.document().rstrip())
     else:
         show_table(output_table(output))
-    if form == "short" and supplier.judge is None:
+    if form == "short" and job.judge is None:
         _tell_sentences([one for rows in samples.values() for one in rows])
     if page:
         tell(f"page: {page}")
@@ -307,12 +307,13 @@ def _check(args: argparse.Namespace, files: Sequence[str], named: Sequence[Bench
         raise ConfigError("--samples is for answers that are given now; stored ones are as many as there are")
 
 
-def _how(args: argparse.Namespace, *, asks: bool, long: bool) -> EvalConfig:
-    """What the benchmarks have in common."""
+def _how(args: argparse.Namespace, *, asks: bool, long: bool) -> tuple[Job, EvalConfig]:
+    """The job, and what the benchmarks have in common."""
     first = ["data.train=-", *([] if asks else ["model.name=stored"]), *several(args.samples)]
     given = {word.partition("=")[0].rpartition(".")[2] for word in args.settings}
     unused = partial(unread_in_asking, long=long, reasoning=args.reasoning)
-    settings = run_settings(args.config, [*first, *as_overrides(args)], AskSettings, unused)
+    job = read_job(args.config, [*first, *as_overrides(args)], AskSettings, unused)
+    settings = job.settings
     if asks and args.confidence == "agreement" and settings.sampling.num_samples < 2:
         raise ConfigError("--agreement compares a question's samples; add --samples K, e.g. 8")
     if args.confidence == "likelihood" and not (asks and gives_likelihoods(settings)):
@@ -324,7 +325,7 @@ def _how(args: argparse.Namespace, *, asks: bool, long: bool) -> EvalConfig:
         prompt = few_shot(settings.data.prompt, read_demonstrations(args.demonstrations))
         data = settings.data.model_copy(update={"prompt": prompt})
         settings = settings.model_copy(update={"data": data})
-    return EvalConfig(
+    return job, EvalConfig(
         settings,
         own_prompt=own_prompt,
         own_length=args.config is not None or "max_completion_length" in given,

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from factrl.errors import INSTALL, ConfigError, MissingExtra, SetupError
+from factrl.job import Job
 from factrl.llm import preflight
-from factrl.rewards.resources import Supplier
 from factrl.runs.disk import MayReplace, anything, check_free
 from factrl.runs.folder import version_of
-from factrl.runs.settings import JudgeSettings, ModelSettings, VerifierSettings
-from factrl.train.plan import open_judge
+from factrl.runs.settings import ModelSettings
 
 from .terminal import tell
 
@@ -123,8 +122,8 @@ def take_settings(args: argparse.Namespace, *names: str) -> None:
             args.settings = [word, *args.settings]
 
 
-def open_supplier(models: JudgeSettings, verifier: VerifierSettings, *, short: bool = True) -> Supplier:
-    """What grades; the judge is there before anything is answered, which takes longest.
+def ask_judge(job: Job, *, short: bool = True) -> None:
+    """Make sure that the judge is there before anything is answered, which takes longest.
 
     Args:
         short: there are short answers, which rules alone grade worse.
@@ -132,12 +131,10 @@ def open_supplier(models: JudgeSettings, verifier: VerifierSettings, *, short: b
     Raises:
         SetupError: the judge is not there.
     """
-    supplier = Supplier(open_judge(models), models, verifier)
-    if supplier.judge is not None:
-        preflight(supplier.judge)
+    if job.judge is not None:
+        preflight(job.judge)
     elif short:
         tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
-    return supplier
 
 
 def quiet_policy(model: ModelSettings) -> None:

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.evals.catalogue import benchmarks
+from factrl.job import open_judge, read_job
 from factrl.papers.threshold import VALUES, penalty
 from factrl.prepare import FEW_SHOT, ZERO_SHOT, Sieve, few_shot, read_demonstrations
 from factrl.prepare.dataset import (
@@ -33,7 +34,6 @@ from factrl.runs.settings import LOCAL, AskSettings, RunSettings
 from factrl.studies import StartSettings
 from factrl.studies.world import PARTS, Task, open_world
 from factrl.text.escape import one_line
-from factrl.train.plan import open_judge, run_settings
 from factrl.types import Example
 from factrl.verifier import open_search
 
@@ -541,7 +541,7 @@ def _settings(args: argparse.Namespace) -> AskSettings:
     """The settings of a verb that opens no model and writes rows."""
     check_place("--output", Path(args.output), ".jsonl")
     overrides = [f"data.train={args.file}", "model.name=none", *as_overrides(args)]
-    return run_settings(None, overrides, AskSettings)
+    return read_job(None, overrides, AskSettings).settings
 
 
 def _rows(args: argparse.Namespace, settings: AskSettings) -> list[tuple[Mapping[str, Any], Example]]:
@@ -555,7 +555,7 @@ def _rows(args: argparse.Namespace, settings: AskSettings) -> list[tuple[Mapping
 def _convert(args: argparse.Namespace) -> int:
     check_place("--output", Path(args.output), ".parquet", ".jsonl")
     overrides = [f"data.train={args.file}", "model.name=none", *args.settings]  # no model is opened
-    settings = run_settings(args.config, overrides, AskSettings)
+    settings = read_job(args.config, overrides, AskSettings).settings
     examples, _ = _sifted(args, _examples(args, settings))
     convert(examples, args.to, settings.data, Path(args.output))
     for line in _usage(args.to, args.output, settings):

@@ -14,15 +14,16 @@ from factrl import __version__
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.evals.catalogue import check_gradable
 from factrl.evals.numbers import majority_curve
-from factrl.evals.probe import ProbeRunSettings, job, probe, summary, write_probed
+from factrl.evals.probe import ProbeRunSettings, probe, summary, write_probed
+from factrl.evals.probe import job as probe_job
 from factrl.evals.shortqa import Extract
 from factrl.rewards.grading import AnswerForm
+from factrl.job import read_job, unread_in_asking
 from factrl.runs.data import load_training
 from factrl.runs.disk import Journal, check_begun, write_whole
 from factrl.runs.rows import read_rows
 from factrl.runs.settings import LOCAL
 from factrl.train.answering import open_writer
-from factrl.train.plan import extract_of, run_settings, unread_in_asking
 
 from .options import (
     Verbs,
@@ -30,8 +31,8 @@ from .options import (
     add_settings,
     add_verb,
     as_overrides,
+    ask_judge,
     check_place,
-    open_supplier,
     quiet_policy,
 )
 from .terminal import say, show_rows, tally, tell, writing
@@ -91,7 +92,8 @@ def _probe(args: argparse.Namespace) -> int:
         overrides.append(f"data.limit={args.limit}")
     if args.full:
         overrides.append("probe.first_correct=false")
-    settings = run_settings(args.config, overrides, ProbeRunSettings, unread_in_asking)
+    job = read_job(args.config, overrides, ProbeRunSettings, unread_in_asking)
+    settings = job.settings
     data, stopping = settings.data, settings.stopping
     if "ook" in data.columns:
         raise ConfigError(
@@ -100,25 +102,25 @@ def _probe(args: argparse.Namespace) -> int:
         )
     examples = load_training(data, require_answers=False)
     check_gradable(examples, data.train)
-    supplier = open_supplier(settings.judge, settings.verifier)
+    ask_judge(job)
     quiet_policy(settings.model)
     writer = open_writer(settings)
     sampling: dict[str, Any] = {
-        "extract": args.extract or extract_of(settings.paper or "", settings.reward),
+        "extract": args.extract or job.extract,
         "temperature": settings.sampling.temperature,
         "top_p": settings.sampling.top_p,
         "seed": settings.run.seed,
     }
     # A label is for the reward that will read it; without one, answers may be sentences.
     form: AnswerForm = "short" if settings.paper or sampling["extract"] != "text" else "sentence"
-    about = {**job(writer, supplier.judge, **sampling), "form": form}
+    about = {**probe_job(writer, job.judge, **sampling), "form": form}
     with Journal(path, about) as journal:
         if journal.resumed:
             tell(f"{path}: {journal.resumed} rows of an earlier probe are not asked again.")
         probed = probe(
             examples,
             writer,
-            supplier.grade(form),
+            job.supplier.grade(form),
             journal,
             stopping=stopping,
             max_ungraded=settings.probe.max_ungraded,

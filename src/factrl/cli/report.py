@@ -16,6 +16,7 @@ from factrl.evals.paired import Paired, WinRate, compare_outputs, llm_preference
 from factrl.evals.report import beside_rows, names_beside, side_names, write_beside_page, write_paired_page
 from factrl.evals.samples import PAGE as EVALUATION_PAGE
 from factrl.evals.samples import Output, is_output, read_output, read_outputs
+from factrl.job import open_judge
 from factrl.llm import LLM, preflight
 from factrl.llm.models import cache_folder
 from factrl.llm.store import Store, kept
@@ -23,7 +24,6 @@ from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, JudgeSettings
 from factrl.text.escape import one_line
 from factrl.train.page import PAGE, write_run_page
-from factrl.train.plan import open_judge
 
 from .options import Verbs, add_options, add_verb
 from .terminal import say, show_rows, tally, tell

@@ -14,13 +14,13 @@ from typing import Any, TextIO
 
 from factrl.errors import TooManyMasked
 from factrl.evals.catalogue import completions_of
+from factrl.job import read_job
 from factrl.llm import preflight
 from factrl.rewards import SUM, THREADS, Reward
 from factrl.runs.data import load_examples
 from factrl.runs.disk import nothing, whole_file
 from factrl.runs.progress import Progress
 from factrl.text import implied
-from factrl.train.plan import bare_reward, check_usable, run_settings, supplied_reward
 from factrl.types import Completion, Example, Result
 from factrl.verifier import Verifier
 
@@ -64,15 +64,17 @@ def _score(args: argparse.Namespace) -> int:
         check_place("--output", Path(args.output), ".jsonl", mine=nothing)
     # No model is asked, and a recipe may leave it to the user.
     overrides = [f"data.train={args.file}", "model.name=none", *as_overrides(args)]
-    settings = run_settings(args.config, overrides)
+    job = read_job(args.config, overrides)
+    settings = job.settings
     examples = load_examples(
         args.file, columns=settings.data.columns, limit=args.limit, require_answers=False
     )
     stored = list(zip(examples, completions_of(args.file, examples, args.column), strict=True))
-    check_usable(settings, bare_reward(settings), [example for example, text in stored if text is not None])
-    reward, judge = supplied_reward(settings)
-    if judge is not None:
-        preflight(judge)
+    job.checked()
+    job.check_examples([example for example, text in stored if text is not None])
+    reward = job.supplied
+    if job.judge is not None:
+        preflight(job.judge)
     elif "grade" in reward.resources:
         tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
     verifier = reward.resources.get("verify")

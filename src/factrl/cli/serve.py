@@ -11,8 +11,8 @@ import sys
 from urllib.parse import quote
 
 from factrl.errors import ConfigError
+from factrl.job import REWARD_ALONE, read_job
 from factrl.runs.settings import AskSettings
-from factrl.train.plan import REWARD_ALONE, run_settings
 
 from .options import (
     Verbs,
@@ -20,9 +20,9 @@ from .options import (
     add_settings,
     add_verb,
     as_overrides,
+    ask_judge,
     is_setting,
     needs_extra,
-    open_supplier,
     within,
 )
 from .terminal import tell
@@ -85,9 +85,9 @@ def add_verbs(verbs: Verbs) -> None:
 
 def _mcp(args: argparse.Namespace) -> int:
     bridge = needs_extra("bridges.mcp", "mcp")
-    settings = run_settings(args.config, [*as_overrides(args), *REWARD_ALONE], AskSettings)
-    supplier = open_supplier(settings.judge, settings.verifier)
-    bridge.server(supplier.verify(), supplier.grade("sentence")).run()
+    job = read_job(args.config, [*as_overrides(args), *REWARD_ALONE], AskSettings)
+    ask_judge(job)
+    bridge.server(job.supplier.verify(), job.supplier.grade("sentence")).run()
     return 0
 
 
@@ -111,7 +111,7 @@ def _serve(args: argparse.Namespace) -> int:
         "verify": args.verify or args.page,
         "page": args.page,
     }
-    app.read_settings(told)  # what is wrong is said once, here, and not by every worker
+    app.read_jobs(told)  # what is wrong is said once, here, and not by every worker
     _check_address(args.host, args.port)
     os.environ[app.SETTINGS] = json.dumps(told)
     host = f"[{args.host}]" if ":" in args.host else args.host

@@ -10,11 +10,11 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from factrl.errors import ConfigError, TooManyMasked
+from factrl.job import REWARD_ALONE, Job, read_job
 from factrl.llm import preflight
 from factrl.papers import form_of, length_of, load_reward
 from factrl.runs.progress import Progress
-from factrl.runs.settings import LOCAL, RunSettings
-from factrl.train.plan import REWARD_ALONE, run_settings, supplied_reward
+from factrl.runs.settings import LOCAL
 
 from .options import Verbs, add_options, add_settings, add_verb, at_least_one, whole_number
 from .terminal import say, show_rows, tell
@@ -78,7 +78,7 @@ def _stress(args: argparse.Namespace) -> int:
 
     ids = args.policies.split(",") if args.policies else []
     count = len(RUNGS) + sum(map(len, chosen(ids)))
-    setup = _setup(args, _settings(args))
+    setup = _setup(args, _job(args))
     with Progress("stress", count) as progress:
         outcome = run_battery(setup, ids, on_done=lambda name: progress.advance(1, name))
     if args.json:
@@ -105,23 +105,23 @@ def _search_fails(setup: Setup, args: argparse.Namespace) -> bool:
     return bool({"broken", *(("known",) if args.strict else ())} & {*verdicts.values()})
 
 
-def _setup(args: argparse.Namespace, settings: RunSettings) -> Setup:
+def _setup(args: argparse.Namespace, job: Job) -> Setup:
     """The reward with its judges."""
     from factrl.stress import Setup, oracle_setup, stand_in
     from factrl.stress.texts import WAYS, prompts
 
     if _is_offline(args):
-        setup = oracle_setup(args.reward, load_reward(settings.paper).with_(**settings.reward))
+        setup = oracle_setup(args.reward, job.reward)
         tell("Oracles judge: they know by heart what is true here. --live asks the judges of your settings.")
     else:
-        reward, judge = supplied_reward(settings)
-        if judge is not None:
-            preflight(judge)
+        reward, settings = job.supplied, job.settings
+        if job.judge is not None:
+            preflight(job.judge)
         claims = settings.verifier.judge or settings.verifier.preset
         who = f"judge {settings.judge.url or 'none'}, verifier {claims}"
         form, length = form_of(args.reward, reward), length_of(args.reward, reward)
         setup = Setup(args.reward, reward, form, length, judges=who)
-    if settings.paper != args.reward and (why := stand_in(args.reward)[1]):
+    if job.settings.paper != args.reward and (why := stand_in(args.reward)[1]):
         tell(f"{why}.")
     return replace(
         setup,
@@ -137,8 +137,8 @@ def _is_offline(args: argparse.Namespace) -> bool:
     return not args.live and args.judge in (None, ORACLE)
 
 
-def _settings(args: argparse.Namespace) -> RunSettings:
-    """The settings of the reward, or of what stands in for it, and of its judges."""
+def _job(args: argparse.Namespace) -> Job:
+    """The job of the reward, or of what stands in for it, and of its judges."""
     from factrl.stress import stand_in
 
     if args.judge == ORACLE and args.live:
@@ -152,7 +152,7 @@ def _settings(args: argparse.Namespace) -> RunSettings:
     judged = [] if _is_offline(args) or args.judge is None else [f"judge.url={args.judge}"]
     if args.judge == LOCAL:
         judged.append(f"verifier.judge={LOCAL}")
-    return run_settings(args.config, [f"paper={paper}", *REWARD_ALONE, *judged, *args.settings])
+    return read_job(args.config, [f"paper={paper}", *REWARD_ALONE, *judged, *args.settings])
 
 
 def _show(outcome: StressReport) -> None:

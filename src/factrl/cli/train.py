@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 from factrl.bridges.verl_run import train_with_verl
 from factrl.errors import ConfigError, SetupError, nearest
+from factrl.job import Job, read_job, unread_in_training
 from factrl.llm.spending import OverBudget
 from factrl.runs import RECIPES, located
 from factrl.runs.config import dump_toml
@@ -19,7 +20,7 @@ from factrl.runs.folder import gpus_here, read_metrics, settings_in
 from factrl.runs.progress import clock
 from factrl.text.escape import one_line
 from factrl.train.page import PAGE
-from factrl.train.plan import Plan, estimate, make_plan, not_installed, run_settings, unread_in_training
+from factrl.train.plan import Plan, estimate, make_plan, not_installed
 
 from .options import (
     Verbs,
@@ -90,14 +91,15 @@ def add_verbs(verbs: Verbs) -> None:
 
 
 def _train(args: argparse.Namespace) -> int:
-    settings = run_settings(*_layers(args), unused=unread_in_training)
+    job = read_job(*_layers(args), unread=unread_in_training)
+    settings = job.settings
     if args.measure and (args.engine == "verl" or not args.dry_run):
         raise ConfigError("--measure goes with --dry-run, and not with --engine verl")
     if args.engine == "verl":
-        return train_with_verl(settings, dry_run=args.dry_run, words=args.verl, say=say, tell=tell)
+        return train_with_verl(job, dry_run=args.dry_run, words=args.verl, say=say, tell=tell)
     if args.verl:
         raise ConfigError(f"--verl {args.verl[0]} needs --engine verl")
-    plan = make_plan(settings, only_show=args.dry_run and not args.measure)
+    plan = make_plan(job, only_show=args.dry_run and not args.measure)
     if args.dry_run:
         missing = not_installed(settings, plan.reward)
         if missing is not None and find_spec("torch") is not None and find_spec("trl") is not None:
@@ -142,7 +144,8 @@ def _measured(plan: Plan) -> str:
     with TemporaryDirectory(prefix="factrl-measure-", dir=place) as folder:
         train = told.train.model_copy(update={"steps": 1, "eval_steps": None, "report_to": ()})
         run = told.run.model_copy(update={"dir": folder, "resume": None, "max_cost": None})
-        once = replace(plan, settings=told.model_copy(update={"train": train, "run": run}), held_out=())
+        job = Job(told.model_copy(update={"train": train, "run": run}))
+        once = replace(plan, job=job, held_out=())
         row = read_metrics(needs_extra("train.online", "train").train(once))[-1]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e9 if sys.platform == "darwin" else 1e6)
     whole = clock(row["step_time"] * plan.steps)

@@ -31,15 +31,14 @@ from typing import Any
 
 from factrl import __version__
 from factrl.errors import ConfigError, Unscored
+from factrl.job import Job
 from factrl.llm import LLM, preflight
 from factrl.llm.writers import Writer, Written, digest_of
-from factrl.rewards.resources import Supplier
 from factrl.runs.data import render_prompt
 from factrl.runs.disk import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, AskSettings, VerifierSettings
 from factrl.train.answering import open_writer
-from factrl.train.plan import open_judge
 from factrl.types import Completion, Example
 from factrl.verifier import Report, Verifier
 from factrl.verifier.claims import normalised
@@ -300,12 +299,12 @@ def open_preparation(settings: AskSettings, examples: Sequence[Example], templat
             f"{len(bare)} of {len(examples)} questions come without evidence, and nothing says where to "
             "search: verifier.index=FOLDER (made by factrl index), verifier.docs=FILE or verifier.web=URL"
         )
-    judge, workers = open_judge(settings.judge), 1
+    job = Job(settings)
+    judge, workers = job.judge, 1
     if judge is not None and settings.judge.url != LOCAL:
         preflight(judge)
         workers = min(CALLERS, settings.judge.max_concurrency)
-    verifier = Supplier(judge, settings.judge, config).verify()
-    return Preparation(open_writer(settings), verifier, judge, workers, settings, template)
+    return Preparation(open_writer(settings), job.supplier.verify(), judge, workers, settings, template)
 
 
 def _evidence_of(config: VerifierSettings) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from factrl.errors import ConfigError
+from factrl.job import REWARD_ALONE, read_job
 from factrl.rewards import Reward
 from factrl.rewards.resources import RESOURCES, Truth
 from factrl.types import Completion, Example, Passage, Result
@@ -155,5 +156,5 @@ def _values(results: Mapping[str, Result]) -> list[float | None]:
 
 def _is_right(text: str) -> bool | None:
     """Whether a text gives the right answer or a wrong one; None where it gives neither."""
-    said = text.casefold()  # an index gets its names in small letters
-    return True if _RIGHT.casefold() in said else False if _WRONG.casefold() in said else None
+    folded = text.casefold()  # an index gets its names in small letters
+    return True if _RIGHT.casefold() in folded else False if _WRONG.casefold() in folded else None

@@ -33,7 +33,7 @@ class Supplier:
     models: JudgeSettings
     verifier: VerifierSettings
 
-    def asked(self, what: str) -> LLM:
+    def require_judge(self, what: str) -> LLM:
         """The judge, for a resource that cannot do without."""
         if self.judge is None:
             raise ConfigError(
@@ -49,7 +49,7 @@ class Supplier:
         return Grader(judge, form=form, max_answer_chars=longest, probe=small, brief=small)
 
     def reason(self) -> Any:
-        return reasoning_judge(self._kept(self.asked("a reward for reasoning")))
+        return reasoning_judge(self._kept(self.require_judge("a reward for reasoning")))
 
     def verify(self) -> Any:
         from factrl.verifier import open_verifier
@@ -81,12 +81,12 @@ class Supplier:
         from factrl.rewards.contradiction import K, contradiction_judge, refuted_claims
         from factrl.verifier import open_search
 
-        told = self.verifier
-        if self.judge is None and told.judge == "weak":  # words alone, as of claims
+        verifier = self.verifier
+        if self.judge is None and verifier.judge == "weak":  # words alone, as of claims
             return refuted_claims(self.verify())
-        search = open_search(told.docs, told.index, told.web, told.embedder)
-        judge = self._kept(self.asked("a reward for answers without contradictions"))
-        return contradiction_judge(judge, search, k=told.k or K)
+        search = open_search(verifier.docs, verifier.index, verifier.web, verifier.embedder)
+        judge = self._kept(self.require_judge("a reward for answers without contradictions"))
+        return contradiction_judge(judge, search, k=verifier.k or K)
 
     def together(self) -> Callable[..., int]:
         from factrl.verifier.search.index import BrokenIndex, Index
@@ -109,7 +109,7 @@ class Supplier:
     def compare(self) -> Any:
         if (own := self.models.preference_model) is not None:
             return SelfReference(self._kept(self._tuned(own, "preference")))
-        judge = self.asked("a reward for preferred answers")
+        judge = self.require_judge("a reward for preferred answers")
         if self.models.url == LOCAL:
             from factrl.llm.local.llama import shared_model
 
@@ -118,7 +118,7 @@ class Supplier:
 
     def rate(self) -> Any:
         if self.models.reward_model is None:
-            judge = self.asked("a reward for general quality, without judge.reward_model,")
+            judge = self.require_judge("a reward for general quality, without judge.reward_model,")
             return rating_judge(self._kept(judge))
         from factrl.llm.local.classifiers import RewardModel
 
@@ -188,8 +188,8 @@ class Truth:
 
     def of(self, text: str) -> bool:
         """Whether a text is found good."""
-        found = self.holds(text)
-        return self.good if found is None else found
+        known = self.holds(text)
+        return self.good if known is None else known
 
     def grade(self) -> Callable[..., Grade]:
         def graded(question: str, prediction: str, answers: Sequence[str], **_: Any) -> Grade:
@@ -326,11 +326,11 @@ RESOURCES: dict[str, Resource] = {
 
 def readers() -> dict[str, list[str]]:
     """Setting -> the resources that are made with it; the others are for every job."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for name, row in RESOURCES.items():
         for key in (*row.reads, *([f"judge.{row.own_model}"] if row.own_model else [])):
-            found.setdefault(key, []).append(name)
-    return found
+            names.setdefault(key, []).append(name)
+    return names
 
 
 def _beside(name: str, completion: Completion) -> Any:
@@ -383,7 +383,7 @@ def check_unjudged(reward: Reward, source: Supplier) -> None:
         if row.make is not None and row.needs_judge and row.asks(source.models):
             row.make(source)
         elif name == "verify" and source.verifier.preset in ("factscore", "veriscore", "knowrl"):
-            source.asked(f"verifier.preset={source.verifier.preset!r}")
+            source.require_judge(f"verifier.preset={source.verifier.preset!r}")
 
 
 def supply(reward: Reward, judge: LLM | None = None, supplier: Supplier | None = None) -> Reward:

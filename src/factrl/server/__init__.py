@@ -19,14 +19,14 @@ from pydantic_core import to_jsonable_python
 
 from factrl import __version__
 from factrl.errors import ConfigError, DataError, FactrlError, RewardBug, nearest
+from factrl.job import REWARD_ALONE, Job, open_judge, read_job
 from factrl.llm import LLM, preflight
 from factrl.rewards import Reward
 from factrl.rewards.remote import TOKEN
-from factrl.rewards.resources import Supplier, check_resources, outside_training, supply
+from factrl.rewards.resources import Supplier, outside_training, supply
 from factrl.runs.data import label_example, to_example
-from factrl.runs.settings import AskSettings, RunSettings
+from factrl.runs.settings import AskSettings
 from factrl.text.messages import last_message, reasoning_of, said, text_of, with_reasoning
-from factrl.train.plan import REWARD_ALONE, bare_reward, open_judge, run_settings
 from factrl.types import Completion, Example, Passage
 from factrl.verifier import Verifier
 
@@ -52,8 +52,8 @@ _PROBE = Passage("Paris is the capital of France.")
 Name = Annotated[str, Path(max_length=256)]
 
 
-def read_settings(options: Mapping[str, Any]) -> dict[str, RunSettings]:
-    """The settings of every reward that is served, by its name on the wire; of the verifier alone, by "".
+def read_jobs(options: Mapping[str, Any]) -> dict[str, Job]:
+    """The job of every reward that is served, by its name on the wire; of the verifier alone, by "".
 
     Args:
         options: `rewards`, a list of specs; `config`, a recipe or None; `overrides`, a list of `key=value`.
@@ -61,24 +61,23 @@ def read_settings(options: Mapping[str, Any]) -> dict[str, RunSettings]:
     Raises:
         ConfigError: what the user must change.
     """
-    by_spec: dict[str, RunSettings] = {}
+    jobs: dict[str, Job] = {}
     for spec in options["rewards"]:
-        if spec in by_spec:
+        if spec in jobs:
             raise ConfigError(f"the reward {spec!r} is named twice")
-        settings = run_settings(options["config"], [*options["overrides"], *REWARD_ALONE, f"paper={spec}"])
-        if why := outside_training(bare_reward(settings)):
+        jobs[spec] = read_job(options["config"], [*options["overrides"], *REWARD_ALONE, f"paper={spec}"])
+        if why := outside_training(jobs[spec].checked()):
             raise ConfigError(f"the reward {spec!r} cannot be served: {why}")
-        by_spec[spec] = settings
-    if not by_spec:  # the page alone
-        by_spec[""] = run_settings(options["config"], [*options["overrides"], *REWARD_ALONE], AskSettings)
-    return by_spec
+    if not jobs:  # the page alone
+        jobs[""] = read_job(options["config"], [*options["overrides"], *REWARD_ALONE], AskSettings)
+    return jobs
 
 
 def open_service(options: Mapping[str, Any]) -> Service:
     """Open judge and verifier, and supply the rewards.
 
     Args:
-        options: as for `read_settings`; `verify`, whether texts are verified also when no reward does;
+        options: as for `read_jobs`; `verify`, whether texts are verified also when no reward does;
             `page`, whether there is a page for it.
 
     Raises:
@@ -87,15 +86,14 @@ def open_service(options: Mapping[str, Any]) -> Service:
     judges: dict[str, Any] = {}
     verifiers: dict[str, Any] = {}
     rewards: dict[str, Reward] = {}
-    for name, settings in read_settings(options).items():
+    for name, job in read_jobs(options).items():
+        settings = job.settings
         judge_key = settings.judge.model_dump_json()
         if judge_key not in judges:
             judges[judge_key] = open_judge(settings.judge)
         supplier = Supplier(judges[judge_key], settings.judge, settings.verifier)
         checked = settings.verifier.model_dump_json() + judge_key
-        reward = bare_reward(settings) if name else None
-        if reward is not None:
-            check_resources(reward)
+        reward = job.reward if name else None
         if checked not in verifiers and (reward is None or "verify" in reward.missing or options["verify"]):
             verifiers[checked] = supplier.verify()
         if reward is not None:

@@ -30,6 +30,7 @@ from factrl.evals.metrics import LABELS
 from factrl.evals.probe import ProbeRunSettings
 from factrl.evals.samples import Output, read_output
 from factrl.evals.suite import several
+from factrl.job import Job, read_job, unread_in_asking, unread_in_training
 from factrl.papers import asked_of
 from factrl.runs.config import Unused, flat, settable, why_unused
 from factrl.runs.data import load_examples, render_prompt
@@ -37,16 +38,7 @@ from factrl.runs.disk import Journal, check_begun, write_whole
 from factrl.runs.settings import AskSettings, RunSettings
 from factrl.studies import BASE, FILES, FullSettings
 from factrl.text.escape import one_line
-from factrl.train.plan import (
-    Plan,
-    bare_reward,
-    estimate,
-    extract_of,
-    make_plan,
-    run_settings,
-    unread_in_asking,
-    unread_in_training,
-)
+from factrl.train.plan import Plan, estimate, make_plan
 from factrl.train.tuning.plan import plan_tuning
 from factrl.train.tuning.settings import TuneSettings, tune_settings
 from factrl.types import Example, Passage
@@ -351,7 +343,7 @@ class Stage:
         left = ("train.epochs",) if self.settings.train.steps else ()
         shown = {key: values[key] for key in _SHOWN if key in values and key not in left and self.reads(key)}
         shown = {key: value for key, value in shown.items() if value not in (None, "")}
-        return {**shown, "form": extract_of(self.settings.paper, self.settings.reward)}
+        return {**shown, "form": Job(self.settings).extract}
 
 
 def stage_of(command: Command, recipe: Path) -> Stage | None:
@@ -377,8 +369,8 @@ def _stage(words: Sequence[str], recipe: Path) -> Stage | None:
     overrides = [f"{_FLAGS[a]}={b}" for a, b in itertools.pairwise(words) if a in _FLAGS]
     overrides += [word for word in words if "=" in word and not word.startswith("-")]
     if verb == "train":
-        trained = run_settings(source, overrides, unused=unread_in_training)
-        return Stage(trained, unread_in_training(trained))
+        trained = read_job(source, overrides, unread=unread_in_training)
+        return Stage(trained.settings, unread_in_training(trained))
     if verb == "tune":
         tuned = tune_settings(source, [f"tune.method={words[1]}", f"data.train={words[2]}", *overrides])
         return Stage(tuned, tuned.unused())
@@ -389,12 +381,12 @@ def _stage(words: Sequence[str], recipe: Path) -> Stage | None:
     first = [f"data.train={_sets(words)[0]}", *([] if "--model" in words else ["model.name=any"])]
     if verb == "probe":
         first += [f"sampling.num_samples={samples}"] * (samples is not None)
-        probed = run_settings(source, [*first, *overrides], ProbeRunSettings, unread_in_asking)
-        return Stage(probed, unread_in_asking(probed))
+        probed = read_job(source, [*first, *overrides], ProbeRunSettings, unread_in_asking)
+        return Stage(probed.settings, unread_in_asking(probed))
     kinds = {kind: f"--{kind}" in words for kind in ("long", "reasoning")}
     unused = functools.partial(unread_in_asking, **kinds)
-    settings = run_settings(source, [*first, *several(samples), *overrides], AskSettings, unused)
-    return Stage(settings, unused(settings))
+    job = read_job(source, [*first, *several(samples), *overrides], AskSettings, unused)
+    return Stage(job.settings, unused(job))
 
 
 def _sets(words: Sequence[str]) -> list[str]:
@@ -450,7 +442,7 @@ def _check_rows(words: Sequence[str], settings: RunSettings, there: Callable[[st
             plan_tuning(settings, only_show=True)
     elif not isinstance(settings, AskSettings):
         if there(settings.data.train):
-            make_plan(settings, only_show=True)
+            make_plan(Job(settings), only_show=True)
     else:
         for name in filter(there, _sets(words)):
             render_prompt(load_examples(name, require_answers="--long" not in words)[0], settings.data.prompt)
@@ -469,7 +461,8 @@ def _asks(words: Sequence[str], stage: Stage, read: Read) -> str:
     if isinstance(settings, TuneSettings):
         return _of_tuning(settings, read)
     if not isinstance(settings, AskSettings):
-        plan = Plan(settings, bare_reward(settings), None, read(settings.data.train), [], "")
+        job = Job(settings)
+        plan = Plan(job, job.checked(), None, read(settings.data.train), [], "")
         costs = estimate(plan) if settings.judge.url else {}
         about = "; ".join(f"{name}: {value}" for name, value in costs.items())
         return about and f"{plan.steps:,} steps; {plan.completions:,} answers; {about}"

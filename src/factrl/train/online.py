@@ -21,13 +21,12 @@ from factrl.llm import preflight
 from factrl.llm.spending import OverBudget, Spending, judge_meter, read_account
 from factrl.llm.writers import conversation
 from factrl.rewards import Reward
-from factrl.rewards.resources import Supplier
 from factrl.runs.config import dump_toml
 from factrl.runs.folder import Run
 from factrl.runs.settings import RunSettings
 from factrl.train.held_out import Evaluate, TrueGap, evaluator
 from factrl.train.page import write_run_page, write_training_card
-from factrl.train.plan import Plan, check_enough, extract_of
+from factrl.train.plan import Plan, check_enough
 from factrl.types import Example
 from factrl.verifier.search import Given, Search
 
@@ -107,9 +106,7 @@ def _evaluation(plan: Plan, tokenizer: Any, run: Run) -> Evaluate | None:
     """What asks the held-out questions; None without any."""
     if not plan.held_out:
         return None
-    settings = plan.settings
-    where = extract_of(settings.paper, plan.reward.knobs)
-    grader = Supplier(plan.judge, settings.judge, settings.verifier).grade()
+    settings, where, grader = plan.settings, plan.job.extract, plan.job.supplier.grade()
     if not settings.train.eval_steps:  # a single evaluation has nothing to be compared with
         return evaluator(plan.held_out, tokenizer, settings, grader, where)
     begun = beginning(tokenizer, settings.data.prefill, chat=settings.data.chat)

@@ -10,13 +10,13 @@ from typing import Any
 
 from factrl.errors import ConfigError, DataError
 from factrl.evals.catalogue import check_gradable
+from factrl.job import Job
 from factrl.llm import LLM
-from factrl.papers import load_reward, settings_of
+from factrl.papers import settings_of
 from factrl.rewards import Reward
-from factrl.rewards.resources import Supplier, check_unjudged
+from factrl.rewards.resources import Supplier
 from factrl.runs.data import load_held_out, load_training, render_prompt
 from factrl.runs.rows import read_rows
-from factrl.train.plan import bare_reward, check_usable, open_judge
 from factrl.train.tuning.demonstrations import ELICITED, TWO_SHOT
 from factrl.train.tuning.labelled import LABELLED, load_lessons
 from factrl.train.tuning.rules import Candidate, given_text
@@ -95,7 +95,7 @@ def plan_tuning(settings: TuneSettings, *, only_show: bool = False) -> TunePlan:
         )
     reward = _measuring(settings, examples)
     demonstrated(settings)
-    judge = None if only_show else open_judge(settings.judge)
+    judge = None if only_show else Job(settings).judge
     return TunePlan(settings, judge, examples, _held_out(settings), probed, reward, notes)
 
 
@@ -151,16 +151,16 @@ def _measuring(settings: TuneSettings, examples: Sequence[Example]) -> Reward | 
             "paper whose answers stand in <answer>, such as paper=knowrl"
         )
     if settings.measure == "precision":
-        verified = load_reward(VERIFIED).with_(weight_preference=0.0)
-        check_usable(settings, verified, examples)
-        if not settings.judge.url:
-            check_unjudged(verified, Supplier(None, settings.judge, settings.verifier))
+        alone = {"paper": VERIFIED, "reward": {"weight_preference": 0.0}}
+        verified = Job(settings.model_copy(update=alone))
+        verified.check_examples(examples)
+        verified.checked()
     if settings.measure not in ("reward", "klcf"):
         return None
-    settings = settings.model_copy(update={"reward": dict(settings.knobs)})
-    reward = bare_reward(settings)
-    check_usable(settings, reward, examples)
-    return reward
+    job = Job(settings.model_copy(update={"reward": dict(settings.knobs)}))
+    job.checked()
+    job.check_examples(examples)
+    return job.reward
 
 
 def _probed(

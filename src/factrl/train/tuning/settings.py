@@ -15,11 +15,11 @@ from pydantic import Field, field_validator
 
 from factrl.errors import NO_OWN_VERIFIER, ConfigError, nearest
 from factrl.evals.shortqa import Extract
+from factrl.job import Job, unread
 from factrl.papers import load_reward, settings_of, split_spec
 from factrl.runs.config import Unused, dump_toml, load_settings, read_setting
 from factrl.runs.data import template_names
 from factrl.runs.settings import AskSettings, Positive, RunSettings, Section
-from factrl.train.plan import extract_of, unread
 from factrl.train.tuning.labelled import LABELLED, Labelled
 from factrl.train.tuning.rules import RULES, Measure, Rule
 
@@ -200,7 +200,7 @@ class TuneSettings(AskSettings):
     @property
     def extract(self) -> Extract:
         """What of a completion is the answer."""
-        return extract_of(self.paper, self.reward)
+        return Job(self).extract
 
     def completion_for(self, answer: str) -> str:
         """The completion that gives this answer and nothing else."""

@@ -1,0 +1,200 @@
+"""From settings to what a job needs: its reward, its judge, its verifier, and where an answer stands.
+
+Whoever starts a job reads it, and hands it down; nothing below looks anything up by name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from factrl.errors import ConfigError, DataError
+from factrl.llm import connect
+from factrl.llm.spending import Account, allowance, overdraft, read_account
+from factrl.papers import form_of, load_reward, paper_names, settings_of, split_spec
+from factrl.rewards import Reward
+from factrl.rewards.resources import Supplier, check_resources, check_unjudged, readers, supply
+from factrl.runs.config import Unused, load_settings, peek
+from factrl.runs.settings import LOCAL, AskSettings, JudgeSettings, RunSettings, TrainSettings
+from factrl.types import Example
+
+if TYPE_CHECKING:
+    from factrl.evals.shortqa import Extract
+    from factrl.llm.local.llama import LlamaModel
+    from factrl.llm.openai_compatible import OpenAICompatible
+
+S = TypeVar("S", bound=RunSettings)
+REWARD_ALONE = ("model.name=none", "data.train=none")
+"""Settings that every job needs, where a reward is made and nothing is trained."""
+_LIMITS = {"max_concurrency", "timeout_attempt", "timeout_call", "max_attempts"}
+_ADAPTER = ("lora_rank", "lora_alpha", "lora_dropout", "lora_target_modules")
+_ASKED = ("max_completion_length", "bf16", "use_vllm", "vllm_mode", "vllm_server_base_url")
+_EXTRACTS: Mapping[str, Extract] = {
+    "boxed": "boxed",
+    "text": "text",
+    "tags": "answer",
+    "confidence": "answer",
+}
+
+
+@dataclass(frozen=True)
+class Job(Generic[S]):
+    """What settings stand for; each part is made when it is first wanted, and once.
+
+    >>> job = read_job(None, ["paper=truthrl", "reward.wrong=-2", *REWARD_ALONE])
+    >>> job.reward
+    <Reward truthrl(...); needs grade>
+    >>> job.supplied(Example("Capital of Peru?", ("Lima",)), r"<think>Easy.</think> \\boxed{Lima}").value
+    1.0
+    """
+
+    settings: S
+
+    @cached_property
+    def reward(self) -> Reward:
+        """The reward with its knobs, without what it asks for."""
+        return load_reward(self.settings.paper).with_(**self.settings.reward)
+
+    @cached_property
+    def judge(self) -> OpenAICompatible | LlamaModel | None:
+        """The model that grades and compares; None where the settings name none.  Nothing is sent yet.
+
+        It is asked no more once `run.max_cost` is spent, unless a model is only asked.
+
+        Raises:
+            ConfigError: the run that goes on has spent it.
+        """
+        run, price = self.settings.run, self.settings.judge.price
+        if isinstance(self.settings, AskSettings):
+            return open_judge(self.settings.judge)
+        account = read_account(run.resume) if run.resume else Account()
+        if why := overdraft(account, price, run.max_cost):
+            raise ConfigError(f"{why}; to go on, raise it: --max-cost MORE")
+        allowed = allowance(account, price, run.max_cost, int(os.environ.get("WORLD_SIZE", "1")))
+        return open_judge(self.settings.judge, max_cost=allowed)
+
+    @cached_property
+    def supplier(self) -> Supplier:
+        """Makes graders, verifiers and what else a reward may ask for."""
+        return Supplier(self.judge, self.settings.judge, self.settings.verifier)
+
+    @cached_property
+    def supplied(self) -> Reward:
+        """The reward with everything that it needs."""
+        return supply(self.checked(), supplier=self.supplier)
+
+    @cached_property
+    def extract(self) -> Extract:
+        """What of a completion is the answer; of a file of your own, only the knob `answer` says it."""
+        settings = self.settings
+        if not settings.paper:
+            return "text"
+        if split_spec(settings.paper)[0] in paper_names():
+            return _EXTRACTS[form_of(settings.paper, self.reward)]
+        answer = settings.reward.get("answer")
+        return _EXTRACTS[answer] if answer in ("boxed", "tags") else "text"
+
+    def checked(self) -> Reward:
+        """The reward without what it asks for, after a look at whether that can be had."""
+        check_resources(self.reward)
+        if self.settings.judge.url != LOCAL and self.judge is None:  # `local` is loaded when it is asked
+            check_unjudged(self.reward, self.supplier)
+        return self.reward
+
+    def check_examples(self, examples: Sequence[Example]) -> None:
+        """Refuse questions that lack what the reward needs, such as evidence where nothing is searched."""
+        self.reward.check_examples(examples)
+        verifier = self.settings.verifier
+        if not self.reward.searches or not {*readers()["verifier.docs"]} & {*self.reward.missing}:
+            return
+        bare = (
+            [] if verifier.docs or verifier.index or verifier.web else [e for e in examples if not e.evidence]
+        )
+        if bare:
+            raise DataError(
+                f"{len(bare)} of {len(examples)} questions come without evidence, first {bare[0].id!r}; name "
+                "the column with data.columns.evidence=…, or where to search: verifier.index=FOLDER, "
+                "verifier.docs=FILE or verifier.web=URL"
+            )
+
+
+def read_job(
+    source: Path | str | None,
+    overrides: Sequence[str],
+    cls: type[S] = RunSettings,
+    unread: Callable[[Job[S]], Unused] | None = None,
+) -> Job[S]:
+    """The job of a recipe or an earlier run, with the knobs and defaults of the paper that they name.
+
+    Args:
+        cls: a kind of `RunSettings`, such as the `AskSettings` of a model that is only asked.
+        unread: of the job, the settings that must not be among the overrides (`load_settings`).
+
+    Raises:
+        ConfigError: every problem at once, one line each.
+    """
+    problems: list[str] = []
+    knobs = defaults = None
+    paper = peek(cls, source, overrides, "paper")
+    if isinstance(paper, str) and paper:
+        try:
+            knobs = {"reward": load_reward(paper).knobs}
+            defaults = settings_of(paper)
+        except ConfigError as error:
+            problems.append(str(error))
+    unused = None if unread is None else lambda settings: unread(Job(settings))
+    return Job(load_settings(cls, source, overrides, defaults, knobs, problems, unused))
+
+
+def open_judge(
+    settings: JudgeSettings, *, max_cost: float | None = None
+) -> OpenAICompatible | LlamaModel | None:
+    """The judge that the settings name, asked no more after so many US dollars; nothing is sent yet."""
+    if not settings.url:
+        return None
+    if settings.url == LOCAL:
+        from factrl.llm.local.llama import shared_model
+
+        return shared_model()
+    limits = settings.model_dump(include=_LIMITS)
+    limits["tpm"] = settings.tpm and settings.tpm / int(os.environ.get("WORLD_SIZE", "1"))
+    return connect(settings.url, price=settings.price, max_cost_usd=max_cost, **limits)
+
+
+# -- Settings that a job does not read ----------------------------------------------------------------
+
+
+def unread(settings: RunSettings, resources: Collection[str]) -> Unused:
+    """The settings of `[model]`, `[judge]` and `[verifier]` that a job with these resources does not read."""
+    needs = ", ".join(resources) or "no judge and no verifier"
+    unused = {
+        key: f"it is for {', '.join(names)}, and this needs {needs}"
+        for key, names in readers().items()
+        if not {*names} & {*resources}
+    }
+    if not settings.model.lora:
+        unused |= {f"model.{name}": "all weights are trained without model.lora=true" for name in _ADAPTER}
+    return unused
+
+
+def unread_in_training(job: Job) -> Unused:
+    """The settings that training with the job's reward does not read."""
+    return unread(job.settings, [*job.reward.missing, *["grade"] * bool(job.settings.data.eval)])
+
+
+def unread_in_asking(job: Job, *, long: bool = False, reasoning: bool = False) -> Unused:
+    """The settings that a model which is asked, and its judge, do not read.
+
+    Args:
+        long: claims of long answers are checked.
+        reasoning: the sentences before a short answer are.
+    """
+    needed = ["verify"] if long else ["grade", *["verify"] * reasoning]
+    trained = [f"train.{name}" for name in TrainSettings.model_fields if name not in _ASKED]
+    trained += [f"model.{name}" for name in _ADAPTER]
+    why = "it is for training; how answers are sampled is [sampling]"
+    return {**unread(job.settings, needed), **dict.fromkeys(trained, why)}
