@@ -17,7 +17,6 @@ from factrl.cli import main
 from factrl.evals.metrics import Number
 from factrl.evals.samples import Output
 from factrl.papers import declared, load_reward
-from factrl.job import read_job
 from factrl.papers.klcf import factscore
 from factrl.papers.truthrl import PROMPTS
 from factrl.prepare import FEW_SHOT
@@ -722,7 +721,7 @@ def test_klcfs_base_has_worked_examples_and_a_win_rate_is_against_it(tmp_path: P
     base = steps["base"]
     assert base[base.index("--demonstrations") + 1] == "ten.jsonl"
     asked = ["data.train=-", "model.name=m", *(word for word in base if "=" in word)]
-    assert run_settings(recipe, asked).data.prompt == FEW_SHOT
+    assert read_job(recipe, asked).settings.data.prompt == FEW_SHOT
     for words in [words for words in steps.values() if words[0] == "eval"]:
         assert words[words.index("--baseline") + 1] == str(tmp_path / "evaluations" / "base")
     [ranked] = [word for word in steps["grpo-factscore"] if word.startswith("paper=")]

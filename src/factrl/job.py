@@ -18,7 +18,7 @@ from factrl.llm.spending import Account, allowance, overdraft, read_account
 from factrl.papers import form_of, load_reward, paper_names, settings_of, split_spec
 from factrl.rewards import Reward
 from factrl.rewards.resources import Supplier, check_resources, check_unjudged, readers, supply
-from factrl.runs.config import Unused, load_settings, peek
+from factrl.runs.config import Unused, load_settings, read_setting
 from factrl.runs.settings import LOCAL, AskSettings, JudgeSettings, RunSettings, TrainSettings
 from factrl.types import Example
 
@@ -139,7 +139,7 @@ def read_job(
     """
     problems: list[str] = []
     knobs = defaults = None
-    paper = peek(cls, source, overrides, "paper")
+    paper = read_setting(cls, source, overrides, "paper")
     if isinstance(paper, str) and paper:
         try:
             knobs = {"reward": load_reward(paper).knobs}

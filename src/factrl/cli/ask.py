@@ -9,8 +9,8 @@ from contextlib import suppress
 
 from factrl.errors import ConfigError, DataError, Unscored
 from factrl.evals.shortqa import Extract, GradeAnswer, grade_completions
-from factrl.llm.writers import Written
 from factrl.job import Job, read_job, unread, unread_in_asking
+from factrl.llm.writers import Written
 from factrl.rewards import Reward
 from factrl.runs.config import Unused
 from factrl.runs.data import render_prompt

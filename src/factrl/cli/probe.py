@@ -17,8 +17,8 @@ from factrl.evals.numbers import majority_curve
 from factrl.evals.probe import ProbeRunSettings, probe, summary, write_probed
 from factrl.evals.probe import job as probe_job
 from factrl.evals.shortqa import Extract
-from factrl.rewards.grading import AnswerForm
 from factrl.job import read_job, unread_in_asking
+from factrl.rewards.grading import AnswerForm
 from factrl.runs.data import load_training
 from factrl.runs.disk import Journal, check_begun, write_whole
 from factrl.runs.rows import read_rows

@@ -13,10 +13,10 @@ from types import ModuleType, NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from factrl.errors import ConfigError, RewardBug
+from factrl.job import REWARD_ALONE, read_job
 from factrl.papers import (
     declared,
     load_paper,
-    load_reward,
     paper_names,
     rewards_of,
     settings_of,
@@ -29,7 +29,6 @@ from factrl.runs import RECIPES
 from factrl.runs.config import flat, settable
 from factrl.runs.settings import RunSettings
 from factrl.text.escape import one_line
-from factrl.train.plan import REWARD_ALONE, run_settings
 from factrl.types import Result
 
 from .options import Verbs, add_settings, add_verb, take_settings
@@ -96,7 +95,7 @@ def kind(annotation: Any) -> str:
 
 def _explain(spec: str, words: Sequence[str]) -> None:
     module = load_paper(split_spec(spec)[0])
-    reward = load_reward(spec).with_(**run_settings(None, [f"paper={spec}", *REWARD_ALONE, *words]).reward)
+    reward = read_job(None, [f"paper={spec}", *REWARD_ALONE, *words]).reward
     if module.__doc__:
         say(module.__doc__.strip() + "\n")
     about = " ".join((inspect.getdoc(reward.fn) or "").partition("\n\n")[0].split())

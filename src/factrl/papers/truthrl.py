@@ -132,7 +132,7 @@ def truthrl_reasoning(
         knowledge=knowledge,
         released=released,
     )
-    from factrl.verifier.blame import judged_here
+    from factrl.llm.judging import judged_here
 
     outcome, floored = score.value, score.floored
     if combine == "conditional" and (score.floored or outcome != correct):

@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from factrl.errors import ConfigError
-from factrl.job import REWARD_ALONE, read_job
 from factrl.rewards import Reward
 from factrl.rewards.resources import RESOURCES, Truth
 from factrl.types import Completion, Example, Passage, Result

@@ -22,7 +22,6 @@ from factrl.llm.spending import BYTES_PER_TOKEN, Spent
 from factrl.papers import asked_of
 from factrl.rewards import Reward
 from factrl.rewards.resources import RESOURCES
-from factrl.runs.config import read_setting
 from factrl.runs.data import load_held_out, load_training, render_prompt
 from factrl.runs.settings import LOCAL, RunSettings
 from factrl.text import clean

@@ -27,7 +27,7 @@ from factrl.llm import LLM
 from factrl.llm.background import Call, wait_for
 from factrl.llm.models.catalogue import VERIFIERS
 from factrl.llm.models.catalogue import verifier as verifier_named
-from factrl.llm.store import CachedLLM, Store, readable
+from factrl.llm.store import CachedLLM, Store
 from factrl.text import strip_end_tokens
 from factrl.text.abstention import abstains
 from factrl.types import Passage
