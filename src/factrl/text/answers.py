@@ -256,6 +256,12 @@ NUMBER_WORDS = """
     zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
     seventeen eighteen nineteen
     """.split()  # noqa: SIM905  (a hundred quoted words would be no clearer)
+CARDINALS = dict(zip(NUMBER_WORDS, range(20), strict=True))
+CARDINALS |= {
+    word: 10 * value
+    for value, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)  # noqa: SIM905
+}
+"""The numbers that are one word, and their values."""
 ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()  # noqa: SIM905
 _COUNTED = {
     **{word: str(value) for value, word in enumerate(NUMBER_WORDS)},

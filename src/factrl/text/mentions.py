@@ -25,7 +25,7 @@ from factrl.text import boxed, clean
 from factrl.text.answers import LOOSENINGS, fold, matches, telling_marks
 from factrl.text.retractions import alternatives, given, lists_candidates, several_numbers
 from factrl.text.words import (
-    STOP_WORDS,
+    STOP_STEMS,
     Amount,
     Day,
     Reading,
@@ -342,7 +342,7 @@ def _subject(reading: Reading, place: int, known: frozenset[str]) -> range:
             break
         if at - place > 12:
             return range(0)
-        if not any(words[at] in one for one in (known, STOP_WORDS, _DENIALS)):
+        if not any(words[at] in one for one in (known, STOP_STEMS, _DENIALS)):
             new.append(spelt[at])
     if len(new) > 1 or not all(word.isalpha() and word[0] == word[0].lower() for word in new):
         return range(0)
@@ -354,7 +354,7 @@ def _subject(reading: Reading, place: int, known: frozenset[str]) -> range:
 
 def _gives(said: _Said, wanted: Reading, query: Reading) -> bool:
     query_words = frozenset(query.words)
-    telling = [word for word in wanted.words if word not in STOP_WORDS and word != "|"]
+    telling = [word for word in wanted.words if word not in STOP_STEMS and word != "|"]
     polarity = (_YES | _NO).intersection(wanted.words)
     if polarity and set(telling) <= polarity:
         return _agrees(said, query, not polarity.isdisjoint(_YES))
@@ -424,7 +424,7 @@ def _replaced(said: _Said, wanted: Reading, missing: set[str], query_words: froz
     needed = {word for word, name in pairs if small or name[:1].isupper()}
     if not _QUALIFIERS.isdisjoint(missing) or not _NEEDED.isdisjoint(missing & needed):
         return True
-    own = frozenset(wanted.words) | STOP_WORDS | _TITLES | _FIRMS | {"|"}
+    own = frozenset(wanted.words) | STOP_STEMS | _TITLES | _FIRMS | {"|"}
     if missing.isdisjoint(query_words):  # else the question offers what the answer chooses from
         own |= query_words
     words, spelt = said.reading.words, said.reading.spelt
@@ -433,8 +433,8 @@ def _replaced(said: _Said, wanted: Reading, missing: set[str], query_words: froz
         for place, word in enumerate(words)
         if word not in own and word[0] != "#" and not any(_abbreviates(spelt[place], of) for of in missing)
     }
-    telling = len(set(wanted.words) - STOP_WORDS - {"|"})
-    brief = len(set(words) - STOP_WORDS - query_words - {"|"}) <= telling
+    telling = len(set(wanted.words) - STOP_STEMS - {"|"})
+    brief = len(set(words) - STOP_STEMS - query_words - {"|"}) <= telling
     names = {
         place: wanted.spelt[place][:1].isupper()
         for place, word in enumerate(wanted.words)
@@ -465,7 +465,7 @@ def _abbreviates(name: str, word: str) -> bool:
 
 def _qualified(said: _Said, wanted: Reading, query_words: frozenset[str]) -> bool:
     """Whether the name is only said as part of another: `New York` for `York`."""
-    first = next((i for i, name in enumerate(wanted.words) if name not in STOP_WORDS), 0)
+    first = next((i for i, name in enumerate(wanted.words) if name not in STOP_STEMS), 0)
     if not wanted.spelt[first][:1].isupper():
         return False
     before = [said.reading.words[place - 1] if place else "" for place in _places(wanted.words[first], said)]
@@ -475,7 +475,7 @@ def _qualified(said: _Said, wanted: Reading, query_words: frozenset[str]) -> boo
 
 def _related(said: _Said, wanted: Reading, query_words: frozenset[str]) -> bool:
     """Whether the name is only said to name something beside it: `Austen's sister`, `a suburb of Paris`."""
-    own = [place for place, word in enumerate(wanted.words) if word not in STOP_WORDS and word != "|"]
+    own = [place for place, word in enumerate(wanted.words) if word not in STOP_STEMS and word != "|"]
     if not own or not wanted.spelt[own[0]][:1].isupper() or not _RELATED.isdisjoint(wanted.words):
         return False
     words, spelt = said.reading.words, said.reading.spelt
@@ -524,9 +524,9 @@ def _numbered(wanted: Reading, said: _Said, telling: list[str], query: Reading) 
     """
     query_unit = unit_asked(query)
     counts = {"how", "many"} <= set(query.words) or {"how", "much"} <= set(query.words)
-    alone = all(word[0] in "#|" or word in STOP_WORDS for word in (*wanted.words, *said.reading.words))
+    alone = all(word[0] in "#|" or word in STOP_STEMS for word in (*wanted.words, *said.reading.words))
     loose = any(_ABOUT.fullmatch(word) for word in wanted.spelt)
-    several = len(wanted.amounts) > 1 and all(word[0] in "#|" or word in STOP_WORDS for word in wanted.words)
+    several = len(wanted.amounts) > 1 and all(word[0] in "#|" or word in STOP_STEMS for word in wanted.words)
     others = iter(said.reading.amounts)  # of a score or a range in their order
     if (
         several
@@ -578,7 +578,7 @@ def _names_before(spelt: tuple[str, ...], place: int) -> list[str]:
     names: list[str] = []
     for name in reversed(spelt[max(place - 3, 0) : place]):
         word = stem(fold(name))
-        if not (name[:1].isupper() and name.isalpha()) or word in STOP_WORDS:
+        if not (name[:1].isupper() and name.isalpha()) or word in STOP_STEMS:
             break
         if word not in _TITLES:
             names.append(name)
@@ -607,7 +607,7 @@ def _longer(said: _Said, wanted: Reading, query_words: frozenset[str]) -> bool:
         and spelt[at].isalpha()
         and any(map(str.islower, spelt[at]))
         and not spelt[at].endswith("'s")
-        and words[at] not in STOP_WORDS | query_words | _FIRMS - {"jr", "sr"}
+        and words[at] not in STOP_STEMS | query_words | _FIRMS - {"jr", "sr"}
         for at in ends
     )
 
@@ -617,7 +617,7 @@ def _disordered(said: _Said, wanted: Reading, ordered: bool) -> bool:
 
     Without being asked for, an order counts around a verb that is said between two names.
     """
-    telling = [place for place, word in enumerate(wanted.words) if word not in STOP_WORDS and word != "|"]
+    telling = [place for place, word in enumerate(wanted.words) if word not in STOP_STEMS and word != "|"]
     names = [place for place in telling if wanted.spelt[place][:1].isupper()]
     if {"by"}.isdisjoint(wanted.words) != {"by"}.isdisjoint(said.reading.words):  # the passive voice
         return False
@@ -674,7 +674,7 @@ def _agrees(said: _Said, query: Reading, yes: bool) -> bool:
 
 def _repeats(words: tuple[str, ...], spelt: tuple[str, ...], query_words: tuple[str, ...]) -> bool:
     """Whether a clause repeats the question in its order, nothing added, and more of it than names."""
-    telling = [place for place, word in enumerate(words) if word not in STOP_WORDS]
+    telling = [place for place, word in enumerate(words) if word not in STOP_STEMS]
     rest = iter(query_words)
     return all(words[place] in rest for place in telling) and any(spelt[place].islower() for place in telling)
 

@@ -6,7 +6,7 @@ import re
 
 from factrl.text import boxed, unwrap_latex
 from factrl.text.answers import NUMBER_WORDS
-from factrl.text.words import STOP_WORDS, Reading, read, stem
+from factrl.text.words import STOP_STEMS, Reading, read, stem
 
 _MONTHS = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
 _DATE = (
@@ -34,7 +34,7 @@ _LIMIT = (
     "before|after|prior to|until|at least|at most|more than|less than|fewer than|up to|no later than"
     "|no earlier than"
 )
-_LIMITS = frozenset(map(stem, re.findall(r"[a-z]+", _LIMIT))) - STOP_WORDS - {stem("to"), stem("no")}
+_LIMITS = frozenset(map(stem, re.findall(r"[a-z]+", _LIMIT))) - STOP_STEMS - {stem("to"), stem("no")}
 _LIMITED = re.compile(rf"\b(?:{_LIMIT}) {_DATE}", re.I)
 # Of other languages: not, before and after.
 _FOREIGN = (
@@ -176,7 +176,7 @@ def given(raw: str, known: frozenset[str]) -> str:
 
 
 def _asked_for(words: str, known: frozenset[str]) -> bool:
-    return not known.isdisjoint(set(map(stem, words.lower().split())) - STOP_WORDS)
+    return not known.isdisjoint(set(map(stem, words.lower().split())) - STOP_STEMS)
 
 
 def alternatives(reading: Reading, known: frozenset[str]) -> set[int]:
@@ -227,7 +227,7 @@ def _names_from(words: tuple[str, ...], spelt: tuple[str, ...], place: int, step
         side += step
     near = place + step
     if not sides and few and 0 <= near < len(words) and words[near][0] not in "#|":
-        return [near] if words[near] not in STOP_WORDS else []
+        return [near] if words[near] not in STOP_STEMS else []
     return sides
 
 
@@ -255,7 +255,7 @@ def lists_candidates(raw: str, known: frozenset[str]) -> bool:
         ):
             continue
         said = [(item, set(read(item).words) - {"|"}) for item in items]
-        said = [(item, words - STOP_WORDS) for item, words in said if _CLAUSAL.isdisjoint(words)]
+        said = [(item, words - STOP_STEMS) for item, words in said if _CLAUSAL.isdisjoint(words)]
         right = [item for item, words in said if not known.isdisjoint(words)]
         # Beside a name what is no name is no candidate: "Paris; no guarantee".
         if least == 2 and any(map(_NAMES.search, right)):
@@ -269,7 +269,7 @@ def lists_candidates(raw: str, known: frozenset[str]) -> bool:
 
 def several_numbers(reading: Reading, known: frozenset[str]) -> bool:
     """Whether a text is nothing but numbers, some of which are accepted or asked for and some not."""
-    if any(word[0] not in "#|" and word not in STOP_WORDS | _HEDGES for word in reading.words):
+    if any(word[0] not in "#|" and word not in STOP_STEMS | _HEDGES for word in reading.words):
         return False
     if reading.dates:
         return len(reading.dates) > 1

@@ -17,6 +17,7 @@ from itertools import pairwise
 
 from factrl.text import clean
 from factrl.text.answers import (
+    CARDINALS,
     MAX_ANSWER,
     MONTH_NUMBERS,
     NUMBER_WORDS,
@@ -31,19 +32,21 @@ Day = tuple[int, int, int]
 """(year, month, day); 0 is unsaid."""
 
 
-_STOP = """
-    a an the of in on at to for by from with and or as is are was were be been being it its his her their he
-    she they we you i this that these those which who whom whose what when where why how do does did s t has
-    have had not no into than then also about around approximately circa roughly nearly almost over typically
-    usually during some there
+STOP_WORDS = frozenset(
+    """
+    a about after all almost also an and any approximately are around as at be been before being but by can
+    circa could did do does during for from had has have he her hers him his how i if in into is it its itself
+    me more most my nearly of on or other our over own roughly s same she should so some such t than that the
+    their them then there these they this those through to too typically under until up usually was we were
+    what when where which while who whom whose why will with would you your
     """.split()  # noqa: SIM905  (a hundred quoted words would be no clearer)
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()  # noqa: SIM905
+)
+"""English words that say nothing about what a text is about; negations are none of them."""
 _SPELLED = {
-    **{word: value for value, word in enumerate(NUMBER_WORDS)},
+    **CARDINALS,
     **{word: value for value, word in enumerate(ORDINALS, 1)},
     **{f"{word}th": value for value, word in enumerate(NUMBER_WORDS) if value > 12},
-    **{word: 10 * value for value, word in enumerate(_TENS, 2)},
-    **{f"{word[:-1]}ieth": 10 * value for value, word in enumerate(_TENS, 2)},
+    **{f"{word[:-1]}ieth": value for word, value in CARDINALS.items() if value > 19},
     **{"once": 1, "twice": 2},
 }
 _ORDINAL = frozenset({*ORDINALS, *(word for word in _SPELLED if word.endswith("th"))}) - {"second"}
@@ -259,17 +262,36 @@ class Reading:
     years: frozenset[int]  # four-digit numbers that stand in no longer date
 
 
+# Verbs of which questions have one form and answers another.
+_PAST = {
+    **{"won": "win", "wrote": "write", "written": "write", "became": "become", "began": "begin"},
+    **{"made": "make", "took": "take", "taken": "take", "gave": "give", "found": "find", "led": "lead"},
+    **{"held": "hold", "sang": "sing", "built": "build", "fought": "fight", "fell": "fall", "knew": "know"},
+    **{"met": "meet", "ran": "run", "saw": "see", "sold": "sell", "spoke": "speak", "taught": "teach"},
+    **{"told": "tell", "went": "go", "came": "come", "left": "leave", "lost": "lose", "rose": "rise"},
+}
+_ENDINGS = (("ies", "y"), ("ied", "y"), ("ing", ""), ("ed", ""), ("s", ""))
+
+
 def stem(word: str) -> str:
-    """An English word without the endings that grammar adds; short words stay as they are."""
+    """A word in small letters without the endings that English grammar adds.
+
+    >>> [stem(word) for word in ("prizes", "prize", "winning", "won", "bus")]
+    ['priz', 'priz', 'win', 'win', 'bus']
+    """
     word = word.removesuffix("'s").replace("'", "")
-    for ending in ("ing", "ies", "ed", "es", "s", "ly", "e", "y"):
-        if word.endswith(ending) and len(word) - len(ending) >= 4 and not word.endswith("ss"):
-            return word[: -len(ending)]
-    return word
+    word = _PAST.get(word, word)
+    for ending, instead in _ENDINGS:
+        rest = word[: -len(ending)]
+        if word.endswith(ending) and len(rest) >= 3 and not word.endswith(("ss", "us", "is")):
+            doubled = ending in ("ing", "ed") and rest[-1] == rest[-2] and rest[-1] not in "lsfz"
+            word = rest[:-1] if doubled else rest + instead
+            break
+    return word[:-1] if word.endswith("e") and len(word) > 3 else word
 
 
-STOP_WORDS = frozenset(map(stem, _STOP))
-"""Words that tell nothing, as `read` spells them."""
+STOP_STEMS = frozenset(map(stem, STOP_WORDS | {"no", "not"}))
+"""Words that tell nothing, as `read` spells them; what is denied is looked for apart."""
 
 
 def read(text: str) -> Reading:
@@ -324,7 +346,7 @@ def beside(words: tuple[str, ...], place: int, step: int, most: int = 3) -> tupl
     """The next place to the left or right over at most so many words that tell nothing, and their number."""
     hops = 0
     place += step
-    while hops < most and 0 <= place < len(words) and (words[place] in STOP_WORDS or len(words[place]) == 1):
+    while hops < most and 0 <= place < len(words) and (words[place] in STOP_STEMS or len(words[place]) == 1):
         place += step
         hops += 1
     return place, hops
@@ -400,7 +422,7 @@ def _numeral(spelt: list[str], place: int) -> int:
     word, before = spelt[place], spelt[place - 1] if place else ""
     if len(word) > 1:
         return roman(word)
-    named = len(before) > 1 and before[0].isupper() and before.isalpha() and before.lower() not in _STOP
+    named = len(before) > 1 and before[0].isupper() and before.isalpha() and before.lower() not in STOP_WORDS
     return (10 if word == "X" else roman(word)) if word in ("I", "V", "X") and named else 0
 
 
@@ -512,7 +534,7 @@ def is_date(reading: Reading) -> bool:
     """Whether a text is nothing but a date or dates."""
     rest = {word for word in reading.words if word[0] not in "#|"}
     named = {stem(name) for name in MONTH_NUMBERS} | {stem(name) for name in _WEEKDAYS}
-    return bool(reading.dates) and rest <= named | STOP_WORDS
+    return bool(reading.dates) and rest <= named | STOP_STEMS
 
 
 # -- Amounts

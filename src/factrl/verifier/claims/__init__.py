@@ -24,8 +24,9 @@ from typing import TypeAlias
 from factrl.llm.quoting import forges
 from factrl.text import CHAT_TOKEN, MAX_PAYLOAD, clean
 from factrl.text.abstention import stance
-from factrl.text.answers import is_contentless
+from factrl.text.answers import CARDINALS, is_contentless
 from factrl.text.sentences import sentences
+from factrl.text.words import STOP_WORDS, stem
 from factrl.types import Claim, Skip
 
 from .stating import (
@@ -59,7 +60,7 @@ class SentenceClaims:
         identity: changes with whatever changes the claims.
     """
 
-    identity = "sentences/6"
+    identity = "sentences/7"
 
     def __call__(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
         found = []
@@ -228,35 +229,7 @@ def unwrapped(text: str) -> int:
 # -- Words
 
 ARTICLES = frozenset({"a", "an", "the"})
-# Without meaning of their own: they do not count when two texts are compared.
-STOPWORDS = frozenset(
-    """
-    a about above across against along alongside also am amid among amongst an and are around as at be
-    been behind being below beside besides between beyond but by can could did do does during etc
-    for from had has have having he her here herself him himself his how i if in including
-    inside into is it it's its itself just like may me might must my myself near of on onto or our outside
-    over own per s same shall she should so such t than that the their them themselves then there
-    these they this those through throughout till to too toward towards under unlike until upon us versus
-    very via was we were what when where which while who whom whose why will with within would you your yours
-    """.split()  # noqa: SIM905  (a hundred quoted words would be no clearer)
-)
-_NUMBERS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
-    " seventeen eighteen nineteen twenty"
-)
-NUMBERS = {word: str(number) for number, word in enumerate(_NUMBERS.split())} | {
-    word: str(10 * number)
-    for number, word in enumerate(["thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], 3)
-}
-# Verbs of which questions have one form and answers another.
-_PAST: dict[str, str] = {
-    **{"won": "win", "wrote": "write", "written": "write", "became": "become", "began": "begin"},
-    **{"made": "make", "took": "take", "taken": "take", "gave": "give", "found": "find", "led": "lead"},
-    **{"held": "hold", "sang": "sing", "built": "build", "fought": "fight", "fell": "fall", "knew": "know"},
-    **{"met": "meet", "ran": "run", "saw": "see", "sold": "sell", "spoke": "speak", "taught": "teach"},
-    **{"told": "tell", "went": "go", "came": "come", "left": "leave", "lost": "lose", "rose": "rise"},
-}
-_ENDINGS = (("ies", "y"), ("ied", "y"), ("ing", ""), ("ed", ""), ("s", ""))
+_CAPITALS = STOP_WORDS | {"us"}  # of which those in capitals are names: "US", "IT", "WHO"
 _PIECE = re.compile(r"(?<!\w)[-+](?=\d)|\d[\d.,]*|[^\W\d_](?:[^\W_]|')*|[#%$€£¥^<>=+]")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3}){1,9}")
 _SPACELESS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
@@ -286,20 +259,10 @@ def content_words(text: str) -> frozenset[str]:
     for piece in _pieces(text.replace("-", " ").replace("’s ", " ").replace("'s ", " ")):
         if _SPACELESS.search(piece):
             found.update(piece[i : i + 2] for i in range(max(1, len(piece) - 1)))
-        elif piece.lower() not in STOPWORDS:
-            found.add(_base(piece.lower()))
+        elif piece.lower() not in STOP_WORDS:
+            word = piece.lower()
+            found.add(str(CARDINALS[word]) if word in CARDINALS else stem(word))
     return frozenset(found)
-
-
-def _base(word: str) -> str:
-    word = NUMBERS.get(word) or _PAST.get(word, word)
-    for ending, instead in _ENDINGS:
-        stem = word[: -len(ending)]
-        if word.endswith(ending) and len(stem) >= 3 and not word.endswith(("ss", "us", "is")):
-            doubled = ending in ("ing", "ed") and stem[-1] == stem[-2] and stem[-1] not in "lsfz"
-            word = stem[:-1] if doubled else stem + instead
-            break
-    return word[:-1] if word.endswith("e") and len(word) > 3 else word
 
 
 def _pieces(text: str) -> list[str]:
@@ -312,8 +275,8 @@ def _pieces(text: str) -> list[str]:
             piece = "".join(str(unicodedata.decimal(char, char)) for char in piece).rstrip(".,")
             if _GROUPED.fullmatch(piece):
                 piece = piece.replace(",", "")
-        elif piece.isupper() and not shouting and len(piece) > 1 and piece.lower() in STOPWORDS:
-            pass  # "US", "IT", "WHO"
+        elif piece.isupper() and not shouting and len(piece) > 1 and piece.lower() in _CAPITALS:
+            pass
         elif piece.lower() in ARTICLES and (piece != "A" or not found):
             continue
         else:

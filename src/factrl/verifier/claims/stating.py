@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import re
 
-_NUMBERS = (
-    r"two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen"
-    r"|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|billion"
-    r"|dozen|twice"
-)
+from factrl.text.answers import CARDINALS, SCALES
+
+_NUMBERS = "|".join([*[*CARDINALS][2:], *SCALES, "dozen", "twice"])
 _NUMBER = re.compile(rf"\d|\b(?:{_NUMBERS})\b", re.IGNORECASE)
 _NAME = re.compile(
     r"(?<=[\w,;:)\"”'’] )[\"“'‘(]?(?!AI\b|I\b|[A-Z]{2,}\b[ A-Z.!]*$)[A-ZÀ-ÞĀ-ŽΑ-ΩА-Я][\w'’-]*"  # no shouting

@@ -131,7 +131,7 @@ class LocalJudge:
         self.calibration = Calibration.shipped()
         self.identity = (
             f"local {self.model.identity} prompt={prompt_digest()} calibration={self.calibration.identity} "
-            f"evidence={EVIDENCE} about={ABOUT} reads={READS} apart={ASKED}"
+            f"evidence={EVIDENCE} about={ABOUT} reads={READS} apart={ASKED} words=2"
         )
 
     def judge(self, pairs: _Pairs) -> list[Verdict]:

@@ -14,9 +14,10 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
+from factrl.text.answers import CARDINALS, SCALES
 from factrl.text.sentences import sentences
+from factrl.text.words import STOP_WORDS, stem
 from factrl.types import Passage
-from factrl.verifier.claims import NUMBERS
 
 MAX_EVIDENCE = 100_000
 """Characters of evidence that are read for one claim, over all its passages."""
@@ -25,30 +26,21 @@ COVERING = 0.6
 ENOUGH = 0.5
 """Share of a claim's content words in the whole evidence from which on the weak judge calls it supported."""
 
-# Digits, then one sign of a script without spaces, then a word with its ending ("isn't", "Curie's").
+# Digits, with the ending of an ordinal, one sign of a script without spaces, then a word with its ending
+# ("isn't", "Curie's").
 _TOKEN = re.compile(
-    r"(\d[\d,.]*\d|\d)|[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]|[^\W\d_]+(?:['’][^\W\d_]{1,3}\b)?"
+    r"(\d[\d,.]*\d|\d)(?:(?:st|nd|rd|th)\b)?|[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]"
+    r"|[^\W\d_]+(?:['’][^\W\d_]{1,3}\b)?"
 )
 _THOUSANDS = re.compile(r"[.,](?=\d{3}(?:[.,]|$))")
 _CHOSEN = 8  # sentences that are taken for the words of a claim, before the neighbours of the best
-_STEM = 6  # letters that are kept: a stemmer for many languages at once
-_STOP = frozenset(
-    """
-    a about after also an and are as at be been before being between but by can could did do does during
-    for from had has have he her hers him his i if in into is it its itself may might more most nd of on
-    or our over rd s she should so some such st t than that th the their them then there these they this
-    those to too under very was we were what when where which while who whom whose why will with would
-    you your
-    """.split()  # noqa: SIM905  (a hundred quoted words would be no clearer)
-)
 _NEGATIONS = frozenset(
     """
     cannot denied denies failed fails hardly neither never no nobody none nor not nothing unable without
     kein keine keinem keinen keiner keines nicht nie niemals ohne
     """.split()  # noqa: SIM905
 )
-_VALUES = {word: float(value) for word, value in NUMBERS.items() if word not in ("zero", "one")}
-_SCALES = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
+_VALUES = {word: float(value) for word, value in CARDINALS.items() if value > 1}
 _ENDS = frozenset('.!?:"“«([')
 
 
@@ -88,23 +80,23 @@ def words_of(text: str) -> Words:
         low = found[0].lower().replace("’", "'")
         value = _VALUES.get(low)
         if found[1]:
-            value = _number(low)
-        if last is not None and low in _SCALES:
+            value = _number(found[1])
+        if last is not None and low in SCALES:
             numbers.discard(last)
             stems.pop(f"{last:g}", None)
-            value = last * _SCALES[low]
+            value = last * 10.0 ** SCALES[low]
         if value is not None:
             numbers.add(value)
             stems[f"{value:g}"] = None
         elif low in _NEGATIONS or low.endswith("n't"):
             negated = True
-        elif low not in _STOP:
-            stem = low.removesuffix("'s")[:_STEM]
+        elif low not in STOP_WORDS:
+            word = stem(low)
             if found[0][0].isupper():
-                names.update({stem} if not opens else ())
+                names.update({word} if not opens else ())
             elif subject < 0:
                 subject = len(stems)
-            stems[stem] = None
+            stems[word] = None
         last = value
         opens = any(sign in _ENDS for sign in text[found.end() : found.end() + 2])
     return Words(tuple(stems), frozenset(numbers), frozenset(names), negated, max(subject, 0))
@@ -147,14 +139,14 @@ def best_pieces(claim: str, pieces: Sequence[Piece], limit: int) -> list[Piece]:
     goes to the neighbours of the best sentence, which say whom its pronouns mean.
     """
     wanted = set(words_of(claim).stems)
-    held = Counter(stem for piece in pieces for stem in piece.words.stems if stem in wanted)
-    weight = {stem: math.log(1 + len(pieces) / count) for stem, count in held.items()}
+    held = Counter(word for piece in pieces for word in piece.words.stems if word in wanted)
+    weight = {word: math.log(1 + len(pieces) / count) for word, count in held.items()}
     order: list[int] = []
     while weight and len(order) < _CHOSEN:
-        gains = [sum(weight.get(stem, 0.0) for stem in piece.words.stems) for piece in pieces]
+        gains = [sum(weight.get(word, 0.0) for word in piece.words.stems) for piece in pieces]
         order.append(max(range(len(pieces)), key=gains.__getitem__))
-        for stem in pieces[order[-1]].words.stems:
-            weight.pop(stem, None)
+        for word in pieces[order[-1]].words.stems:
+            weight.pop(word, None)
     for near in (order[0] - 1, order[0] + 1) if order else ():
         if 0 <= near < len(pieces) and pieces[near].passage == pieces[order[0]].passage:
             order.append(near)
@@ -183,9 +175,9 @@ def compare(claim: str, pieces: Sequence[Piece]) -> Overlap:
     index = _best(said, pieces)
     best = pieces[index] if pieces else Piece(0, 0, 0, "", words_of(""))
     around = [piece for piece in pieces[max(index - 1, 0) : index + 2] if piece.passage == best.passage]
-    near = {stem for piece in around for stem in piece.words.stems} | {*words_of(best.title).stems}
-    everything = {stem for piece in pieces for stem in piece.words.stems}
-    everything.update(stem for title in {piece.title for piece in pieces} for stem in words_of(title).stems)
+    near = {word for piece in around for word in piece.words.stems} | {*words_of(best.title).stems}
+    everything = {word for piece in pieces for word in piece.words.stems}
+    everything.update(word for title in {piece.title for piece in pieces} for word in words_of(title).stems)
     names = said.names | {*said.stems[: said.subject]}
     numbers = {number for piece in pieces for number in piece.words.numbers}
     missing = 1.0 - _share(said.numbers, numbers) if said.numbers else 0.0
@@ -215,11 +207,11 @@ def _best(said: Words, pieces: Sequence[Piece]) -> int:
     What the claim is about weighs less, because other sentences of the evidence are about it too and say
     "she"; a number weighs a little where the claim has one, because it may be the other number.
     """
-    weights = [(stem, 0.4 if place < said.subject else 1.0) for place, stem in enumerate(said.stems)]
+    weights = [(word, 0.4 if place < said.subject else 1.0) for place, word in enumerate(said.stems)]
 
     def covers(number: int) -> float:
         words = pieces[number].words
-        shared = sum([weight for stem, weight in weights if stem in words.stems])
+        shared = sum([weight for word, weight in weights if word in words.stems])
         return shared + 0.3 * bool(said.numbers and words.numbers)
 
     return max(range(len(pieces)), key=covers, default=0)

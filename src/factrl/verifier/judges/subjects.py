@@ -14,8 +14,8 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import NamedTuple
 
+from factrl.text.answers import CARDINALS, SCALES
 from factrl.types import Passage
-from factrl.verifier.claims import NUMBERS
 from factrl.verifier.judges.overlap import MAX_EVIDENCE, Piece, pieces_of, words_of
 
 ASKED = 2
@@ -58,7 +58,6 @@ _ORDINALS = re.compile(
 _GRADED = re.compile(
     r"(?:\w{2,}(?:er|est|ste[nmrs]?|ere[nmrs]?|st)|more|most|less|least|fewer|fewest|mehr|plus|moins|más|menos)$"
 )
-_SCALES = frozenset("hundred thousand million millions billion billions trillion".split())  # noqa: SIM905
 _BEFORE = ".!?:;\"'“”„«»"  # a sentence; there a small word has a capital letter
 _LONGEST = 1_000  # characters of a sentence
 _EARLY = 6  # words in which a sentence's subject stands
@@ -94,7 +93,7 @@ def _tokens(text: str) -> list[_Token]:
         opens = not before or before in _BEFORE
         small = low in _SMALL and (word.islower() or opens) and not (word.isupper() and len(word) > 1)
         named = not small and letters and (digits or word.lower() == word.upper() or not word.islower())
-        value = named or digits or low in NUMBERS or low in _SCALES
+        value = named or digits or low in CARDINALS or low.removesuffix("s") in SCALES
         found.append(_Token(low, _key(low), small, named, value))
     return found
 

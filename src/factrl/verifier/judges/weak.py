@@ -20,7 +20,7 @@ class WeakJudge:
 
     weak = True
     per_call = 256
-    identity = f"weak word overlap covered>={ENOUGH} names apart={ASKED}"
+    identity = f"weak word overlap/2 covered>={ENOUGH} names apart={ASKED}"
 
     def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
         """A verdict for every pair; without evidence `unknown` with the cause `no_evidence`."""

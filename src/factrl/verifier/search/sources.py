@@ -36,6 +36,7 @@ from factrl.runs.rows import lines_of, read_lines, read_rows, read_separated
 from factrl.text import encodable
 from factrl.text.escape import one_line
 from factrl.text.sentences import sentences
+from factrl.text.words import STOP_WORDS
 from factrl.types import Passage
 
 MAX_WORDS = 120
@@ -418,19 +419,10 @@ def _length(text: str) -> int:
 
 
 # -- Words: folded, without grammar and languages, except that Chinese and Japanese, which have no spaces,
-# -- become overlapping pairs of characters.
+# -- become overlapping pairs of characters.  Not `factrl.text.words.read`: indexes on disk hold these words,
+# -- and a search wants names in every language whole.
 
-STOP_WORDS = frozenset(
-    """
-    a about after all also an and any are as at be been before being but by can could did do does during for
-    from had has have he her hers him his how i if in into is it its itself me more most my no nor not of on
-    or other our over own s same she should so some such t than that the their them then there these they this
-    those through to too under until up was we were what when where which while who whom whose why will with
-    would you your
-    """.split()  # noqa: SIM905  (a hundred quoted words would be no clearer)
-)
-"""English words that say nothing about what a text is about."""
-
+_SILENT = STOP_WORDS | {"no", "nor", "not"}
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]+")
 _MAX_TITLE = 200  # characters of a title that count
@@ -459,7 +451,7 @@ def words(text: str) -> list[str]:
     ['ou', 'est', 'l', 'ecole', 'born', '1867']
     """
     text = text.lower() if text.isascii() else _UNSPACED.sub(_pairs, text.translate(_FOLDING))
-    return [word[:_MAX_WORD] for word in _WORD.findall(text) if word not in STOP_WORDS]
+    return [word[:_MAX_WORD] for word in _WORD.findall(text) if word not in _SILENT]
 
 
 def _pairs(match: re.Match[str]) -> str:
