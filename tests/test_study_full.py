@@ -16,6 +16,7 @@ from commands import write
 from factrl.cli import main
 from factrl.evals.metrics import Number
 from factrl.evals.samples import Output
+from factrl.job import read_job
 from factrl.papers import declared, load_reward
 from factrl.papers.klcf import factscore
 from factrl.papers.truthrl import PROMPTS
