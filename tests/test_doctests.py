@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import factrl
 from factrl.errors import MissingExtra
 
 PACKAGE = Path(__file__).parents[1] / "src" / "factrl"
@@ -24,4 +25,4 @@ def test_calls_in_docstrings(name: str) -> None:
         module = importlib.import_module(name)
     except (ModuleNotFoundError, MissingExtra) as error:  # torch, in the environment without
         pytest.skip(str(error))
-    assert doctest.testmod(module).failed == 0
+    assert doctest.testmod(module, extraglobs={"fx": factrl}).failed == 0

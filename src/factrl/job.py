@@ -46,8 +46,8 @@ class Job(Generic[S]):
     """What settings stand for; each part is made when it is first wanted, and once.
 
     >>> job = read_job(None, ["paper=truthrl", "reward.wrong=-2", *REWARD_ALONE])
-    >>> job.reward
-    <Reward truthrl(...); needs grade>
+    >>> job.reward.missing
+    ('grade',)
     >>> job.supplied(Example("Capital of Peru?", ("Lima",)), r"<think>Easy.</think> \\boxed{Lima}").value
     1.0
     """
