@@ -3,7 +3,7 @@
     python benchmarks/walk.py verify answer.txt --docs notes.txt --judge weak --no-cache
 
 What runs at import, and the reading of the command line, are left out.  docs/design.md tells the walks of
-`train`, `verify` and `eval`, and how many files they are; `tests/test_design.py` holds the page to this.
+`train`, `verify` and `eval`, and how many files they are.
 """
 
 from __future__ import annotations
