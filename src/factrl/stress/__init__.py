@@ -41,7 +41,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
-__all__ = ["Finding", "Outcome", "Setup", "broken", "oracle_setup", "run_battery"]
+__all__ = ["Finding", "Setup", "StressReport", "broken", "oracle_setup", "run_battery"]
 
 Verdict = Literal["held", "broken", "known", "repaired", "masked", "n/a"]
 
