@@ -13,7 +13,7 @@ import pytest
 from commands import write
 from factrl.cli import main
 from factrl.errors import LLMError
-from factrl.evals.paired import duel, llm_preference, win_rate, written_in_both
+from factrl.evals.paired import duel, llm_preference, texts_in_both, win_rate
 from factrl.evals.samples import EvalSample, Output, read_output
 from factrl.llm import FakeLLM
 from factrl.types import Completion, Example
@@ -115,7 +115,7 @@ def test_reasoning_that_the_prompt_began_and_that_does_not_end_is_no_answer(tmp_
     other = f"<think>{BAD}</think>{BEST}"
     before = evaluated(tmp_path / "a", one=GOOD, two=other, weighed=None)
     after = evaluated(tmp_path / "b", one=Completion(GOOD, prefill="<think>"), two=other, weighed=None)
-    found = written_in_both("simpleqa", before, after)
+    found = texts_in_both("simpleqa", before, after)
     assert [texts for _, *texts in found] == [[GOOD, ""], [BEST, BEST]]
 
 
@@ -123,7 +123,7 @@ def test_what_a_base_model_goes_on_with_is_no_part_of_its_answer(tmp_path: Path)
     outputs = [evaluated(tmp_path / name, one=f"{GOOD}\n\n{BAD}\n\nQuestion: And why?") for name in "ab"]
     row = {**outputs[0].benchmarks["simpleqa"], "kind": "long"}
     before = replace(outputs[0], about={"chat": False}, benchmarks={"simpleqa": row})
-    [(_, first, second)] = written_in_both("simpleqa", before, outputs[1])
+    [(_, first, second)] = texts_in_both("simpleqa", before, outputs[1])
     assert first == f"{GOOD}\n\n{BAD}"
     assert second.endswith("And why?")
 

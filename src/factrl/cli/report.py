@@ -10,9 +10,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from factrl.errors import ConfigError, DataError, TooManyMasked
-from factrl.evals.categories import CAUSES, KINDS, Sorted, shares, sort_rows
+from factrl.evals.categories import CAUSES, KINDS, Categorized, categorize, shares
 from factrl.evals.metrics import bootstrap
-from factrl.evals.paired import Paired, WinRate, compare_outputs, llm_preference, win_rate, written_in_both
+from factrl.evals.paired import Paired, WinRate, compare_outputs, llm_preference, texts_in_both, win_rate
 from factrl.evals.report import beside_rows, names_beside, side_names, write_beside_page, write_paired_page
 from factrl.evals.samples import PAGE as EVALUATION_PAGE
 from factrl.evals.samples import Output, is_output, read_output, read_outputs
@@ -142,7 +142,7 @@ def _sort(args: argparse.Namespace) -> int:
     rows = [row for rows in read_output(args.folder).samples.values() for row in rows]
     judge, workers = _judge(args.judge)
     with Progress(args.of, len(rows)) as progress:
-        sorted_rows = sort_rows(args.of, rows, judge, workers=workers, on_done=progress.advance)
+        sorted_rows = categorize(args.of, rows, judge, workers=workers, on_done=progress.advance)
     if not sorted_rows:
         raise DataError(f"{args.folder}: none of {len(rows)} answers has a {_LACKS[args.of]}")
     left_out = Counter(one.why for one in sorted_rows if not one.categories)
@@ -167,7 +167,7 @@ def _sort(args: argparse.Namespace) -> int:
     return 0
 
 
-def _row(one: Sorted) -> dict[str, object]:
+def _row(one: Categorized) -> dict[str, object]:
     about = {"benchmark": one.row.benchmark, "id": one.row.example.id, "number": one.row.number}
     if one.helpfulness is not None:
         return {**about, "strategies": list(one.categories), "helpfulness_score": one.helpfulness}
@@ -195,7 +195,7 @@ def win_rates(
     prefer = llm_preference(kept(judge, Store(cache_folder() / "verdicts.db")))
     rates = {}
     for name in names:
-        pairs = written_in_both(name, before, after)
+        pairs = texts_in_both(name, before, after)
         if not pairs:
             tell(f"{name}: no texts to prefer, its options were weighed")
             continue

@@ -80,7 +80,7 @@ class _Analysis(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
+class Categorized:
     """One text.
 
     Attributes:
@@ -106,14 +106,14 @@ def text_of(kind: Kind, row: EvalSample) -> str | None:
     return think.text if think else None
 
 
-def sort_rows(
+def categorize(
     kind: Kind,
     rows: Sequence[EvalSample],
     judge: LLM,
     *,
     workers: int = 16,
     on_done: Callable[[], None] = lambda: None,
-) -> list[Sorted]:
+) -> list[Categorized]:
     """Every row that has a text of this kind, with its category.
 
     Args:
@@ -121,23 +121,23 @@ def sort_rows(
         on_done: called after each text, from any thread.
     """
 
-    def one(row: EvalSample, text: str) -> Sorted:
+    def one(row: EvalSample, text: str) -> Categorized:
         question, head = row.example.question, first_bytes(text, MAX_TEXT)
         try:
             if kind == "strategies":
                 messages = quoted_message(_LIST_PROMPT, {"question": question, "reasoning": head})
-                return Sorted(row, *ask_judge(judge, messages, _read_analysis))
+                return Categorized(row, *ask_judge(judge, messages, _read_analysis))
             data = {"question": question, "accepted_answers": list(row.example.answers), "text": head}
             category, why = ask_verdict(judge, _PROMPT, data, {name: name for name in CAUSES})
-            return Sorted(row, (category,), why)
+            return Categorized(row, (category,), why)
         except Unscored as error:
-            return Sorted(row, (), error.cause)
+            return Categorized(row, (), error.cause)
         finally:
             on_done()
 
-    told = [(row, text) for row in rows if (text := text_of(kind, row)) is not None]
+    pairs = [(row, text) for row in rows if (text := text_of(kind, row)) is not None]
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(lambda pair: one(*pair), told))
+        return list(pool.map(lambda pair: one(*pair), pairs))
 
 
 def _read_analysis(reply: str) -> tuple[tuple[str, ...], str, float]:
@@ -148,14 +148,14 @@ def _read_analysis(reply: str) -> tuple[tuple[str, ...], str, float]:
     """
     text = after_thinking(reply)
     try:
-        said = _Analysis.model_validate_json(text[text.find("{") : text.rfind("}") + 1])
+        analysis = _Analysis.model_validate_json(text[text.find("{") : text.rfind("}") + 1])
     except ValidationError as error:
         raise Unscored("judge_unreadable", f"the judge's reply is no analysis: {text[:80]!r}") from error
-    names = (" ".join(_WORDS.findall(name.casefold())) for name in said.reasoning_strategies)
-    return tuple(dict.fromkeys(filter(None, names))), "", said.helpfulness_score
+    names = (" ".join(_WORDS.findall(name.casefold())) for name in analysis.reasoning_strategies)
+    return tuple(dict.fromkeys(filter(None, names))), "", analysis.helpfulness_score
 
 
-def shares(kind: Kind, sorted_rows: Sequence[Sorted]) -> dict[str, tuple[int, str]]:
+def shares(kind: Kind, sorted_rows: Sequence[Categorized]) -> dict[str, tuple[int, str]]:
     """How many of the texts that have a category have which, and their share with a Wilson interval.
 
     Of strategies the `LISTED` most frequent.

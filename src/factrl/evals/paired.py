@@ -114,13 +114,13 @@ def compare_outputs(before: Output, after: Output) -> list[Paired]:
 
 
 def _paired(name: str, before: Output, after: Output) -> Paired:
-    told = [side.benchmarks[name] for side in (before, after)]
-    notes = [about for key, about in _NOTES.items() if told[0].get(key) != told[1].get(key)]
+    both = [side.benchmarks[name] for side in (before, after)]
+    notes = [about for key, about in _NOTES.items() if both[0].get(key) != both[1].get(key)]
     if before.about.get("sampling") != after.about.get("sampling"):
         notes.append("they were sampled differently")
     samples = [side.samples.get(name, ()) for side in (before, after)]
     if any(one.claims for side in samples for one in side):
-        k = next((int(key[3:]) for key in told[0]["numbers"] if key.startswith("f1@") and "/" not in key), 32)
+        k = next((int(key[3:]) for key in both[0]["numbers"] if key.startswith("f1@") and "/" not in key), 32)
         long = compare_long(samples[0], samples[1], k)
         return Paired(name, long.n, long.left_out, long.differences, notes)
     sides = [by_question(side) for side in samples]
@@ -157,13 +157,13 @@ def mcnemar(fixed: int, broken: int) -> float:
 
 def _values(first: Groups, second: Groups) -> dict[str, Interval | None]:
     """Differences of the numbers that single answers have, on the questions where both have them."""
-    found: dict[str, Interval | None] = {}
+    differences: dict[str, Interval | None] = {}
     for metric in values_in(one for groups in (first, second) for group in groups for one in group):
         means = [[mean_value(one, metric) for one in pair] for pair in zip(first, second, strict=True)]
         known = [pair for pair in means if None not in pair]
         before, after = ([pair[side] for pair in known] for side in (0, 1))
-        found[metric] = bootstrap(after, before=before) if known else None  # type: ignore[arg-type]
-    return found
+        differences[metric] = bootstrap(after, before=before) if known else None  # type: ignore[arg-type]
+    return differences
 
 
 def _changed(first: Groups, second: Groups) -> list[tuple[EvalSample, EvalSample]]:
@@ -272,22 +272,22 @@ def duel(example: Example, first: str, second: str, prefer: Prefer) -> tuple[flo
     return (given + turned) / 2.0, favoured
 
 
-def written_in_both(name: str, before: Output, after: Output) -> list[tuple[Example, str, str]]:
+def texts_in_both(name: str, before: Output, after: Output) -> list[tuple[Example, str, str]]:
     """The questions with a text in both, and what each says after reasoning; nothing, if that has no end."""
     sides = [by_question(side.samples.get(name, ())) for side in (before, after)]
     long = before.benchmarks[name].get("kind") == "long"
     chats = [side.about.get("chat", True) for side in (before, after)]
-    found = []
+    pairs = []
     for key, group in sides[0].items():
         texts = [side[key][0].completion if key in side else None for side in sides]
-        said = [
+        shown = [
             final_part(text, chat=chat, long=long) or ""
             for text, chat in zip(texts, chats, strict=True)
             if text is not None
         ]
-        if len(said) == 2:
-            found.append((group[0].example, said[0], said[1]))
-    return found
+        if len(shown) == 2:
+            pairs.append((group[0].example, *shown))
+    return pairs
 
 
 def _place(prefer: Prefer, question: str, first: str, second: str) -> float:

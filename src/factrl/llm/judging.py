@@ -57,8 +57,8 @@ def ask_judge(
         Unscored: as `read`.
         LLMError: the judge could not be asked.
     """
-    asked = llm.accepting(read) if isinstance(llm, CachedLLM) else llm
-    reply = asked.complete(messages, temperature=0.0, max_tokens=max_tokens)
+    caching = llm.accepting(read) if isinstance(llm, CachedLLM) else llm
+    reply = caching.complete(messages, temperature=0.0, max_tokens=max_tokens)
     try:
         return read(reply.text)
     except Unscored as error:
@@ -188,8 +188,8 @@ async def judged(
             getattr(ask, "__code__", ask),
             id(ask if judge is None else judge),
         )  # both live as long as this call
-        same = None if about is None else (os.getpid(), *asks, about, silent and len(str(words)).bit_length())
-        if not await _passes(ask, words, same, blocking):
+        key = None if about is None else (os.getpid(), *asks, about, silent and len(str(words)).bit_length())
+        if not await _passes(ask, words, key, blocking):
             raise first
         if cause in LENGTH and isinstance(part, str) and 0 < head < len(part):
             return await judged(
@@ -217,8 +217,8 @@ def _cause(error: Unscored) -> str:
     return str(error.facts.get("reason", error.cause))
 
 
-async def _answer(said: Any) -> Any:
-    return await said if inspect.isawaitable(said) else said
+async def _answer(answer: Any) -> Any:
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 def _harmless(size: int) -> str:
@@ -230,17 +230,17 @@ def _harmless(size: int) -> str:
     return " ".join([sentence] * max(1, size // len(sentence)))
 
 
-async def _passes(ask: Callable[[Any], Any], words: Any, same: Hashable, blocking: bool) -> bool:
+async def _passes(ask: Callable[[Any], Any], words: Any, key: Hashable, blocking: bool) -> bool:
     """Whether a control is answered: this one, or one under way that is as good.
 
     So a server that is down is asked one control by all texts of a question.
     """
-    if same is not None and (known := _controls.get(same)) is not None:
+    if key is not None and (known := _controls.get(key)) is not None:
         return known.result() if blocking else await asyncio.wrap_future(known)
-    mine: Future[bool] = Future()
-    mine.set_running_or_notify_cancel()  # a caller that is cancelled takes it from nobody else
-    if same is not None:
-        _controls[same] = mine
+    own: Future[bool] = Future()
+    own.set_running_or_notify_cancel()  # a caller that is cancelled takes it from nobody else
+    if key is not None:
+        _controls[key] = own
     passes = False
     try:
         await _answer(ask(words))
@@ -250,6 +250,6 @@ async def _passes(ask: Callable[[Any], Any], words: Any, same: Hashable, blockin
     except Unscored:
         passes = False
     finally:  # whatever ends this, nobody is left waiting
-        _controls.pop(same, None)
-        mine.set_result(passes)
+        _controls.pop(key, None)
+        own.set_result(passes)
     return passes

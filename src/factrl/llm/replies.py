@@ -34,8 +34,8 @@ _DECORATION = " \t*_`#.\"'"
 _JSON_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*\\?"?|[{}\[\]]')
 
 
-class Said(NamedTuple):
-    """What a judge said about one claim: its verdict, and the words of the evidence that it gave for it."""
+class ReadVerdict(NamedTuple):
+    """A judge's verdict on one claim, and the words of the evidence that it gave for it."""
 
     label: VerdictLabel
     quote: str = ""
@@ -79,11 +79,11 @@ def read_verdict(reply: str, words: Collection[str]) -> str:
     last = text.rpartition("\n")[2].strip()
     verdict_line = _VERDICT_LINE.search(last if len(last) <= _LAST else "…" + last[-_LAST:])
     word = verdict_line[1].lower() if verdict_line else ""
-    said = {other.lower() for other in _VERDICT.findall(text)}
-    if word in words and said == {word}:
+    verdicts = {other.lower() for other in _VERDICT.findall(text)}
+    if word in words and verdicts == {word}:
         return word
-    if len(said) > 1:
-        problem = f"the judge's reply holds several verdicts: {', '.join(sorted(said))[:200]}"
+    if len(verdicts) > 1:
+        problem = f"the judge's reply holds several verdicts: {', '.join(sorted(verdicts))[:200]}"
     else:
         choice = "|".join(words)
         problem = f"the judge's reply does not end with 'VERDICT: {choice}' but with {last[-200:]!r}"
@@ -93,7 +93,7 @@ def read_verdict(reply: str, words: Collection[str]) -> str:
 # -- Several claims -----------------------------------------------------------------------------------
 
 
-def read_verdicts(reply: str, ids: Sequence[str]) -> dict[str, Said | Unscored]:
+def read_verdicts(reply: str, ids: Sequence[str]) -> dict[str, ReadVerdict | Unscored]:
     """The verdict on every claim of a call, matched by its id and never by its place.
 
     A verdict is a JSON object without further ones inside, such as `{"id": "k3f9", "verdict": "refuted"}`;
@@ -104,21 +104,21 @@ def read_verdicts(reply: str, ids: Sequence[str]) -> dict[str, Said | Unscored]:
     its `Unscored` has the cause `judge_unreadable` or `judge_refusal`.
     """
     text = after_thinking(reply)
-    said: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    records: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for record in json_records(text):
         if "verdict" in record:
             id_ = record.get("id")
-            said[id_ if isinstance(id_, str) else json.dumps(id_)].append(record)
-    if not said:
+            records[id_ if isinstance(id_, str) else json.dumps(id_)].append(record)
+    if not records:
         return dict.fromkeys(ids, no_verdict(text))
-    strangers = sorted(said.keys() - {*ids})
-    if strangers:
-        problem = f"the judge's reply is about {strangers[0][:40]!r}, no claim of this call"
+    unknown = sorted(records.keys() - {*ids})
+    if unknown:
+        problem = f"the judge's reply is about {unknown[0][:40]!r}, no claim of this call"
         return dict.fromkeys(ids, _unreadable(problem))
-    return {id_: _one(id_, said[id_]) for id_ in ids}
+    return {id_: _one(id_, records[id_]) for id_ in ids}
 
 
-def _one(id_: str, records: Sequence[Mapping[str, Any]]) -> Said | Unscored:
+def _one(id_: str, records: Sequence[Mapping[str, Any]]) -> ReadVerdict | Unscored:
     if not records:
         return _unreadable(f"the judge's reply has no verdict on claim {id_!r}")
     words = {_word(record["verdict"]) for record in records}
@@ -129,7 +129,7 @@ def _one(id_: str, records: Sequence[Mapping[str, Any]]) -> Said | Unscored:
     if word not in _WORDS:
         return _unreadable(f"the judge's verdict on claim {id_!r} is {word!r}, not {'|'.join(_WORDS)}")
     quote = records[-1].get("quote")
-    return Said(_WORDS[word], quote.strip() if isinstance(quote, str) else "")
+    return ReadVerdict(_WORDS[word], quote.strip() if isinstance(quote, str) else "")
 
 
 def _word(value: Any) -> str:
@@ -144,27 +144,27 @@ def json_records(text: str) -> list[Mapping[str, Any]]:
     of its id are left out: they may be a part of its quote.
     """
     start = -1  # of an object that has no other bracket inside so far
-    found: dict[int, Mapping[str, Any]] = {}
+    records: dict[int, Mapping[str, Any]] = {}
     for token in _JSON_TOKEN.finditer(text):
         sign = token[0]
         if sign == "}" and start >= 0 and (record := _loads(text[start : token.end()])) is not None:
-            found[start] = record
+            records[start] = record
         if sign in "{}[]":
             start = token.start() if sign == "{" else -1
     starts, unread = [opened.start() for opened in _RECORD.finditer(text)], set[str | None]()
     for start, end in zip(starts, [*starts[1:], len(text)], strict=False):
-        if start in found:
+        if start in records:
             if len(_VERDICT_KEY.findall(text, start, end)) > 1:  # what looked like its end was in its quote
-                unread.add(found[start].get("id"))
+                unread.add(records[start].get("id"))
         else:
             record, whole = _without_quote(text[start:end])
             if whole:
-                found[start] = record
+                records[start] = record
             elif not record and _QUOTE.match(text, start + 1):  # it may be about any of them
                 return []
             else:
                 unread.add(record.get("id"))
-    return [found[start] for start in sorted(found) if found[start].get("id", "") not in unread]
+    return [records[start] for start in sorted(records) if records[start].get("id", "") not in unread]
 
 
 # A verdict whose quote cannot be read: before and behind that, only pairs that leave nothing to guess.
@@ -183,7 +183,7 @@ def _without_quote(text: str) -> tuple[dict[str, str], bool]:
     Each key may stand there once: a quote that holds another verdict could end with it.
     """
     record: dict[str, str] = {}
-    keys = Counter(found[1] for found in _KEYS.finditer(text))
+    keys = Counter(match[1] for match in _KEYS.finditer(text))
     at, quote = 1, bool(keys["quote"])
     while at < len(text):
         if (pair := _PAIR.match(text, at)) is not None:
@@ -224,7 +224,7 @@ def records_by_id(
         what: what an id stands for, for the errors.
     """
     text = after_thinking(reply)
-    said: dict[str, dict[str, Any]] = {}
+    records: dict[str, dict[str, Any]] = {}
     problem = ""
     for record in json_records(text):
         if "verdict" not in record:
@@ -233,20 +233,20 @@ def records_by_id(
         word = word.strip().lower() if isinstance(word, str) else word
         if not isinstance(id_, str) or id_ not in ids:
             problem = f"is about {str(id_)[:40]!r}, no {what} of this call"
-        elif id_ in said:
+        elif id_ in records:
             problem = f"holds two verdicts on {what} {id_!r}"
         elif not isinstance(word, str) or word not in words:
             problem = f"says of {what} {id_!r} {str(record['verdict'])[:40]!r}, not {'|'.join(words)}"
         else:
-            said[id_] = {**record, "verdict": word}
+            records[id_] = {**record, "verdict": word}
         if problem:
             raise _unreadable(f"the judge's reply {problem}")
-    if not said:
+    if not records:
         raise no_verdict(text)
-    left = [id_ for id_ in ids if id_ not in said]
+    left = [id_ for id_ in ids if id_ not in records]
     if left:
         raise _unreadable(f"the judge's reply has no verdict on {what} {left[0]!r}")
-    return {id_: said[id_] for id_ in ids}
+    return {id_: records[id_] for id_ in ids}
 
 
 # -- One claim, in the words of a published prompt ----------------------------------------------------
@@ -311,13 +311,13 @@ def _read_word(reply: str, words: Mapping[str, VerdictLabel]) -> VerdictLabel:
     """The verdict that opens the reply or stands alone on its last line, if nothing else takes it back."""
     text = after_thinking(reply).replace("###", "\n").strip()
     mentions: list[tuple[re.Match[str], VerdictLabel]] = [
-        (found, meaning)
-        for found in re.finditer(rf"(?<![\w-])(?:{'|'.join(words)})(?![\w-])", text, re.I)
-        if (meaning := _meaning(text, found, words)) is not None
+        (match, meaning)
+        for match in re.finditer(rf"(?<![\w-])(?:{'|'.join(words)})(?![\w-])", text, re.I)
+        if (meaning := _meaning(text, match, words)) is not None
     ]
     end = len(text.rstrip(" *_`\"'.!)]\n"))
     verdict: VerdictLabel | None = next(
-        (said for found, said in mentions if _decides(text, found, end)), None
+        (meaning for match, meaning in mentions if _decides(text, match, end)), None
     )
     if verdict is None:
         raise no_verdict(text)
@@ -328,12 +328,12 @@ def _read_word(reply: str, words: Mapping[str, VerdictLabel]) -> VerdictLabel:
     return verdict
 
 
-def _meaning(text: str, found: re.Match[str], words: Mapping[str, VerdictLabel]) -> VerdictLabel | None:
+def _meaning(text: str, match: re.Match[str], words: Mapping[str, VerdictLabel]) -> VerdictLabel | None:
     """What a mention of a verdict word says; None when it is supposed, or one of several to choose from."""
-    word = found[0].lower()
-    before = re.split(r"[.!?;:,\n]", text[max(found.start() - _CONTEXT, 0) : found.start()])[-1]
+    word = match[0].lower()
+    before = re.split(r"[.!?;:,\n]", text[max(match.start() - _CONTEXT, 0) : match.start()])[-1]
     near = before.lower().replace("’", "'").replace("*", " ").split()[-3:]
-    after = text[found.end() : found.end() + 8].lstrip(" *_`\"'")
+    after = text[match.end() : match.end() + 8].lstrip(" *_`\"'")
     if _SUPPOSED & {*near} or before.rstrip().endswith(("/", "|")):
         return None
     if after.startswith(("/", "|", "?")) or re.match(r"or\b", after):
@@ -343,18 +343,18 @@ def _meaning(text: str, found: re.Match[str], words: Mapping[str, VerdictLabel])
     return words[word]
 
 
-def _decides(text: str, found: re.Match[str], end: int) -> bool:
+def _decides(text: str, match: re.Match[str], end: int) -> bool:
     """Whether a mention stands where a verdict stands; `end` is that of the text without its last signs."""
-    line = text.rfind("\n", 0, found.start()) + 1
+    line = text.rfind("\n", 0, match.start()) + 1
     for start in (0, line):
-        before = text[start : found.start()]
+        before = text[start : match.start()]
         if len(before) > 100 or not {*re.findall(r"[^\W\d_]+", before.lower())} <= _LEAD | _NOT:
             continue
-        after = re.match(r"[*_`\"' ]*([^\W\d_]*)", text[found.end() : found.end() + 24])
+        after = re.match(r"[*_`\"' ]*([^\W\d_]*)", text[match.end() : match.end() + 24])
         follows = after[1].lower() if after else ""
         if start == 0 and (not follows or follows in _GOES_ON):
             return True
-        if found.end() >= end:
+        if match.end() >= end:
             return True
     return False
 
@@ -383,9 +383,9 @@ def bare(text: str) -> str:
     """
     text = text.strip()
     for _ in range(16):
-        if (found := _ENDS.search(text, max(0, len(text) - 64))) is None:
+        if (match := _ENDS.search(text, max(0, len(text) - 64))) is None:
             break
-        text = text[: found.start()].rstrip()
+        text = text[: match.start()].rstrip()
     return text[opened.end() :].strip() if (opened := _OPENS.match(text)) else text
 
 

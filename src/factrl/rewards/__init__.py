@@ -100,8 +100,8 @@ class Reward:
             (resources if name in resources else knobs)[name] = value
             judge: Any = getattr(value, "judge", None)
             if self.refuted and name == "verify" and not getattr(judge, "refutes", True):
-                said = f"the verifier {judge.identity} never says `refuted`"
-                raise ConfigError(f"reward {self.name!r}: {said}; {self.refuted}")
+                problem = f"the verifier {judge.identity} never says `refuted`"
+                raise ConfigError(f"reward {self.name!r}: {problem}; {self.refuted}")
         return replace(self, knobs=MappingProxyType(knobs), resources=MappingProxyType(resources))
 
     @property
@@ -234,24 +234,24 @@ class Reward:
 
 def _side_by_side(examples: Sequence[Example], completions: Sequence[str]) -> list[Completion]:
     """The completions with their groups: those of one question with the same accepted answers."""
-    written = [text if isinstance(text, Completion) else Completion(text) for text in completions]
+    wrapped = [text if isinstance(text, Completion) else Completion(text) for text in completions]
     groups: dict[tuple[str, tuple[str, ...]], list[Completion]] = {}
-    for example, completion in zip(examples, written, strict=True):
+    for example, completion in zip(examples, wrapped, strict=True):
         groups.setdefault((example.question, example.answers), []).append(completion)
     for group in groups.values():
         for completion in group if len(group) > 1 else ():
             completion.group = completion.group or tuple(group)
-    return written
+    return wrapped
 
 
 def _ended(completion: str) -> Completion:
     """The completion without the tokens that end its turn."""
-    said = Completion(strip_end_tokens(completion))
+    ended = Completion(strip_end_tokens(completion))
     if isinstance(completion, Completion):
-        if len(said) == len(completion):
+        if len(ended) == len(completion):
             return completion
-        vars(said).update(vars(completion))
-    return said
+        vars(ended).update(vars(completion))
+    return ended
 
 
 def _rebuilt(module: str, name: str, values: Mapping[str, Any]) -> Reward:
@@ -270,7 +270,9 @@ def reward(
     choices: Mapping[str, Sequence[str]] = MappingProxyType({}),
     refuted: str = "",
 ) -> Callable[[RewardFunction], Reward]: ...
-def reward(fn: RewardFunction | None = None, /, **told: Any) -> Reward | Callable[[RewardFunction], Reward]:
+def reward(
+    fn: RewardFunction | None = None, /, **options: Any
+) -> Reward | Callable[[RewardFunction], Reward]:
     """Make a reward of a function `(example, completion, *, resource, knob=default)`.
 
     Args:
@@ -284,7 +286,7 @@ def reward(fn: RewardFunction | None = None, /, **told: Any) -> Reward | Callabl
         TypeError: the function does not have that shape.
     """
     if fn is None:
-        return partial(reward, **told)  # type: ignore[return-value]  # called with the function
+        return partial(reward, **options)  # type: ignore[return-value]  # called with the function
     knobs: dict[str, Any] = {}
     resources: dict[str, Any] = {}
     positional = 0
@@ -302,7 +304,7 @@ def reward(fn: RewardFunction | None = None, /, **told: Any) -> Reward | Callabl
             f"reward {fn.__name__!r} takes {positional} positional parameters; "
             "write def reward(example, completion, *, …)"
         )
-    return Reward(fn, fn.__name__, MappingProxyType(knobs), MappingProxyType(resources), **told)
+    return Reward(fn, fn.__name__, MappingProxyType(knobs), MappingProxyType(resources), **options)
 
 
 def for_example(resource: Callable[..., Any], example: Example) -> Callable[..., Any]:

@@ -99,8 +99,8 @@ class Checklist:
         return unless_forged(checked, text, ["missing"] * len(items))
 
     def _asked(self, question: str, text: str, items: Sequence[str], *, probe: bool) -> list[Item]:
-        wanted = [*dict.fromkeys(items), *([_DECOY] if probe else [])]
-        ids = dict(zip(wanted, item_ids(wanted), strict=True))
+        distinct = [*dict.fromkeys(items), *([_DECOY] if probe else [])]
+        ids = dict(zip(distinct, item_ids(distinct), strict=True))
         data = {
             "question": question,
             "items": [{"id": id_, "item": item} for item, id_ in ids.items()],
@@ -108,12 +108,12 @@ class Checklist:
         }
 
         def read(reply: str) -> list[Item]:
-            said = read_checklist(reply, [*ids.values()])
-            if probe and said[ids[_DECOY]] == "consistent":
+            verdicts = read_checklist(reply, [*ids.values()])
+            if probe and verdicts[ids[_DECOY]] == "consistent":
                 raise Unscored("judge_ignores_text", "the judge finds a made-up item in the response as well")
-            return [said[ids[item]] for item in items]
+            return [verdicts[ids[item]] for item in items]
 
-        limit = _TOKENS_PER_ITEM * (len(wanted) + 1)
+        limit = _TOKENS_PER_ITEM * (len(distinct) + 1)
         messages = quoted_message(CHECKLIST_PROMPT, data)
         return ask_judge(self.llm, messages, read, max_tokens=limit, stage="checklist")
 
@@ -137,18 +137,18 @@ class JudgedChecklist:
         """
         if not items or _nothing_to_read(text):
             return ["missing"] * len(items)
-        wanted = [*dict.fromkeys(items)]
+        distinct = [*dict.fromkeys(items)]
         evidence = Given(Passage(part) for part in cut(text))
-        pairs = [(Claim(i, 0, len(i)), evidence.search(i, PASSAGES)) for i in wanted]
-        said = dict(zip(wanted, self._verdicts(pairs), strict=True))
-        for item, verdict in said.items():
+        pairs = [(Claim(i, 0, len(i)), evidence.search(i, PASSAGES)) for i in distinct]
+        verdicts = dict(zip(distinct, self._verdicts(pairs), strict=True))
+        for item, verdict in verdicts.items():
             if verdict.label == "unjudged":
                 if verdict.cause in ("judge_unreadable", "judge_refusal") and forges(text):
                     return ["missing"] * len(items)
                 detail = verdict.why or f"no verdict on {item[:80]!r}"
                 raise Unscored(verdict.cause or "unjudged", detail, **verdict.facts)
-        unread = {item for item, verdict in said.items() if verdict.cause == "unread_language"}
-        return ["contradictory" if item in unread else _MEANS[said[item].label] for item in items]
+        unread = {item for item, verdict in verdicts.items() if verdict.cause == "unread_language"}
+        return ["contradictory" if item in unread else _MEANS[verdicts[item].label] for item in items]
 
     def _verdicts(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
         size = max(1, self.judge.per_call)

@@ -51,8 +51,8 @@ def cited(reward: Reward, name: str) -> Reward:
         return replace(score, terms={**score.terms, "citations": citations * share}, facts=facts)
 
     with_citations.__module__, with_citations.__qualname__ = reward.fn.__module__, name
-    told = "        citations: what an answer earns whose cited passages all support it; 0 looks at none.\n"
-    with_citations.__doc__ = (reward.fn.__doc__ or "").replace("Args:\n", f"Args:\n{told}", 1)
+    line = "        citations: what an answer earns whose cited passages all support it; 0 looks at none.\n"
+    with_citations.__doc__ = (reward.fn.__doc__ or "").replace("Args:\n", f"Args:\n{line}", 1)
 
     def unused(knobs: Any) -> list[str]:
         others = reward.unused(knobs) if reward.unused is not None else ()
@@ -67,9 +67,9 @@ def cited(reward: Reward, name: str) -> Reward:
 
 def numbers_in(completion: Completion) -> list[int]:
     """The numbers that a completion cites outside of its thoughts, each once, in order."""
-    said = str(completion).rpartition("</think>")[2]
-    found = (number for match in _CITED.finditer(said) for number in re.split(r"[,;]", match[1]))
-    return list(dict.fromkeys(map(int, found)))
+    answer = str(completion).rpartition("</think>")[2]
+    numbers = (number for match in _CITED.finditer(answer) for number in re.split(r"[,;]", match[1]))
+    return list(dict.fromkeys(map(int, numbers)))
 
 
 def supporting(

@@ -26,7 +26,7 @@ K = 8  # passages of the paper, with 512 tokens each
 _CHARS = 4_000  # of a passage that are shown
 _REPLY = 1_024  # tokens, as there
 _VERDICTS: Mapping[str, bool] = {"contradicted": True, "consistent": False}
-SAID = "The town of Vehm lies by the sea."
+DECOY = "The town of Vehm lies by the sea."
 _KNOWN = "The town of Vehm lies in the mountains, far from any sea."
 
 PROMPT = """\
@@ -71,7 +71,7 @@ def _contradicts(
         return ask_verdict(llm, PROMPT, data, _VERDICTS, max_tokens=_REPLY)[0]
 
     def fooled(contradicted: bool) -> bool:
-        return not (contradicted or ask(f"{text}\n{SAID}", [*passages, _KNOWN]))
+        return not (contradicted or ask(f"{text}\n{DECOY}", [*passages, _KNOWN]))
 
     return unless_forged(lambda: ask(text, passages), text, True, fooled)
 

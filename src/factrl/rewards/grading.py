@@ -217,19 +217,19 @@ class Grader:
         loosen = frozenset(self.loosen) - {"order"} if ORDERED.search(question) else self.loosen
         if equals(prediction, gold, loosen) is not None:  # first, as "unknown" can be the right answer
             return Grade("correct", final_answer(prediction), how="exact")
-        said = stance(prediction, question, strict=self.form == "short")
-        if said.declines:  # never right, so that nobody is right with one name and silent with another
-            if said.names:
-                return Grade("incorrect", prediction.strip(), how="rules", why=f"it names {said.names}")
+        reading = stance(prediction, question, strict=self.form == "short")
+        if reading.declines:  # never right, so that nobody is right with one name and silent with another
+            if reading.names:
+                return Grade("incorrect", prediction.strip(), how="rules", why=f"it names {reading.names}")
             return Grade("abstained", prediction.strip(), how="abstention")
-        answer = final_answer(said.asserted)
-        equal = matches(said.asserted, gold, loosen)
+        answer = final_answer(reading.asserted)
+        equal = matches(reading.asserted, gold, loosen)
         if equal is None and "units" in self.loosen:
             equal = same_amount(question, answer, gold)
         if equal is not None:
             return Grade("correct", answer, how="exact")
         # With its lines, which keep candidates apart, unless something of it is left out.
-        whole = prediction if said.asserted == clean(prediction) else said.asserted
+        whole = prediction if reading.asserted == clean(prediction) else reading.asserted
         if self.form == "sentence" and mentions(question, whole, gold) is not None:
             return Grade("correct", answer, how="rules")
         if is_contentless(answer):
@@ -243,10 +243,10 @@ class Grader:
             self.probe and not false_premise and names_no_answer(question, answer, gold)
         ):
             return Grade("incorrect", answer, how="rules")
-        return self._judged(self.judge, question, answer, gold, said.brief)
+        return self._judged(self.judge, question, answer, gold, reading.brief)
 
     def _judged(self, judge: LLM, question: str, answer: str, gold: Sequence[str], brief: bool) -> Grade:
-        def asked(accepted: Sequence[str]) -> tuple[Label | None, str]:
+        def verdict_for(accepted: Sequence[str]) -> tuple[Label | None, str]:
             return judged_here(
                 lambda text: unless_forged(
                     lambda: self._ask(judge, question, text, accepted), text, (None, "")
@@ -258,9 +258,9 @@ class Grader:
 
         forged = forges(answer)
         try:
-            label, why = asked(gold)
+            label, why = verdict_for(gold)
             probed = label == "correct" and (self.probe or forged)
-            decoy = asked([_DECOY])[0] if probed else "incorrect"
+            decoy = verdict_for([_DECOY])[0] if probed else "incorrect"
         except PolicyFault as problem:
             return _floored(problem.cause, answer)
         if label is None or decoy is None or (forged and decoy == "correct"):
@@ -302,11 +302,11 @@ def _rated(llm: LLM, question: str, reasoning: str, answers: Sequence[str]) -> f
         return _RATINGS["vague"]
     head = first_bytes(reasoning, MAX_TEXT)
 
-    def asked(gold: Sequence[str]) -> float:
+    def rate(gold: Sequence[str]) -> float:
         data = {"question": question, "accepted_answers": list(gold), "reasoning": head}
         return ask_verdict(llm, REASONING_PROMPT, data, _RATINGS)[0]
 
-    return unless_forged(lambda: asked(answers), head, 0.0, lambda rating: rating and asked([_DECOY]))
+    return unless_forged(lambda: rate(answers), head, 0.0, lambda rating: rating and rate([_DECOY]))
 
 
 def _ask_grade(judge: LLM, question: str, answer: str, gold: Sequence[str]) -> tuple[Label, str]:
@@ -352,10 +352,10 @@ def _near(question: str, answer: str, gold: Sequence[str]) -> bool:
     Accents make no difference, `5 million` is `5,000,000`, and a word outside of ASCII may be a part of a
     longer one: Korean, for one, writes endings right behind it.
     """
-    asked, said, text = _content(question), _content(answer), unaccented(answer)
-    for one in map(_content, gold):
-        own = one - asked or one
-        if not own or own & said or any(not word.isascii() and word in text for word in own):
+    of_question, of_answer, text = _content(question), _content(answer), unaccented(answer)
+    for accepted in map(_content, gold):
+        telling = accepted - of_question or accepted
+        if not telling or telling & of_answer or any(not word.isascii() and word in text for word in telling):
             return True
     return False
 

@@ -37,8 +37,8 @@ def coverage(text: str, claims: Sequence[Claim]) -> float:
     """
     read = {claim.sentence for claim in claims if claim.skip in _READ}
     total = _visible(text)
-    found = sum(_visible(text[s.start : s.end]) for n, s in enumerate(sentences(text)) if n in read)
-    return min(found / total, 1.0) if total else 1.0
+    covered = sum(_visible(text[s.start : s.end]) for n, s in enumerate(sentences(text)) if n in read)
+    return min(covered / total, 1.0) if total else 1.0
 
 
 def _visible(text: str) -> int:

@@ -43,10 +43,10 @@ def final_result(text: str, *, number: bool) -> str | None:
     box = boxed(text)
     if box is not None:
         return box.text.strip() or None
-    for found in (_MARKED.findall(text), _SAID.findall(text)):
-        if found:
-            plain = _plain_number(_right_side(found[-1])) if number else None
-            return plain or _bare(found[-1])
+    for answers in (_MARKED.findall(text), _SAID.findall(text)):
+        if answers:
+            plain = _plain_number(_right_side(answers[-1])) if number else None
+            return plain or _bare(answers[-1])
     return _plain_number(text, last=True) if number else None
 
 
@@ -61,8 +61,8 @@ def _bare(text: str) -> str:
 
 
 def _plain_number(text: str, *, last: bool = False) -> str | None:
-    found = _NUMBER.findall(text)
-    return found[-1 if last else 0].rstrip(",") if found else None
+    numbers = _NUMBER.findall(text)
+    return numbers[-1 if last else 0].rstrip(",") if numbers else None
 
 
 def is_number(text: str) -> bool:
@@ -73,9 +73,9 @@ def is_number(text: str) -> bool:
 @cache
 def math_grader() -> MathGrader:
     """The one of this process; its own process is started with the first comparison that needs it."""
-    found = MathGrader()
-    atexit.register(found.close)
-    return found
+    grader = MathGrader()
+    atexit.register(grader.close)
+    return grader
 
 
 class MathGrader:

@@ -110,8 +110,8 @@ class RemoteScores:
         try:
             cause, facts = result["cause"], dict(result["facts"])
             if result["state"] == "masked":
-                told = {str(name): fact for name, fact in facts.items()}
-                return Unscored(str(cause or "masked"), str(result["detail"]), **told)
+                named = {str(name): fact for name, fact in facts.items()}
+                return Unscored(str(cause or "masked"), str(result["detail"]), **named)
             spans = tuple(Span(span["start"], span["end"], span["sign"]) for span in result["spans"])
             if any(type(part) is not int for span in spans for part in (span.start, span.end, span.sign)):
                 raise ValueError("its spans are not whole numbers")

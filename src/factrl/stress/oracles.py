@@ -20,7 +20,7 @@ from typing import Any
 
 from factrl.llm import Message, Reply
 from factrl.rewards.checklist import Checklist, Item
-from factrl.rewards.contradiction import SAID, contradiction_judge
+from factrl.rewards.contradiction import DECOY, contradiction_judge
 from factrl.rewards.grading import Grader, reasoning_judge
 from factrl.rewards.preference import SelfReference, rating_judge
 from factrl.rewards.resources import RESOURCES, Truth
@@ -187,7 +187,7 @@ def _verdict(data: Mapping[str, str], accepted: Sequence[str] | None, p: Prompt 
     if "checked_answer" in data:
         labels = {label for _, label in _says(data["checked_answer"], p)} if p else set()
         return (
-            "contradicted" if "refuted" in labels or data["checked_answer"].endswith(SAID) else "consistent"
+            "contradicted" if "refuted" in labels or data["checked_answer"].endswith(DECOY) else "consistent"
         )
     if "given_answer" in data:
         return "given" if _quality(data["given_answer"], p) >= _ENOUGH else "own"

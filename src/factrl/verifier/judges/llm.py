@@ -20,7 +20,7 @@ from typing import Any, Literal
 from factrl.errors import LLMError, Unscored
 from factrl.llm import LLM, Reply, ask
 from factrl.llm.quoting import quoted_message
-from factrl.llm.replies import Said, item_ids, read_supported, read_true_false, read_verdicts
+from factrl.llm.replies import ReadVerdict, item_ids, read_supported, read_true_false, read_verdicts
 from factrl.types import Claim, Passage, Verdict, VerdictLabel
 from factrl.verifier.judges.overlap import quote_of
 
@@ -123,31 +123,32 @@ class LLMJudge:
                 left -= len(passage.text)
         return tuple(shown) if any(passage.text and not passage.text.isspace() for passage in shown) else ()
 
-    async def _call(self, asked: Sequence[_Pair]) -> list[Verdict]:
-        whole, true, false = _with_controls(asked) if self.controls else (list(asked), None, None)
-        ids = item_ids(["\0".join([claim.text, *(p.text for p in passages)]) for claim, passages in whole])
+    async def _call(self, pairs: Sequence[_Pair]) -> list[Verdict]:
+        shown, true, false = _with_controls(pairs) if self.controls else (list(pairs), None, None)
+        ids = item_ids(["\0".join([claim.text, *(p.text for p in passages)]) for claim, passages in shown])
         together = self.style == "factrl"
         if together:
-            data = _joint(whole, ids)
+            data = _joint(shown, ids)
         else:
-            [(claim, passages)] = asked
+            [(claim, passages)] = pairs
             data = {"passages": [{"title": p.title, "text": p.text} for p in passages], "claim": claim.text}
-        limit = _TOKENS_PER_CLAIM * (len(whole) + 1) if together else _TOKENS_ONE_WORD
+        limit = _TOKENS_PER_CLAIM * (len(shown) + 1) if together else _TOKENS_ONE_WORD
         try:
             reply = await ask(self.llm, quoted_message(self._prompt, data), max_tokens=limit)
         except LLMError as error:
-            return [self._unjudged(error, error.facts) for _ in asked]
+            return [self._unjudged(error, error.facts) for _ in pairs]
         facts = {**reply.facts, "elapsed": round(reply.elapsed, 3)}
-        said = dict(zip(whole, self._read(reply, ids), strict=True))
+        answers = dict(zip(shown, self._read(reply, ids), strict=True))
         if true is not None and false is not None:
-            labels = [answer.label if isinstance(answer := said[one], Said) else "" for one in (true, false)]
+            controls = [answers[true], answers[false]]
+            labels = [answer.label if isinstance(answer, ReadVerdict) else "" for answer in controls]
             if labels[0] != "supported" or labels[1] in ("supported", ""):
                 detail = f"the judge calls a true and a false claim of ours {labels[0]!r} and {labels[1]!r}"
                 void = Unscored("judge_fails_control", detail)
-                return [self._unjudged(void, facts) for _ in asked]
+                return [self._unjudged(void, facts) for _ in pairs]
         verdicts = []
-        for claim, passages in asked:
-            answer = said[claim, passages]
+        for claim, passages in pairs:
+            answer = answers[claim, passages]
             if isinstance(answer, Unscored):
                 verdicts.append(self._unjudged(answer, facts))
                 continue
@@ -157,12 +158,12 @@ class LLMJudge:
             verdicts.append(Verdict(answer.label, self.identity, quote=quote, facts=facts))
         return verdicts
 
-    def _read(self, reply: Reply, ids: Sequence[str]) -> list[Said | Unscored]:
+    def _read(self, reply: Reply, ids: Sequence[str]) -> list[ReadVerdict | Unscored]:
         if self.style == "factrl":
             read = read_verdicts(reply.text, ids)
             return [read[id_] for id_ in ids]
         try:
-            return [Said(_READERS[self.style](reply.text))]
+            return [ReadVerdict(_READERS[self.style](reply.text))]
         except Unscored as error:
             return [error]
 
@@ -170,30 +171,30 @@ class LLMJudge:
         return Verdict("unjudged", self.identity, why=error.detail, cause=error.cause, facts=dict(facts))
 
 
-def _with_controls(asked: Sequence[_Pair]) -> tuple[list[_Pair], _Pair, _Pair]:
+def _with_controls(pairs: Sequence[_Pair]) -> tuple[list[_Pair], _Pair, _Pair]:
     """The claims of a call with a true and a false one of ours among them, and these two.
 
     They and their places are chosen by all that the call asks: the same call has the same ones.
     """
-    text = "\0".join(part for claim, passages in asked for part in (claim.text, *(p.text for p in passages)))
+    text = "\0".join(part for claim, passages in pairs for part in (claim.text, *(p.text for p in passages)))
     rng = random.Random(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
     evidence, frame, *words = rng.choice(_SEALED)
-    true, false = ((Claim(said, 0, len(said)), (Passage(evidence),)) for said in map(frame.format, words))
-    whole = list(asked)
+    true, false = ((Claim(text, 0, len(text)), (Passage(evidence),)) for text in map(frame.format, words))
+    whole = list(pairs)
     for control in (true, false):
         whole.insert(rng.randint(0, len(whole)), control)
     return whole, true, false
 
 
-def _joint(asked: Sequence[_Pair], ids: Sequence[str]) -> dict[str, Any]:
+def _joint(pairs: Sequence[_Pair], ids: Sequence[str]) -> dict[str, Any]:
     """The passages once each, then the claims with the passages that each is held against."""
     numbers: dict[Passage, str] = {}
-    for _, passages in asked:
+    for _, passages in pairs:
         for passage in passages:
             numbers.setdefault(passage, f"p{len(numbers) + 1}")
     claims = {
         id_: {"id": id_, "claim": claim.text, "passages": [numbers[passage] for passage in passages]}
-        for id_, (claim, passages) in zip(ids, asked, strict=True)
+        for id_, (claim, passages) in zip(ids, pairs, strict=True)
     }
     return {
         "passages": [{"id": id_, "title": p.title, "text": p.text} for p, id_ in numbers.items()],
