@@ -100,6 +100,8 @@ MISTAKES: list[tuple[str, str]] = [
     ("stress robust --embedded", "--embedded is gone since 0.2 (commit 1b92e7e has it): --judge local"),
     ("show truthrl --toml", "--toml is gone since 0.2 (commit 1b92e7e has it): recipes/ has the papers'; "),
     # usage
+    ("prepare klfc", "factrl prepare has no kind 'klfc'; did you mean 'klcf'?"),
+    ("prepare", "factrl prepare needs a kind (there are: questions, klcf, "),
     ("trian", "unknown verb 'trian'; did you mean 'train'? (there are: demo, verify, "),
     ("check truthrl", "`factrl check` is gone; use `factrl show SPEC`"),
     ("lab --table truthrl", "`factrl lab` is gone; use `factrl study NAME`"),

@@ -112,7 +112,7 @@ def test_questions_become_rows_that_knowrl_trains_on_and_none_is_paid_for_twice(
     write("pages.jsonl", *pages)
     assert main(["index", "pages.jsonl", "--out", "wiki"]) == 0
     given = ["paper=knowrl", "model.name=m", "data.train=rows.jsonl", "verifier.index=wiki"]
-    one = ["judge.url=http://127.0.0.1:9/v1#m", "train.prompts_per_step=2", "train.micro_batch_size=20"]
+    one = ["judge.url=http://127.0.0.1:9/v1#m", "train.prompts_per_step=2"]
     plan = make_plan(read_job(None, [*given, *one]), only_show=True)
     search: Any = open_search(index="wiki")
     found = search.search("dvd", 5, topic=plan.examples[0].topic)

@@ -96,6 +96,7 @@ def kind(annotation: Any) -> str:
 def _explain(spec: str, words: Sequence[str]) -> None:
     module = load_paper(split_spec(spec)[0])
     reward = read_job(None, [f"paper={spec}", *REWARD_ALONE, *words]).reward
+    reward.check_knobs()
     if module.__doc__:
         say(module.__doc__.strip() + "\n")
     about = " ".join((inspect.getdoc(reward.fn) or "").partition("\n\n")[0].split())

@@ -41,6 +41,7 @@ from typing import Any, Literal
 from factrl.errors import ConfigError, first_line, nearest
 from factrl.rewards import Reward
 from factrl.runs import RECIPES
+from factrl.runs.settings import TrainSettings
 from factrl.types import Example
 
 if sys.version_info >= (3, 11):
@@ -120,12 +121,18 @@ def settings_of(spec: str) -> Mapping[str, Mapping[str, Any]]:
     settings: Mapping[str, Mapping[str, Any]] = getattr(module, "SETTINGS", {})
     if recipe.is_file():
         settings = {
-            section: {key: value for key, value in values.items() if f"{section}.{key}" not in _ALONE}
+            section: {k: v for k, v in values.items() if _comes_by_name(f"{section}.{k}", v)}
             for section, values in tomllib.loads(recipe.read_text("utf-8")).items()
             if section not in ("paper", "reward", "run")
         }
     own: Mapping[str, Mapping[str, Any]] = getattr(module, "VARIANT_SETTINGS", {}).get(part, {})
     return {section: {**settings.get(section, {}), **own.get(section, {})} for section in {**settings, **own}}
+
+
+def _comes_by_name(key: str, value: Any) -> bool:
+    if key == "train.micro_batch_size":  # one below the usual is for a recipe's own large model
+        return bool(value > TrainSettings.model_fields["micro_batch_size"].default)
+    return key not in _ALONE
 
 
 def asked_of(spec: str) -> Mapping[str, str]:

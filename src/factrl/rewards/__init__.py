@@ -125,7 +125,7 @@ class Reward:
             DataError: how many rows lack what, and the first of them.
             ConfigError: a knob has a value that it cannot have.
         """
-        self._check_knobs()
+        self.check_knobs()
         lacks = self.requires or (lambda example, knobs: None)
         problems = [(e, why) for e in examples if (why := lacks(e, self.knobs))]
         if problems:
@@ -218,13 +218,18 @@ class Reward:
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 
-    def _check_knobs(self) -> None:
+    def check_knobs(self) -> None:
+        """Refuse a knob that is none of its choices.
+
+        Raises:
+            ConfigError: it names the knob, its value and the choices.
+        """
         for name, (*others, last) in self.choices.items():
             if self.knobs[name] not in (*others, last):
                 raise ConfigError(f"{name}={self.knobs[name]!r} is not {', '.join(others)} or {last}")
 
     def _check_supplied(self) -> None:
-        self._check_knobs()
+        self.check_knobs()
         if self.missing:
             name = self.missing[0]
             raise ConfigError(
