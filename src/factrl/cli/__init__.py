@@ -209,10 +209,10 @@ def _parse(
     verb, *rest = words
     if rest and f"{verb} {rest[0]}" in verbs:  # "prepare klcf": argparse's own second level takes no settings
         verb, rest = f"{verb} {rest[0]}", rest[1:]
-    elif kinds := [name.split()[1] for name in verbs if name.startswith(f"{verb} ")]:
-        if not rest or not rest[0].startswith("-"):
-            problem = f"has no kind {rest[0]!r}{nearest(rest[0], kinds)}" if rest else "needs a kind"
-            raise ConfigError(f"factrl {verb} {problem} (there are: {', '.join(kinds)})")
+    kinds = [name.split()[1] for name in verbs if name.startswith(f"{verb} ")]
+    if kinds and not (rest and rest[0].startswith("-")):
+        problem = f"has no kind {rest[0]!r}{nearest(rest[0], kinds)}" if rest else "needs a kind"
+        raise ConfigError(f"factrl {verb} {problem} (there are: {', '.join(kinds)})")
     if verb in FORMER:
         raise ConfigError(f"`factrl {verb}` is gone; use `factrl {FORMER[verb]}`")
     for name in (word.partition("=")[0].strip() for word in rest if word.startswith("--") or "=" in word):
