@@ -363,7 +363,11 @@ def test_the_scales_are_told_apart(
         ("accuracy", "acuracy", "full.rows.mine.acuracy is no column"),
         ('model = "a/large-model"', "", "full.model is required"),
         ('base = "', 'start = "', "full.steps needs base"),
-        ("prepare convert {base}", "prepare covert {base}", "the step 'mine': argument KIND: invalid"),
+        (
+            "prepare convert {base}",
+            "prepare covert {base}",
+            "the step 'mine': factrl prepare has no kind 'covert'",
+        ),
         ("--to verl", "--to verl --x", "the step 'mine': unknown option '--x'"),
         ("\nprompt =", "\npromt =", "the step 'eval base': [full.recipe]: unknown key data.promt"),
         (
