@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=RunSettings)
 REWARD_ALONE = ("model.name=none", "data.train=none")
 """Settings that every job needs, where a reward is made and nothing is trained."""
-_LIMITS = {"max_concurrency", "timeout_attempt", "timeout_call", "max_attempts"}
 _ADAPTER = ("lora_rank", "lora_alpha", "lora_dropout", "lora_target_modules")
 _ASKED = ("max_completion_length", "bf16", "use_vllm", "vllm_mode", "vllm_server_base_url")
 _EXTRACTS: Mapping[str, Extract] = {
@@ -160,9 +159,8 @@ def open_judge(
         from factrl.llm.local.llama import shared_model
 
         return shared_model()
-    limits = settings.model_dump(include=_LIMITS)
-    limits["tpm"] = settings.tpm and settings.tpm / int(os.environ.get("WORLD_SIZE", "1"))
-    return connect(settings.url, price=settings.price, max_cost_usd=max_cost, **limits)
+    tpm = settings.tpm and settings.tpm / int(os.environ.get("WORLD_SIZE", "1"))
+    return connect(settings.url, price=settings.price, max_cost_usd=max_cost, tpm=tpm, **settings.limits())
 
 
 # -- Settings that a job does not read ----------------------------------------------------------------

@@ -25,7 +25,7 @@ from .options import (
     add_settings,
     add_verb,
     as_overrides,
-    ask_judge,
+    check_judge,
     quiet_policy,
     take_settings,
 )
@@ -69,7 +69,7 @@ def _ask(args: argparse.Namespace) -> int:
     settings = job.settings
     job.checked()
     render_prompt(Example("?"), settings.data.prompt)  # a column that no line of stdin has
-    ask_judge(job)
+    check_judge(job)
     grade, reward = job.supplier.grade(), job.supplied
     names = {"before": args.model, "after": args.after} if args.after else {"answer": args.model}
     writers = {}

@@ -43,8 +43,8 @@ from .options import (
     add_options,
     add_verb,
     as_overrides,
-    ask_judge,
     at_least_one,
+    check_judge,
     is_setting,
     quiet_policy,
 )
@@ -174,7 +174,7 @@ def _eval(args: argparse.Namespace) -> int:
         )
     if asks:
         quiet_policy(settings.model)
-    ask_judge(job, short="short" in kinds)
+    check_judge(job, short="short" in kinds)
     supplier, baseline = job.supplier, _baseline(args, benchmarks, job.judge)
     extract = args.extract or job.extract
     # What rules expect an answer to be: a text that is graded whole is sentences.

@@ -122,7 +122,7 @@ def take_settings(args: argparse.Namespace, *names: str) -> None:
             args.settings = [word, *args.settings]
 
 
-def ask_judge(job: Job, *, short: bool = True) -> None:
+def check_judge(job: Job, *, short: bool = True) -> None:
     """Make sure that the judge is there before anything is answered, which takes longest.
 
     Args:

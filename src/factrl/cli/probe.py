@@ -31,7 +31,7 @@ from .options import (
     add_settings,
     add_verb,
     as_overrides,
-    ask_judge,
+    check_judge,
     check_place,
     quiet_policy,
 )
@@ -102,7 +102,7 @@ def _probe(args: argparse.Namespace) -> int:
         )
     examples = load_training(data, require_answers=False)
     check_gradable(examples, data.train)
-    ask_judge(job)
+    check_judge(job)
     quiet_policy(settings.model)
     writer = open_writer(settings)
     sampling: dict[str, Any] = {

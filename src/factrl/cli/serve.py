@@ -20,7 +20,7 @@ from .options import (
     add_settings,
     add_verb,
     as_overrides,
-    ask_judge,
+    check_judge,
     is_setting,
     needs_extra,
     within,
@@ -86,7 +86,7 @@ def add_verbs(verbs: Verbs) -> None:
 def _mcp(args: argparse.Namespace) -> int:
     bridge = needs_extra("bridges.mcp", "mcp")
     job = read_job(args.config, [*as_overrides(args), *REWARD_ALONE], AskSettings)
-    ask_judge(job)
+    check_judge(job)
     bridge.server(job.supplier.verify(), job.supplier.grade("sentence")).run()
     return 0
 

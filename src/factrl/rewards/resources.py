@@ -150,10 +150,7 @@ class Supplier:
         if name.startswith(("http://", "https://")):
             from factrl.llm import connect
 
-            limits = self.models.model_dump(
-                include={"max_concurrency", "timeout_attempt", "timeout_call", "max_attempts"}
-            )
-            return connect(name, role=role, **limits)
+            return connect(name, role=role, **self.models.limits())
         from factrl.llm.local import CausalModel
 
         return CausalModel(name)
@@ -348,7 +345,6 @@ def _beside(name: str, completion: Completion) -> Any:
     return value
 
 
-written_certainty = partial(_beside, "certainty")
 written_group = partial(_beside, "group")
 
 

@@ -159,6 +159,10 @@ class JudgeSettings(Section):
             raise ValueError(f"judge.{name} must not hold a key; put it in FACTRL_{role}_API_KEY")
         return value
 
+    def limits(self) -> dict[str, Any]:
+        """How `factrl.llm.connect` asks this judge, and each model of the user's beside it."""
+        return self.model_dump(include={"max_concurrency", "timeout_attempt", "timeout_call", "max_attempts"})
+
     def _problems(self) -> Iterator[str]:
         if self.timeout_call < self.timeout_attempt:
             yield (
