@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from factrl.errors import INSTALL, ConfigError, DataError, TooManyMasked, Unscored, nearest
 from factrl.llm import connect, preflight
+from factrl.runs.disk import is_page
 from factrl.runs.progress import Progress
 from factrl.text.escape import one_line
-from factrl.text.html import is_page
 from factrl.verifier.formats import to_junit, to_sarif
 from factrl.verifier.report import SURE, Report
 

@@ -16,9 +16,10 @@ from factrl.evals.metrics import Better, Interval, Number
 from factrl.evals.paired import Paired, WinRate
 from factrl.evals.plots import OUTCOMES, Curves, path_chart, risk_chart, steps_chart
 from factrl.evals.samples import PAGE, EvalSample, Output
+from factrl.runs.disk import write_page
 from factrl.text.answers import parse_number
 from factrl.text.escape import one_line
-from factrl.text.html import fragment, page, write_page
+from factrl.text.html import fragment, page
 from factrl.types import Label
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ import filecmp
 import json
 import logging
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -32,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.errors import ConfigError, DataError
+from factrl.text.html import OWN_PAGE
 
 try:
     import fcntl
@@ -40,6 +42,7 @@ except ImportError:  # Windows
 
 _LOG = logging.getLogger("factrl")
 _KEY = "key"
+_PAGE_HEAD = 1_000  # bytes of a page in which it says what made it
 
 
 MayReplace = Callable[[Path], bool]
@@ -133,6 +136,27 @@ def write_whole(path: Path, content: bytes, may_replace: MayReplace = anything) 
     """
     with whole_file(path, may_replace) as unfinished:
         unfinished.write_bytes(content)
+
+
+def write_page(path: str | Path, html: str) -> Path:
+    """Write a page, with the folders that are missing; a page of the same template is replaced.
+
+    Raises:
+        ConfigError: it cannot be written, or something else is there.
+    """
+    path, made = Path(path), re.search(rf'{OWN_PAGE} (.*?)">', html[:_PAGE_HEAD])
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, html.encode(), (lambda there: is_page(there, made[1])) if made else nothing)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+    return path
+
+
+def is_page(path: Path, template: str) -> bool:
+    """Whether a file is a page of this template, which the same command may replace."""
+    with path.open("rb") as file:
+        return f'{OWN_PAGE} {template}">'.encode() in file.read(_PAGE_HEAD)
 
 
 def whole_lines(path: Path) -> list[bytes]:

@@ -13,19 +13,18 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from factrl.errors import ConfigError
 from factrl.text.escape import attribute, linked, markup
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 OWN_PAGE = '<meta name="generator" content="factrl'
 """How what a page says of itself begins, so that none is taken for evidence; then comes its template."""
 
-_HEAD = 1_000  # bytes of a page in which it says so
 _ROWS, _CELL = 40, 300  # rows, and characters of a text, that a notebook shows
 
 
@@ -71,39 +70,18 @@ def fragment(template: str, **values: Any) -> Markup:
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "") -> str:
     """A table for a notebook: at most 40 rows, and of each text at most 300 characters."""
     cells = [[_clipped(cell) for cell in row] for row in rows]
-    told = {"head": head, "rows": cells[:_ROWS], "more": len(cells[_ROWS:]), "caption": _clipped(caption)}
-    return str(fragment("text/table.html", **told))
+    values = {"head": head, "rows": cells[:_ROWS], "more": len(cells[_ROWS:]), "caption": _clipped(caption)}
+    return str(fragment("text/table.html", **values))
 
 
 def _clipped(text: str) -> str:
     return text if len(text) <= _CELL else f"{text[:_CELL]} …"
 
 
-def write_page(path: str | Path, html: str) -> Path:
-    """Write a page, with the folders that are missing; a page of the same template is replaced.
-
-    Raises:
-        ConfigError: it cannot be written, or something else is there.
-    """
-    from factrl.runs.disk import nothing, write_whole
-
-    path, made = Path(path), re.search(rf'{OWN_PAGE} (.*?)">', html[:_HEAD])
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, html.encode(), (lambda there: is_page(there, made[1])) if made else nothing)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
-    return path
-
-
-def is_page(path: Path, template: str) -> bool:
-    """Whether a file is a page of this template, which the same command may replace."""
-    with path.open("rb") as file:
-        return f'{OWN_PAGE} {template}">'.encode() in file.read(_HEAD)
-
-
 @cache
 def _engine() -> Environment:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
     engine = Environment(
         loader=FunctionLoader(_template), autoescape=True, finalize=_shown, undefined=StrictUndefined
     )

@@ -35,11 +35,11 @@ from factrl.llm.spending import read_account
 from factrl.llm.writers import digest_of
 from factrl.papers import load_paper, split_spec
 from factrl.runs.config import read_toml
-from factrl.runs.disk import write_whole
+from factrl.runs.disk import write_page, write_whole
 from factrl.runs.folder import count_states, read_metrics, redact
 from factrl.runs.settings import LOCAL, RunSettings
 from factrl.text.escape import markdown
-from factrl.text.html import page, write_page
+from factrl.text.html import page
 from factrl.train.plan import Plan
 from factrl.train.tuning.plan import TunePlan
 from factrl.train.tuning.samples import TuningResult

@@ -269,7 +269,7 @@ class Report:
 
     def to_html(self, path: str | Path) -> Path:
         """Write the report as one self-contained page."""
-        from factrl.text.html import write_page
+        from factrl.runs.disk import write_page
 
         return write_page(path, page(self))
 

@@ -35,6 +35,7 @@ from factrl.runs import rows as limits
 from factrl.runs.rows import lines_of, read_lines, read_rows, read_separated
 from factrl.text import encodable
 from factrl.text.escape import one_line
+from factrl.text.html import OWN_PAGE
 from factrl.text.sentences import sentences
 from factrl.text.words import STOP_WORDS
 from factrl.types import Passage
@@ -304,8 +305,6 @@ def _title(path: Path) -> str:
 
 
 def _read_html(path: Path) -> _Rows:
-    from factrl.text.html import OWN_PAGE  # the template engine, which only pages need
-
     try:
         import trafilatura
     except ImportError as error:
