@@ -32,24 +32,27 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from factrl.text import abstention, masking
-from factrl.text.abstention import grams, joined, mixed, sentences_of
-from factrl.text.answers import fold
-from factrl.text.masking import (
+from factrl.text import abstention
+from factrl.text.abstention import (
     BUCKETS,
     IS_RUN,
     KATAKANA,
+    LEAST,
     NEW,
     Tables,
-    beginning,
+    clauses_of,
+    grams,
     hashed,
-    is_asked,
+    in_question,
     is_known,
-    parts_of,
+    joined,
+    mixed,
+    question_words,
+    sentences_of,
     tokens,
-    visible,
-    words_of,
+    without_markup,
 )
+from factrl.text.answers import fold
 
 DATA = Path(__file__).parent / "abstention"
 TARGET = Path(abstention.__file__).with_suffix(".npy")
@@ -228,6 +231,11 @@ def of_file() -> Iterator[Row]:
         )
 
 
+def beginning(word: str) -> str:
+    """The part of a longer word that its endings share, as `is_known` looks for it."""
+    return f"{word[: max(LEAST, (2 * len(word) + 2) // 3)]}-" if len(word) > LEAST else ""
+
+
 def vocabulary() -> set[str]:
     """The words and pairs of characters that three abstentions have, and what stands for other endings."""
     words: Counter[str] = Counter()
@@ -256,9 +264,9 @@ def vocabulary() -> set[str]:
     rows: Counter[str] = Counter()
     for row in of_file():
         if row.declines:
-            found = tokens().finditer(visible(row.text))
+            found = tokens().finditer(without_markup(row.text))
             said = {fold(t[0]) for t in found if t.lastgroup == "word" and t[0].islower()}
-            rows.update(word for word in said if not is_asked(word, words_of(row.question)))
+            rows.update(word for word in said if not in_question(word, question_words(row.question)))
     words = Counter({word: count for word, count in words.items() if count > (2 if len(word) > 1 else 20)})
     for path in sorted(DATA.glob("??.txt")):
         words.update(bare_words(line.partition(" ; ")[2] for line in sections(path.stem)["questions"]))
@@ -291,7 +299,10 @@ class Prepared:
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
-        parts = [parts_of(visible(r.text), words_of(r.question) if r.question else frozenset()) for r in rows]
+        parts = [
+            clauses_of(without_markup(r.text), question_words(r.question) if r.question else frozenset())
+            for r in rows
+        ]
         self.sentences = [sentences_of(one) for one in parts]
         self._forget()
         self.declines = np.array([row.declines for row in rows])
@@ -394,7 +405,7 @@ def mix(made: Prepared, numbers: np.ndarray) -> np.ndarray:
 
 
 def packed(heads: np.ndarray, mixing: np.ndarray, words: set[str]) -> np.ndarray:
-    """The bytes that `factrl.text.abstention.unpacked` reads."""
+    """The bytes that `factrl.text.abstention.tables` reads."""
     scales = np.abs(heads[:, :-1]).max(1) / 127
     rounded = np.round(heads[:, :-1] / scales[:, None]).astype(np.int8)
     head = np.concatenate([scales, heads[:, -1], mixing]).astype(np.float32)
@@ -430,9 +441,7 @@ def main() -> None:
     threadpool_limits(1)  # more threads add up sums in another order
     words = vocabulary()
     known = frozenset(map(hashed, words))
-    masking.tables = abstention.tables = lambda: Tables(
-        np.zeros((3, BUCKETS)), np.zeros(3), np.zeros(10), known
-    )
+    abstention.tables = lambda: Tables(np.zeros((3, BUCKETS)), np.zeros(3), np.zeros(10), known)
     is_known.cache_clear()
     made = Prepared([*of_templates(), *of_file()])
     say(

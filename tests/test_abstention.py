@@ -17,11 +17,8 @@ from factrl.text import MAX_PAYLOAD
 from factrl.text.abstention import (
     abstains,
     abstains_released,
-    asserted,
-    declining_share,
     names_nothing,
     says_invalid_question,
-    score,
     stance,
 )
 from factrl.text.answers import is_contentless
@@ -64,7 +61,7 @@ def test_fixtures(split: str, least: int, f1: float, taken: float) -> None:
 def test_an_abstention_asserts_nothing_and_an_answer_beside_it_is_graded() -> None:
     for text in [row["text"] for row in fixtures() if row["label"] == "abstain"]:
         if abstains(text):
-            assert asserted(text) == "", text
+            assert stance(text).asserted == "", text
             for joined in (f"{text} It is Lyon.", f"{text}\nLyon", f"Lyon. {text}"):
                 assert not abstains(joined, RIVER), joined
 
@@ -86,7 +83,7 @@ def test_an_abstention_asserts_nothing_and_an_answer_beside_it_is_graded() -> No
     ],
 )
 def test_asserted(text: str, rest: str) -> None:
-    assert asserted(text) == rest
+    assert stance(text).asserted == rest
 
 
 @pytest.mark.security("S17")
@@ -100,9 +97,9 @@ def test_an_answer_cannot_hide_behind_the_cap(gap: int, filler: str) -> None:
 @given(st.text(max_size=200))
 def test_never_raises_and_the_classes_exclude_each_other(text: str) -> None:
     if abstains(text):
-        assert asserted(text) == ""
+        assert stance(text).asserted == ""
         assert not says_invalid_question(text)
-    assert "¶" not in asserted("I don't know.\n" + text.replace("¶", ""))
+    assert "¶" not in stance("I don't know.\n" + text.replace("¶", "")).asserted
 
 
 # -- TruthRL's classes --------------------------------------------------------------------------------
@@ -215,7 +212,6 @@ def test_abstentions_in_more_than_a_phrase(text: str, question: str) -> None:
 )
 def test_abstentions_in_words_of_their_own(question: str | None, text: str) -> None:
     assert stance(text, question, strict=True).abstains
-    assert score(text, question) > 0.5
     assert Grader()(question or "Who?", text, ["Jane Austen"]).label == "abstained"
 
 
@@ -242,14 +238,6 @@ def test_what_is_neither_white_space_nor_punctuation_names_something(text: str) 
 def test_equality_decides_before_the_detector() -> None:
     assert abstains("Unknown", RIVER)
     assert not abstains("Unknown", RIVER, ["unknown"])
-
-
-def test_the_share_of_a_long_answer_that_declines() -> None:
-    told = "Orla Venn was born in Oslo in 1912. She painted ships and harbours for forty years. "
-    gap = "I do not know when she died."
-    assert declining_share(told, "Who is Orla Venn?") == 0
-    share = declining_share(told + gap, "Who is Orla Venn?")
-    assert share == pytest.approx(len(gap) / len(told + gap), abs=0.02)
 
 
 BLIND = Path(__file__).parent / "fixtures" / "abstention_blind.jsonl"

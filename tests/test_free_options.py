@@ -19,9 +19,8 @@ from factrl.rewards.grading import Grader
 from factrl.stress import oracle_setup, run_battery
 from factrl.stress.options import FROM_SIGNS, families, says
 from factrl.stress.texts import prompts
-from factrl.text.abstention import abstains
+from factrl.text.abstention import abstains, clauses_of, question_words, without_markup
 from factrl.text.answers import normalize_answer
-from factrl.text.masking import parts_of, visible, words_of
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,9 @@ class Looked:
 
 def is_talk(name: str, asked: Asked) -> bool:
     """Whether an answer is made of words that say nothing ("information", "Will"), or of the question's."""
-    return not any(part.named or part.new for part in parts_of(visible(name), words_of(asked.question)))
+    return not any(
+        one.named or one.new for one in clauses_of(without_markup(name), question_words(asked.question))
+    )
 
 
 def look(grader: Grader, asked: Asked, form: str, looked: Looked, every_word: bool) -> None:

@@ -91,11 +91,9 @@ def _rewarded(spec: str, raw: str, before: str = "", after: str = "") -> object:
 
 READERS: dict[str, Reader] = {
     "text.abstention.abstains": abstention.abstains,
-    "text.abstention.asserted": abstention.asserted,
     "text.abstention.stance": lambda raw: abstention.stance(raw, raw[:200], strict=True),
     "text.abstention.stance (question)": lambda raw: abstention.stance("I do not know who it is. " * 9, raw),
     "text.abstention.names_nothing": lambda raw: abstention.names_nothing(raw, "", strict=True),
-    "text.abstention.declining_share": abstention.declining_share,
     "runs.folder.redact": redact,
     "text.answers.equals": lambda raw: answers.equals(raw, ["Paris"]),
     "text.words.same_amount": lambda raw: same_amount("How many?", raw, ["12"]),

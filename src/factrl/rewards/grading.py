@@ -25,7 +25,7 @@ from factrl.llm.judging import ask_judge, ask_verdict, judged_here, unless_forge
 from factrl.llm.quoting import broken, forges
 from factrl.llm.replies import bare
 from factrl.text import bytes_of, clean, first_bytes, strip_end_tokens
-from factrl.text.abstention import names_nothing, says_invalid_question, stance
+from factrl.text.abstention import BARE, names_nothing, says_invalid_question, stance
 from factrl.text.answers import (
     LOOSENINGS,
     SCALES,
@@ -37,7 +37,6 @@ from factrl.text.answers import (
     parse_number,
     unaccented,
 )
-from factrl.text.masking import BARE
 from factrl.text.mentions import MAX_MENTIONS, ORDERED, mentions
 from factrl.text.words import same_amount
 from factrl.types import Grade, Label
