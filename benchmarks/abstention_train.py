@@ -52,7 +52,7 @@ from factrl.text.abstention import (
     tokens,
     without_markup,
 )
-from factrl.text.answers import fold
+from factrl.text.words import fold
 
 DATA = Path(__file__).parent / "abstention"
 TARGET = Path(abstention.__file__).with_suffix(".npy")

@@ -13,9 +13,9 @@ from factrl.text.answers import (
     matches,
     normalize_answer,
     normalize_released,
-    parse_number,
     same_answer,
 )
+from factrl.text.words import parse_number
 
 # -- Normalising --------------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ FOUND = [
 ]
 # These read `MAX_PAYLOAD` characters and no more.
 CAPPED = [
-    *("answers.final_answer", "answers.is_contentless", "answers.normalize_answer", "answers.parse_number"),
+    *("answers.final_answer", "answers.is_contentless", "answers.normalize_answer", "words.parse_number"),
     *("answers.matches", "abstention.abstains", "abstention.says_invalid_question"),
     *("words.read", "mentions.mentions", "unwrap_latex", "clean"),
 ]

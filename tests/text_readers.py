@@ -26,9 +26,8 @@ from factrl.runs.folder import redact
 from factrl.stress import oracle_setup
 from factrl.stress.texts import example_of
 from factrl.stress.texts import prompts as stress_prompts
-from factrl.text import abstention, answers, confidence, escape, mentions, strip_end_tokens
+from factrl.text import abstention, answers, confidence, escape, mentions, strip_end_tokens, words
 from factrl.text.sentences import sentences
-from factrl.text.words import read, same_amount
 from factrl.train import metrics
 from factrl.train.answering import read_questions
 from factrl.train.page import shown
@@ -96,11 +95,11 @@ READERS: dict[str, Reader] = {
     "text.abstention.names_nothing": lambda raw: abstention.names_nothing(raw, "", strict=True),
     "runs.folder.redact": redact,
     "text.answers.equals": lambda raw: answers.equals(raw, ["Paris"]),
-    "text.words.same_amount": lambda raw: same_amount("How many?", raw, ["12"]),
+    "text.answers.same_amount": lambda raw: answers.same_amount("How many?", raw, ["12"]),
     "text.abstention.abstains_released": abstention.abstains_released,
     "text.abstention.says_invalid_question": abstention.says_invalid_question,
     "text.answers.normalize_answer": answers.normalize_answer,
-    "text.answers.parse_number": answers.parse_number,
+    "text.words.parse_number": words.parse_number,
     "text.answers.same_answer": lambda raw: (
         answers.same_answer(raw, "Paris") or answers.same_answer("Paris", raw)
     ),
@@ -206,7 +205,7 @@ READERS: dict[str, Reader] = {
     "verifier.report.page": lambda raw: page(
         Report(raw, checks=tuple(Check(Claim("c", n, n + 9)) for n in range(0, min(len(raw), 4_000), 9)))
     ),
-    "text.words.read": read,
+    "text.words.read": words.read,
     "papers.corver.pair_of": pair_of,
     "rewards.citations.numbers_in": lambda raw: (
         citations.numbers_in(Completion(raw)),

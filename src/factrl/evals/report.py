@@ -17,9 +17,9 @@ from factrl.evals.paired import Paired, WinRate
 from factrl.evals.plots import OUTCOMES, Curves, path_chart, risk_chart, steps_chart
 from factrl.evals.samples import PAGE, EvalSample, Output
 from factrl.runs.disk import write_page
-from factrl.text.answers import parse_number
 from factrl.text.escape import one_line
 from factrl.text.html import fragment, page
+from factrl.text.words import parse_number
 from factrl.types import Label
 
 if TYPE_CHECKING:

@@ -28,17 +28,15 @@ from factrl.text import bytes_of, clean, first_bytes, strip_end_tokens
 from factrl.text.abstention import BARE, names_nothing, says_invalid_question, stance
 from factrl.text.answers import (
     LOOSENINGS,
-    SCALES,
     Loosen,
     equals,
     final_answer,
     is_contentless,
     matches,
-    parse_number,
-    unaccented,
+    same_amount,
 )
 from factrl.text.mentions import MAX_MENTIONS, ORDERED, mentions
-from factrl.text.words import same_amount
+from factrl.text.words import SCALES, parse_number, unaccented
 from factrl.types import Grade, Label
 from factrl.verifier.claims import content_words
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from factrl.errors import MissingExtra, Unscored
 from factrl.text import boxed
-from factrl.text.answers import parse_number
+from factrl.text.words import parse_number
 from factrl.types import Grade
 
 MAX_FORMULA = 2_000  # characters of an answer that are compared

@@ -26,7 +26,7 @@ from math import inf
 from pathlib import Path
 from statistics import fmean
 
-from factrl.text.answers import unaccented
+from factrl.text.words import unaccented
 
 from .texts import PROMPTS_HELD, SAME, Prompt, Setup, battery, filled, in_blocks
 

@@ -29,16 +29,13 @@ import numpy as np
 
 from factrl.text import MAX_PAYLOAD, clean, unwrap_latex
 from factrl.text.answers import (
-    MONTHS,
-    NUMBER_WORDS,
-    ORDINALS,
     equals,
     final_answer,
-    fold,
     is_contentless,
     normalize_answer,
     normalize_released,
 )
+from factrl.text.words import CARDINALS, MONTHS, ORDINALS, fold
 
 # -- Clauses with what they name masked
 
@@ -46,7 +43,9 @@ BUCKETS = 1 << 16
 """Weights of each of the three regressions."""
 BARE = 200
 """Characters of the longest text in which any new word is a name."""
-_COUNTS = frozenset((*NUMBER_WORDS[2:], *ORDINALS[1:], "hundred", "thousand", "million", "billion", "dozen"))
+_COUNTS = frozenset(
+    (*[*CARDINALS][2:20], *[*ORDINALS][1:12], "hundred", "thousand", "million", "billion", "dozen")
+)
 """Words that are a number, and so an answer, though abstentions have some of them."""
 LINE, DASH = "¶", "‖"
 """A line end and a dash, which survive cleaning."""

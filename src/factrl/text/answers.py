@@ -18,7 +18,23 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from factrl.text import MAX_PAYLOAD, clean, few_marks, unwrap_latex
+from factrl.text import MAX_PAYLOAD, clean, unwrap_latex
+from factrl.text.words import (
+    CARDINALS,
+    MAX_NUMBER,
+    MONTH_NUMBERS,
+    ORDINALS,
+    ROMAN,
+    TOKEN,
+    Amount,
+    fold,
+    parse_number,
+    plain_letters,
+    read,
+    stem,
+    unit_asked,
+    unit_named,
+)
 
 MASTER_KEYS = frozenset(
     {
@@ -61,44 +77,9 @@ def normalize_answer(text: str) -> str:
 
 # -- Numbers and dates
 
-_MAX_NUMBER = 64
-SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
-# Every quantifier is bounded, and so is the text it sees.
-_NUMBER = re.compile(
-    r"(?P<sign>[+-]?)(?P<whole>\d{1,3}(?:,\d{3}){1,9}|\d{1,3}(?: \d{3}){1,9}|\d{0,64})(?P<part>\.\d{1,64})?"
-    r"(?:e(?P<exponent>[+-]?\d{1,3})| ?[x×*] ?10\^(?P<power>[+-]?\d{1,3}))?"
-    rf"(?: ?(?P<scale>{'|'.join(SCALES)}))?",
-    re.IGNORECASE,
-)
-MONTHS = (
-    *("january", "february", "march", "april", "may", "june", "july", "august"),
-    *("september", "october", "november", "december"),
-)
-MONTH_NUMBERS = {name[:size]: i for i, name in enumerate(MONTHS, 1) for size in (3, len(name))} | {"sept": 9}
 _DATE_FILLERS = frozenset({"st", "nd", "rd", "th", "of", "the"})
 _DATE_TOKEN = re.compile(r"[^\W\d_]+|\d+|[^\s,.]")
 _SLASHED_DATE = re.compile(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4})")
-
-
-def parse_number(text: str) -> Decimal | None:
-    """The value of a text that is one plain number, exactly; None for everything else.
-
-    Understood: a sign, decimals with a point, thousands in groups of three after `,` or a space, `1e6`,
-    `3 x 10^8`, `1.5 million`, and the decimal digits of every script (`٣` is 3); `-0` is 0.  Refused:
-    percentages and every other unit, fractions (`10/10`, `½`), a comma that groups no three digits
-    (`1,5`), NaN, infinity, values beyond 1e308 and texts over 64 characters.
-    """
-    text = "".join(str(unicodedata.decimal(char, char)) for char in clean(text)[: _MAX_NUMBER + 1])
-    match = _NUMBER.fullmatch(text) if len(text) <= _MAX_NUMBER else None
-    if match is None or not (match["whole"] or match["part"]):
-        return None
-    digits = match["whole"].replace(",", "").replace(" ", "") + (match["part"] or "")
-    exponent = int(match["exponent"] or match["power"] or 0) + SCALES.get((match["scale"] or "").lower(), 0)
-    # Built as text, because arithmetic would round to 28 digits.
-    value = Decimal(f"{match['sign']}{digits}e{exponent}")
-    if not value:
-        return Decimal(0)
-    return value if abs(value.adjusted()) <= 307 else None
 
 
 _RATIO = re.compile(r"([+-]?)(?:(\d{1,9}) )?(\d{1,9})/(\d{1,9})")
@@ -133,7 +114,7 @@ def _quantity(text: str) -> _Quantity | None:
 
 def _date(text: str) -> tuple[int, int, int] | None:
     """(year, month, day) of `13 March 2018`, `March 13th, 2018`, `2018-03-13`, `March 2018`; 0 is unsaid."""
-    if len(text) > _MAX_NUMBER:
+    if len(text) > MAX_NUMBER:
         return None
     if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
         year, month, day = map(int, text.split("-"))
@@ -252,27 +233,10 @@ _EMPHASIS = re.compile(r"(?<![\w*])(\*{1,3}|`)(?=\S)([^*`]{1,400})(?<=\S)\1(?![\
 
 # -- Another spelling of the same words
 
-NUMBER_WORDS = """
-    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
-    seventeen eighteen nineteen
-    """.split()  # noqa: SIM905  (a hundred quoted words would be no clearer)
-CARDINALS = dict(zip(NUMBER_WORDS, range(20), strict=True))
-CARDINALS |= {
-    word: 10 * value
-    for value, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)  # noqa: SIM905
-}
-"""The numbers that are one word, and their values."""
-ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()  # noqa: SIM905
-_COUNTED = {
-    **{word: str(value) for value, word in enumerate(NUMBER_WORDS)},
-    **{word: f"{value}th" for value, word in enumerate(ORDINALS, 1)},
-    **{f"{word}th": f"{value}th" for value, word in enumerate(NUMBER_WORDS) if value > 12},
-    **{"twenty": "20", "twentieth": "20th"},
+_COUNTED = {word: f"{value}" for word, value in CARDINALS.items() if value <= 20} | {
+    word: f"{value}th" for word, value in ORDINALS.items() if value <= 20
 }
 _NTH = re.compile(r"(\d{1,4})(?:st|nd|rd|th)", re.I)
-_ROMAN = re.compile(r"(?=[IVXL])(?!(?:X|L|XL)$)(L?X{0,3}|XL)(IX|IV|V?I{0,3})")
-_TENS = {"": 0, "X": 10, "XX": 20, "XXX": 30, "XL": 40, "L": 50, "LX": 60, "LXX": 70, "LXXX": 80}
-_ONES = ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
 _ABBREVIATED = {
     **{"mt": "mount", "ft": "fort", "jr": "junior", "sr": "senior", "dr": "doctor", "vs": "versus"},
     **{
@@ -291,12 +255,6 @@ _AROUND = ".,;:!?\"'()[]"
 _SPACED = re.compile(r"(?<=\S) ?([+*^=<>≤≥×·±]) ?(?=[\w(√\[-])|(?<![^\W_])(\w) ([-/]) (?=\w(?!\w))")
 _ENDS = re.compile(r"[(\[{]([^()\[\]{}]{1,80})[)\]}]")
 _LONG_WORD = re.compile(r"[^\W\d_]{2}")
-
-
-def roman(token: str) -> int:
-    """The value of a Roman numeral from I to LXXXIX in capitals; 0 for everything else, and for X and L."""
-    match = _ROMAN.fullmatch(token)
-    return _TENS[match[1]] + _ONES.index(match[2]) if match and match[1] in _TENS else 0
 
 
 def _respelt(text: str, loosen: Loosen) -> str:
@@ -338,45 +296,12 @@ _THE_NTH = re.compile(r"(?<=[^\W\d_]) the (\d{1,2})th$", re.I)
 
 def _digits(word: str, before: str) -> str:
     """A Roman numeral behind a name, a number word or an ordinal in digits; else the word itself."""
-    value = roman(word) or (roman(word.upper()) if len(word) > 1 and word.islower() else 0)
+    numeral = word.upper() if len(word) > 1 and word.islower() else word
+    value = ROMAN.get(numeral, 0)
     if value and before[:1].isalpha() and (len(word) > 1 or before[:1].isupper()):
         return str(value)
     nth = _NTH.fullmatch(word)
     return f"{nth[1]}th" if nth else _COUNTED.get(word.lower(), word)
-
-
-def unaccented(text: str) -> str:
-    """The cleaned text, casefolded, without accents and strokes: to look whether texts share a word."""
-    letters = unicodedata.normalize("NFD", clean(text).casefold())
-    bare = "".join(char for char in letters if not unicodedata.combining(char))
-    return unicodedata.normalize("NFC", bare).translate(_LETTERS)
-
-
-def fold(text: str) -> str:
-    """A text in lower case, without the accents of Latin letters."""
-    return _bare(text.casefold())
-
-
-def _bare(text: str) -> str:
-    if text.isascii():
-        return text
-    kept: list[str] = []
-    latin = False
-    for char in unicodedata.normalize("NFD", few_marks(text)):
-        # An accent on a Latin letter is often dropped; が without its mark is another word.
-        if unicodedata.combining(char):
-            if latin:
-                continue
-        else:
-            latin = char.isascii()
-        kept.append(char)
-    return unicodedata.normalize("NFC", "".join(kept))
-
-
-# Letters with a stroke or joined letters, which Unicode does not decompose.
-_LETTERS = str.maketrans(
-    {"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "ı": "i", "æ": "ae", "œ": "oe", "ð": "d", "þ": "th"}
-)
 
 
 def _words(text: str) -> str:
@@ -385,8 +310,9 @@ def _words(text: str) -> str:
     if words.isascii():
         return words
     spaceless = any(map(_spaceless, words))
-    letters = (char for char in fold(words) if unicodedata.category(char)[0] != "P")
-    folded = "".join(letters).translate(_LETTERS).split()
+    folded = "".join(
+        char for char in plain_letters(fold(words)) if unicodedata.category(char)[0] != "P"
+    ).split()
     return ("" if spaceless else " ").join(folded) or text.casefold()
 
 
@@ -511,7 +437,7 @@ def _same_word(words: tuple[str, ...], wanted: tuple[str, ...], place: int, loos
     # Of three letters alone an accent may be all: Bär, bar.
     names = (word[0].isupper() or want[0].isupper()) and (len(words) > 1 or min(len(word), len(want)) > 3)
     if "accents" in loosen and names:
-        folded, other = (_bare(text.replace("ё", "е")).translate(_LETTERS) for text in (folded, other))
+        folded, other = (plain_letters(text.replace("ё", "е")) for text in (folded, other))
     if folded != other:
         return False
     # A unit behind its number, or a formula.
@@ -594,6 +520,47 @@ def _accepted(spellings: Iterable[str], answers: Iterable[str], loosen: Loosen) 
         if any(_same(form, accepted, loosen) for form in forms):
             return answer
     return None
+
+
+# -- Amounts
+
+_SIGNED = re.compile(r"[!¬≠✗✘❌~<>=≈±]")  # not, about, or a limit
+_AMOUNT_SIGNS = frozenset(" -'\"()°")  # of an amount, beside what `read` takes for a token
+_AROUND_AMOUNT = frozenset(map(stem, "square sq cubic degrees it there has have had is are was were".split()))  # noqa: SIM905
+
+
+def same_amount(question: str, text: str, answers: Iterable[str]) -> str | None:
+    """The first accepted answer that a text is, when both are one amount and nothing more.
+
+    "8849 metres" is "8,849 m", and "8849" too where the question asks for metres; "12 goals" is "12" where it
+    asks for goals.  A number without a unit that the question does not name either is only equal to itself.
+    """
+    query, amount = read(question), _only_amount(text, question)
+    if amount is None:
+        return None
+    query_unit = unit_asked(query)
+    for answer in answers:
+        wanted = _only_amount(answer, question)
+        if wanted is not None and amount.same_in(wanted, query_unit):
+            return answer
+    return None
+
+
+def _only_amount(text: str, question: str) -> Amount | None:
+    """The number with its unit, or with what the question asks for, that is all of a text."""
+    text = clean(text[:MAX_ANSWER])
+    if _SIGNED.search(text) or not _AMOUNT_SIGNS.issuperset(TOKEN.sub("", text)):
+        return None
+    reading, query = read(text), read(question)
+    rest = {
+        word
+        for word, spelt in zip(reading.words, reading.spelt, strict=True)
+        if word[0] != "#" and word not in query.words and not unit_named(spelt) and word != "|"
+    }
+    rest -= _AROUND_AMOUNT
+    coded = re.match(r"\D?0\d", text)  # 007
+    plain = len(reading.amounts) == 1 and not reading.dates and not rest and not coded
+    return reading.amounts[0] if plain else None
 
 
 # -- Around the answer

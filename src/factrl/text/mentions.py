@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from factrl.text import boxed, clean
-from factrl.text.answers import LOOSENINGS, fold, matches, telling_marks
+from factrl.text.answers import LOOSENINGS, MAX_ANSWER, matches, telling_marks
 from factrl.text.retractions import alternatives, given, lists_candidates, several_numbers
 from factrl.text.words import (
     STOP_STEMS,
@@ -30,6 +30,7 @@ from factrl.text.words import (
     Day,
     Reading,
     beside,
+    fold,
     initials,
     is_date,
     read,
@@ -92,7 +93,6 @@ _OPPOSITE = (
 )
 _FEW = 8  # words of a brief text
 _LONG = 9  # letters of a name that is recognised without its spaces
-_MAX_ANSWER = 1_024
 _FACTORIAL = re.compile(r"(?:\d{1,9}|\w)!|\|[^|]{1,40}\|")  # or a value without its sign
 _BOUNDS = frozenset("<>≤≥±")
 _BOUNDED = re.compile(r"[<>≤≥±]=? ?[\d.,]{1,20}|(?<![\w.,])\d[\d.,]{0,20}\+(?!\d)")
@@ -309,7 +309,7 @@ def _compact(text: str) -> str:
 
 def _spellings(answer: str) -> list[str]:
     """An answer without asides, and each side of its `or`."""
-    answer = clean(answer)[:_MAX_ANSWER].replace(" & ", " and ")
+    answer = clean(answer)[:MAX_ANSWER].replace(" & ", " and ")
     bare = " ".join(_ASIDE.sub("", answer).split()) or answer
     return list(dict.fromkeys([bare, *_OR.split(bare)]))
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 
 from factrl.text import boxed, unwrap_latex
-from factrl.text.answers import NUMBER_WORDS
-from factrl.text.words import STOP_STEMS, Reading, read, stem
+from factrl.text.words import CARDINALS, MONTHS, STOP_STEMS, Reading, read, stem
 
-_MONTHS = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
+_MONTHS = rf"(?:{'|'.join(month[:3] for month in MONTHS)})[a-z]{{0,6}}"
 _DATE = (
     rf"(?:the |about |around |approximately |in |on |year |[$£€])*(?:{_MONTHS}\.? )?\d[\d.,/:-]{{0,30}}"
     rf"(?:st|nd|rd|th)?(?: of)?(?: {_MONTHS},?(?: \d{{4}})?)?(?: \d{{4}}\b)?"
@@ -96,7 +95,7 @@ _POSSIBLE = re.compile(
 _TWO_VALUES = re.compile(r"\b((?:answer|result|value|number) is:? [\d.,]{1,20}),? (?:and|&) (?=\d)", re.I)
 _PART_OF = re.compile(
     r"\b(?:half|a third|a quarter|two thirds|a fifth|a tenth|twice|double|triple|thrice|treble)(?: of)?"
-    rf" (?:\d[\d.,]{{0,30}}|(?:{'|'.join(NUMBER_WORDS)}|hundred|thousand)\b)",
+    rf" (?:\d[\d.,]{{0,30}}|(?:{'|'.join([*CARDINALS][:20])}|hundred|thousand)\b)",
     re.I,
 )
 

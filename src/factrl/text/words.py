@@ -9,28 +9,133 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+import unicodedata
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
 from itertools import pairwise
 
-from factrl.text import clean
-from factrl.text.answers import (
-    CARDINALS,
-    MAX_ANSWER,
-    MONTH_NUMBERS,
-    NUMBER_WORDS,
-    ORDINALS,
-    SCALES,
-    fold,
-    parse_number,
-    roman,
+from factrl.text import clean, few_marks
+
+# -- Letters
+
+
+def fold(text: str) -> str:
+    """A text in lower case, without the accents of Latin letters."""
+    return _without_accents(text.casefold())
+
+
+def plain_letters(text: str) -> str:
+    """A text without the accents and strokes of Latin letters; joined letters are two."""
+    return _without_accents(text).translate(_STROKES)
+
+
+def unaccented(text: str) -> str:
+    """The cleaned text, casefolded, without accents and strokes: to look whether texts share a word."""
+    letters = unicodedata.normalize("NFD", clean(text).casefold())
+    bare = "".join(char for char in letters if not unicodedata.combining(char))
+    return unicodedata.normalize("NFC", bare).translate(_STROKES)
+
+
+def _without_accents(text: str) -> str:
+    if text.isascii():
+        return text
+    kept: list[str] = []
+    latin = False
+    for char in unicodedata.normalize("NFD", few_marks(text)):
+        # An accent on a Latin letter is often dropped; が without its mark is another word.
+        if unicodedata.combining(char):
+            if latin:
+                continue
+        else:
+            latin = char.isascii()
+        kept.append(char)
+    return unicodedata.normalize("NFC", "".join(kept))
+
+
+# Letters with a stroke or joined letters, which Unicode does not decompose.
+_STROKES = str.maketrans(
+    {"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "ı": "i", "æ": "ae", "œ": "oe", "ð": "d", "þ": "th"}
 )
+
+
+# -- Numbers
+
+MAX_NUMBER = 64
+"""Characters of the longest number or date that is read alone."""
+SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+"""Words that multiply a number by a power of ten, and the power."""
+CARDINALS = {
+    word: value
+    for value, word in enumerate(
+        """
+        zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+        seventeen eighteen nineteen
+        """.split()  # noqa: SIM905  (a hundred quoted words would be no clearer)
+    )
+}
+CARDINALS |= {
+    word: 10 * value
+    for value, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)  # noqa: SIM905
+}
+"""The numbers that are one word, and their values."""
+_FIRST = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()  # noqa: SIM905
+ORDINALS = {word: value for value, word in enumerate(_FIRST, 1)} | {
+    (f"{word}th" if value < 20 else f"{word[:-1]}ieth"): value
+    for word, value in CARDINALS.items()
+    if value > 12
+}
+# Every quantifier is bounded, and so is the text it sees.
+_NUMBER = re.compile(
+    r"(?P<sign>[+-]?)(?P<whole>\d{1,3}(?:,\d{3}){1,9}|\d{1,3}(?: \d{3}){1,9}|\d{0,64})(?P<part>\.\d{1,64})?"
+    r"(?:e(?P<exponent>[+-]?\d{1,3})| ?[x×*] ?10\^(?P<power>[+-]?\d{1,3}))?"
+    rf"(?: ?(?P<scale>{'|'.join(SCALES)}))?",
+    re.IGNORECASE,
+)
+_TENS = ("", "X", "XX", "XXX", "XL", "L", "LX", "LXX", "LXXX")
+_ONES = ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
+ROMAN = {
+    tens + ones: 10 * i + j
+    for i, tens in enumerate(_TENS)
+    for j, ones in enumerate(_ONES)
+    if tens + ones not in ("", "X", "L", "XL")
+}
+"""Roman numerals in capitals from I to LXXXIX, without X, L and XL, which are more often something else."""
+
+
+def parse_number(text: str) -> Decimal | None:
+    """The value of a text that is one plain number, exactly; None for everything else.
+
+    Understood: a sign, decimals with a point, thousands in groups of three after `,` or a space, `1e6`,
+    `3 x 10^8`, `1.5 million`, and the decimal digits of every script (`٣` is 3); `-0` is 0.  Refused:
+    percentages and every other unit, fractions (`10/10`, `½`), a comma that groups no three digits
+    (`1,5`), NaN, infinity, values beyond 1e308 and texts over 64 characters.
+    """
+    text = "".join(str(unicodedata.decimal(char, char)) for char in clean(text)[: MAX_NUMBER + 1])
+    match = _NUMBER.fullmatch(text) if len(text) <= MAX_NUMBER else None
+    if match is None or not (match["whole"] or match["part"]):
+        return None
+    digits = match["whole"].replace(",", "").replace(" ", "") + (match["part"] or "")
+    exponent = int(match["exponent"] or match["power"] or 0) + SCALES.get((match["scale"] or "").lower(), 0)
+    # Built as text, because arithmetic would round to 28 digits.
+    value = Decimal(f"{match['sign']}{digits}e{exponent}")
+    if not value:
+        return Decimal(0)
+    return value if abs(value.adjusted()) <= 307 else None
+
+
+# -- Dates
 
 Day = tuple[int, int, int]
 """(year, month, day); 0 is unsaid."""
+MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july", "august"),
+    *("september", "october", "november", "december"),
+)
+MONTH_NUMBERS = {name[:size]: i for i, name in enumerate(MONTHS, 1) for size in (3, len(name))} | {"sept": 9}
 
+
+# -- A text as words
 
 STOP_WORDS = frozenset(
     """
@@ -42,14 +147,7 @@ STOP_WORDS = frozenset(
     """.split()  # noqa: SIM905  (a hundred quoted words would be no clearer)
 )
 """English words that say nothing about what a text is about; negations are none of them."""
-_SPELLED = {
-    **CARDINALS,
-    **{word: value for value, word in enumerate(ORDINALS, 1)},
-    **{f"{word}th": value for value, word in enumerate(NUMBER_WORDS) if value > 12},
-    **{f"{word[:-1]}ieth": value for word, value in CARDINALS.items() if value > 19},
-    **{"once": 1, "twice": 2},
-}
-_ORDINAL = frozenset({*ORDINALS, *(word for word in _SPELLED if word.endswith("th"))}) - {"second"}
+_SPELLED = CARDINALS | ORDINALS | {"once": 1, "twice": 2}
 _SHORT_SCALES = {"k": 3, "M": 6, "bn": 9, "mn": 6, "万": 4, "萬": 4, "亿": 8, "億": 8}
 # Of other languages; a Billion in German is none.
 _SHORT_SCALES |= {
@@ -142,7 +240,7 @@ _SIGNS = (
     "\u0300-\u036f\u0591-\u05bd\u064b-\u0652\u0e31-\u0e4e\u0eb1-\u0ecd\u0f71-\u0fbc\u102b-\u103e\u17b4-\u17d3"
 )
 _SIGNS += "".join(f"{chr(block)}-{chr(block + 0x63)}" for block in range(0x900, 0xE00, 0x80))
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"(?P<number>(?<![\d/])(?:\d{1,3} )?\d{1,3}/\d{1,3}(?![\d/])|(?<!\d)\d{1,3}\^-?\d{1,2}(?!\d)"
     r"|\d{1,3}(?:\.\d{3}){0,9},\d{1,2}(?![\d,])|\d{1,3}(?:\.\d{3}){2,9}(?!\d)"
     r"|\d{1,3}(?:,\d{3}){1,9}(?:\.\d{1,32})?|\d{1,64}(?:\.\d{1,32})?(?:[eE][+-]?\d{1,2}(?!\w))?)(?![xyzn](?!\w))"
@@ -151,6 +249,7 @@ _TOKEN = re.compile(
     rf"|[^\W\d_]{{1,64}}(?:[{_SIGNS}][^\W\d_]{{0,64}}){{0,64}}(?:'[^\W\d_]{{1,16}})?(?:\+\+?|[#♯♭](?!\w))?)"
     r"|(?P<sign>°[CF]\b|[%$£€¥°])|(?P<stop>[.!?;:,\n。，、；])"
 )
+"""A word, number, sign or end of a clause."""
 # Forms of the day's halves and of the era before Christ, in one spelling each; AD is not said.
 _O_CLOCK = re.compile(r"(?<=\d):00(?= ?[ap]\.?m)", re.I)
 _HALF = re.compile(r"(?<=\d) ?([ap])\.? ?m\b\.?", re.I)
@@ -193,11 +292,11 @@ class Amount:
             return self.value == other.value and bool(kind or other_kind or self._as_precise(other))
         if kind != other_kind or size is None or other_size is None:
             return False
-        mine, others = self.value * size, other.value * other_size
+        own, others = self.value * size, other.value * other_size
         if size == other_size:
-            return mine == others
+            return own == others
         rounding = max(self.step * size, other.step * other_size) / 2
-        return abs(mine - others) <= min(rounding, abs(mine) / 50)
+        return abs(own - others) <= min(rounding, abs(own) / 50)
 
     def same_in(self, other: Amount, query_unit: str = "") -> bool:
         """Whether two amounts are one, exactly, where a number without a unit has the unit `query_unit`."""
@@ -245,7 +344,7 @@ def unit_named(word: str) -> str:
     for name in (low, low.removesuffix("s")):
         if name in _MEASURES and (name == low or len(name) > 2):
             return name
-    if low in ("lbs", "kms", "kgs", "kms"):
+    if low in ("kms", "kgs"):
         return low[:-1]
     # KM and Kg, but no symbol that another one with a capital is told from.
     return low if len(low) > 1 and low[0] not in "mp" and low[-1] != "b" and low in _SYMBOLS else ""
@@ -308,7 +407,7 @@ _KEPT = 1_000  # characters
 @lru_cache(maxsize=4_096)
 def _reading(text: str) -> Reading:
     text = _era(clean(text))
-    tokens = list(_TOKEN.finditer(text))
+    tokens = list(TOKEN.finditer(text))
     spelt = [match[0] for match in tokens]
     words: list[str] = []
     kept: list[str] = []
@@ -390,7 +489,8 @@ def _amount(tokens: list[re.Match[str]], spelt: list[str], place: int) -> tuple[
         value, end = _spelled(spelt, place)
         if end == place:
             return None
-        step, power, nth = Decimal(1), 0, _at(spelt, end - 1) in _ORDINAL
+        last = _at(spelt, end - 1)
+        step, power, nth = Decimal(1), 0, last in ORDINALS and last != "second"
     else:
         return None
     while end < len(spelt) and (spelt[end].lower() in SCALES or spelt[end] in _SHORT_SCALES):
@@ -421,9 +521,9 @@ def _numeral(spelt: list[str], place: int) -> int:
     """The value of a Roman numeral; one letter is one behind a name alone, as in Charles V."""
     word, before = spelt[place], spelt[place - 1] if place else ""
     if len(word) > 1:
-        return roman(word)
+        return ROMAN.get(word, 0)
     named = len(before) > 1 and before[0].isupper() and before.isalpha() and before.lower() not in STOP_WORDS
-    return (10 if word == "X" else roman(word)) if word in ("I", "V", "X") and named else 0
+    return (10 if word == "X" else ROMAN.get(word, 0)) if word in ("I", "V", "X") and named else 0
 
 
 def _spelled(spelt: list[str], place: int) -> tuple[Decimal, int]:
@@ -537,29 +637,6 @@ def is_date(reading: Reading) -> bool:
     return bool(reading.dates) and rest <= named | STOP_STEMS
 
 
-# -- Amounts
-
-_SIGNED = re.compile(r"[!¬≠✗✘❌~<>=≈±]")  # not, about, or a limit
-_AMOUNT_SIGNS = frozenset(" -'\"()°")  # of an amount, beside what `read` takes for a token
-
-
-def same_amount(question: str, text: str, answers: Iterable[str]) -> str | None:
-    """The first accepted answer that a text is, when both are one amount and nothing more.
-
-    "8849 metres" is "8,849 m", and "8849" too where the question asks for metres; "12 goals" is "12" where it
-    asks for goals.  A number without a unit that the question does not name either is only equal to itself.
-    """
-    query, said = read(question), _only_amount(text, question)
-    if said is None:
-        return None
-    query_unit = unit_asked(query)
-    for answer in answers:
-        wanted = _only_amount(answer, question)
-        if wanted is not None and said.same_in(wanted, query_unit):
-            return answer
-    return None
-
-
 def unit_asked(query: Reading) -> str:
     """The last unit that a question names."""
     pairs = set(pairwise(map(str.lower, query.spelt)))
@@ -567,23 +644,3 @@ def unit_asked(query: Reading) -> str:
         return "basis-point"
     named = (unit_named(word) for word in reversed(query.spelt) if len(word) > 1)
     return next((unit for unit in named if unit and unit not in _SAID), "")
-
-
-_AROUND_AMOUNT = frozenset(map(stem, "square sq cubic degrees it there has have had is are was were".split()))  # noqa: SIM905
-
-
-def _only_amount(text: str, question: str) -> Amount | None:
-    """The number with its unit, or with what the question asks for, that is all of a text."""
-    text = clean(text[:MAX_ANSWER])
-    if _SIGNED.search(text) or not _AMOUNT_SIGNS.issuperset(_TOKEN.sub("", text)):
-        return None
-    reading, query = read(text), read(question)
-    rest = {
-        word
-        for word, spelt in zip(reading.words, reading.spelt, strict=True)
-        if word[0] != "#" and word not in query.words and not unit_named(spelt) and word != "|"
-    }
-    rest -= _AROUND_AMOUNT
-    coded = re.match(r"\D?0\d", text)  # 007
-    plain = len(reading.amounts) == 1 and not reading.dates and not rest and not coded
-    return reading.amounts[0] if plain else None

@@ -24,9 +24,9 @@ from typing import TypeAlias
 from factrl.llm.quoting import forges
 from factrl.text import CHAT_TOKEN, MAX_PAYLOAD, clean
 from factrl.text.abstention import stance
-from factrl.text.answers import CARDINALS, is_contentless
+from factrl.text.answers import is_contentless
 from factrl.text.sentences import sentences
-from factrl.text.words import STOP_WORDS, stem
+from factrl.text.words import CARDINALS, STOP_WORDS, stem
 from factrl.types import Claim, Skip
 
 from .stating import (

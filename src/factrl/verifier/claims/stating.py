@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from factrl.text.answers import CARDINALS, SCALES
+from factrl.text.words import CARDINALS, SCALES
 
 _NUMBERS = "|".join([*[*CARDINALS][2:], *SCALES, "dozen", "twice"])
 _NUMBER = re.compile(rf"\d|\b(?:{_NUMBERS})\b", re.IGNORECASE)

@@ -14,9 +14,8 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from factrl.text.answers import CARDINALS, SCALES
 from factrl.text.sentences import sentences
-from factrl.text.words import STOP_WORDS, stem
+from factrl.text.words import CARDINALS, SCALES, STOP_WORDS, stem
 from factrl.types import Passage
 
 MAX_EVIDENCE = 100_000

@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import NamedTuple
 
-from factrl.text.answers import CARDINALS, SCALES
+from factrl.text.words import CARDINALS, SCALES
 from factrl.types import Passage
 from factrl.verifier.judges.overlap import MAX_EVIDENCE, Piece, pieces_of, words_of
 
