@@ -66,8 +66,8 @@ def causes(results: list[Reply | LLMError]) -> Counter[str]:
 
 
 def paused(llm: OpenAICompatible) -> bool:
-    line = llm._http._lines.get(os.getpid())
-    return line is not None and line.gate.down_since is not None
+    endpoint = llm._http._endpoints.get(os.getpid())
+    return endpoint is not None and endpoint.limiter.down_since is not None
 
 
 def when(condition: Callable[[], bool], do: Callable[[], Any], after: float = 0.0) -> None:

@@ -1,11 +1,12 @@
-"""Asking a web server for JSON, politely and without ever hanging.
+"""A client of a web server that speaks JSON: retries, deadlines, limits, and never another request's reply.
 
 One retry loop, one total deadline per call, a capped body, no redirects.  The deadlines are ours and not
-the HTTP library's: a read timeout starts again with every byte, so a server that drips could hold a call
-for ever.  All I/O runs on one event loop in the background: connections belong to the loop that made them.
+the HTTP library's: a read timeout starts again with every byte, so a server that sends a byte now and then
+could hold a call for ever.  All I/O runs on one event loop in the background: connections belong to the loop
+that made them.
 
-Each request has a connection of its own, which is closed behind its reply.  HTTP/1.1 tells replies apart by
-their order alone: on a connection that is kept, one that nobody asked for becomes the answer to the next
+Each request has a connection of its own, which is closed after its reply.  HTTP/1.1 tells replies apart by
+their order alone: on a connection that is kept, a reply that nobody asked for becomes the answer to the next
 question, and every later one is the answer to the question before.
 
 aiohttp carries the bytes: 0.1 ms of CPU per request against httpx's 2 (`benchmarks/client.py`).
@@ -21,9 +22,9 @@ import os
 import random
 import time
 from base64 import b64encode
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -60,13 +61,20 @@ class Call:
     limits: Limits
     attempts: int = 0  # requests that count against `max_attempts`; probes of a server that is down do not
     requests: int = 0
-    tokens: int = 0  # that its next request may use
     used: float = 0.0  # seconds that count against `timeout_call`: of its attempts and the waits between
     started: float | None = None  # when its first request was sent
 
     def elapsed(self) -> float:
         """Seconds since its first request, all waits included; 0 before it."""
         return 0.0 if self.started is None else time.monotonic() - self.started
+
+
+class _Request(Generic[T]):
+    """What is sent; see `JSONClient.ask`."""
+
+    def __init__(self, method: str, path: str, body: Any, read: Callable[[Any], T], tokens: int = 0) -> None:
+        self.method, self.path, self.read, self.tokens = method, path, read, tokens
+        self.data = None if body is None else json.dumps(body).encode()
 
 
 class JSONClient:
@@ -83,8 +91,8 @@ class JSONClient:
 
     Attributes:
         usage: what was sent so far.
-        ping: makes a request that a server which is well answers, whatever others it refuses: method, path,
-            body and reader.  None where there is no such request; it may also return None.
+        ping: makes a request that a healthy server answers, whatever others it refuses: method, path, body
+            and reader.  None where there is no such request; it may also return None.
 
     Raises:
         ConfigError: a value that cannot work.
@@ -113,7 +121,7 @@ class JSONClient:
             raise ConfigError(
                 f"the key in {key_variable} has a character that no key has, such as a line break"
             )
-        self._lines: dict[int, _Line] = {}  # by process
+        self._endpoints: dict[int, _Endpoint] = {}  # by process
 
     def __repr__(self) -> str:
         return f"JSONClient({self.base_url!r})"
@@ -130,7 +138,7 @@ class JSONClient:
                 f"{self!r} was given its key in Python, and keys are not pickled for another process; set "
                 f"{self._key_variable} instead, which every process reads"
             )
-        return {**vars(self), "_lines": {}, "_key": bool(key)}
+        return {**vars(self), "_endpoints": {}, "_key": bool(key)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -143,8 +151,7 @@ class JSONClient:
             LLMError: `budget`, no further call may be made.
         """
         call = Call(limits or self.limits)
-        if spent := self.usage.no_more_requests():
-            raise self._over_budget(spent, call)
+        self._check_budget(call)
         self.usage.calls += 1
         return call
 
@@ -172,35 +179,22 @@ class JSONClient:
                 time ran out; at once `auth`, `redirect`, `context_length`, `http_<status>` or `budget`;
                 `breaker_open` when the server stayed down for longer than `pause`.
         """
-        data = _encoded(body)
+        request = _Request(method, path, body, read, tokens)
+        return await on_background(self._retried(request, call or self.call()))
 
-        call = call or self.call()
-        call.tokens = tokens
-
-        async def exchange(line: _Line) -> T:
-            def counted(document: Any) -> T:
-                before = self.usage.tokens
-                try:
-                    return read(document)
-                finally:
-                    line.gate.used(self.usage.tokens - before - tokens)
-
-            return await self._exchange(line, method, path, data, counted)
-
-        return await on_background(self._ask(exchange, call))
-
-    async def _ask(self, exchange: Callable[[_Line], Awaitable[T]], call: Call) -> T:
-        if (line := self._lines.get(os.getpid())) is None:
-            line = self._lines[os.getpid()] = _Line(self.base_url, self.limits, self.ping is not None)
+    async def _retried(self, request: _Request[T], call: Call) -> T:
+        if (endpoint := self._endpoints.get(os.getpid())) is None:
+            endpoint = _Endpoint(self.base_url, self.limits, pings=self.ping is not None)
+            self._endpoints[os.getpid()] = endpoint
         while True:
             try:
-                return await self._send(line, exchange, call)
+                return await self._attempt(endpoint, request, call)
             except Failure as error:
                 failure = error
             hopeless = not failure.retry or (failure.wait or 0.0) > RETRY_AFTER_LIMIT
             if hopeless or call.attempts >= call.limits.max_attempts:
                 raise self.error(failure, call)
-            if line.gate.down_since is None:  # else the next turn is what there is to wait for
+            if endpoint.limiter.down_since is None:  # else the next turn is what there is to wait for
                 doubled = call.limits.backoff * 2 ** (max(1, call.attempts) - 1)
                 wait = failure.wait or min(_BACKOFF_LIMIT, doubled) * _JITTER.uniform(0.5, 1.0)
                 if call.used + wait >= call.limits.timeout_call:
@@ -208,20 +202,19 @@ class JSONClient:
                 await asyncio.sleep(wait)
                 call.used += wait
 
-    async def _send(self, line: _Line, exchange: Callable[[_Line], Awaitable[T]], call: Call) -> T:
-        """One request, when its turn has come, and after a ping where the server seems to be down.
+    async def _attempt(self, endpoint: _Endpoint, request: _Request[T], call: Call) -> T:
+        """The request, sent when its turn has come, and after a ping where the server seems to be down.
 
         Raises:
             Failure: no usable reply.
             LLMError: `budget`.
         """
-        turn = await line.gate.enter(call.tokens)
-        ping = self.ping() if self.ping is not None and turn.probe and line.gate.pinging else None
+        turn = await endpoint.limiter.enter(request.tokens)
+        ping = self.ping() if self.ping is not None and turn.probe and endpoint.limiter.pinging else None
         outcome: RequestOutcome = "dropped"
         wait, why, busy, limit = None, "", False, call.limits.timeout_attempt
         try:
-            if spent := self.usage.no_more_requests():
-                raise self._over_budget(spent, call)
+            self._check_budget(call)
             self.usage.requests += 1
             self.usage.retries += call.requests > 0
             call.requests += 1
@@ -231,16 +224,13 @@ class JSONClient:
                 limit = min(limit, call.limits.timeout_call - call.used)
             try:
                 async with timeout(limit):
-                    if ping is None:
-                        reply = await exchange(line)
-                        outcome = "served"
-                        return reply
-                    method, path, body, read = ping
-                    await self._exchange(line, method, path, _encoded(body), read)
-                    outcome = "served"
+                    reply = await self._exchange(endpoint, _Request(*ping) if ping else request)
             except asyncio.TimeoutError:
                 detail = f"no complete reply within {limit:.3g} s"
                 raise Failure("timeout", detail, refusal=True) from None
+            outcome = "served"
+            if ping is None:
+                return reply
         except Failure as failure:
             # A server that says no for good has understood the question.
             outcome = "refused" if failure.refusal else "failed" if failure.retry else "served"
@@ -252,37 +242,34 @@ class JSONClient:
         finally:
             if not turn.probe:
                 call.used += time.monotonic() - turn.began
-            line.gate.leave(turn, outcome, wait=wait, why=why, busy=busy)
-        return await self._send(line, exchange, call)
+            endpoint.limiter.leave(turn, outcome, wait=wait, why=why, busy=busy)
+        return await self._attempt(endpoint, request, call)
 
-    async def _exchange(
-        self, line: _Line, method: str, path: str, data: bytes | None, read: Callable[[Any], T]
-    ) -> T:
+    async def _exchange(self, endpoint: _Endpoint, request: _Request[T]) -> T:
         try:
             async with (
-                line.session() as session,
+                endpoint.session() as session,
                 session.request(
-                    method,
-                    URL(self.base_url + path),
+                    request.method,
+                    URL(self.base_url + request.path),
                     # aiohttp warns when a large body is handed over as one piece.
-                    data=io.BytesIO(data) if data and len(data) >= _LARGE else data,
+                    data=io.BytesIO(request.data) if len(request.data or b"") >= _LARGE else request.data,
                     headers=self._headers(),
                     allow_redirects=False,
-                    proxy=line.proxy,
-                    proxy_headers=line.login,
+                    proxy=endpoint.proxy,
+                    proxy_headers=endpoint.login,
                 ) as response,
             ):
-                endpoint = path.partition("?")[0]  # what follows may be a claim
-                _LOG.debug("%s %s%s answered %d", method, self.base_url, endpoint, response.status)
+                path = request.path.partition("?")[0]  # what follows may be a claim
+                _LOG.debug("%s %s%s answered %d", request.method, self.base_url, path, response.status)
                 try:
                     if 200 <= response.status < 300:
-                        return read(await document_of(response))
+                        return self._read(endpoint, request, await document_of(response))
                     raise await refusal_of(response, self._key_variable)
                 except Failure as failure:
                     # Servers quote what they were sent, the key included.
-                    request_id = response.headers.get("x-request-id") or response.headers.get(
-                        "request-id", ""
-                    )
+                    names = ("x-request-id", "request-id")
+                    request_id = next(filter(None, map(response.headers.get, names)), "")
                     failure.detail = self._without_key(failure.detail)
                     failure.request_id = self._without_key(excerpt(request_id))
                     failure.status = response.status
@@ -293,6 +280,13 @@ class JSONClient:
                 root = inner
             why = excerpt(str(root)) or type(root).__name__
             raise Failure("connection", self._without_key(f"could not be reached: {why}")) from None
+
+    def _read(self, endpoint: _Endpoint, request: _Request[T], document: Any) -> T:
+        before = self.usage.tokens
+        try:
+            return request.read(document)
+        finally:  # what cannot be read has used tokens all the same
+            endpoint.limiter.used(self.usage.tokens - before - request.tokens)
 
     def error(self, failure: Failure, call: Call) -> LLMError:
         """The error that the caller of a call sees."""
@@ -311,8 +305,9 @@ class JSONClient:
             **({"field": failure.field} if failure.field else {}),
         )
 
-    def _over_budget(self, spent: str, call: Call) -> LLMError:
-        return self.error(Failure("budget", f"is not asked any more: {spent}; raise it to go on"), call)
+    def _check_budget(self, call: Call) -> None:
+        if spent := self.usage.no_more_requests():
+            raise self.error(Failure("budget", f"is not asked any more: {spent}; raise it to go on"), call)
 
     def _headers(self) -> dict[str, str]:
         # Wikipedia wants to know who asks, and SearXNG's limiter turns the library's own name away.
@@ -335,11 +330,11 @@ class JSONClient:
         return text
 
 
-class _Line:
+class _Endpoint:
     """What one process has to do with the server; belongs to the background loop."""
 
-    def __init__(self, base_url: str, limits: Limits, pings: bool) -> None:
-        self.gate = RateLimiter(base_url, limits, pings=pings)
+    def __init__(self, base_url: str, limits: Limits, *, pings: bool) -> None:
+        self.limiter = RateLimiter(base_url, limits, pings=pings)
         self.proxy, self.login = _proxy_for(URL(base_url))
         self._connector = aiohttp.TCPConnector(limit=0, force_close=True)
         self._headers = self.login if base_url.startswith("http:") else None  # else only the proxy may see it
@@ -354,10 +349,6 @@ class _Line:
             timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None),
             auto_decompress=False,
         )
-
-
-def _encoded(body: Any) -> bytes | None:
-    return None if body is None else json.dumps(body).encode()
 
 
 def checked_url(base_url: str, key_variable: str, example: str = "http://localhost:8000/v1") -> str:
@@ -385,14 +376,14 @@ def checked_url(base_url: str, key_variable: str, example: str = "http://localho
 def _proxy_for(url: URL) -> tuple[URL | None, dict[str, str]]:
     """The proxy that the environment names for this address, and the header that logs in there.
 
-    The password leaves the proxy's address, which aiohttp shows in its errors.  A proxy is for the world
-    outside; clusters set one and cannot reach localhost by it.
+    aiohttp's own `trust_env` would send the logins of `~/.netrc` too, ignore proxies that it cannot use, and
+    ask a proxy for localhost, which those of clusters cannot reach.  The password leaves the proxy's address,
+    which errors show.
     """
     host = url.host or ""
-    if host in ("localhost", "::1") or host.startswith("127.") or proxy_bypass(host):
-        return None, {}
-    named = getproxies().get(url.scheme) or getproxies().get("all")
-    if not named:
+    proxies = getproxies()
+    named = proxies.get(url.scheme) or proxies.get("all")
+    if not named or host in ("localhost", "::1") or host.startswith("127.") or proxy_bypass(host):
         return None, {}
     try:
         proxy = URL(named if "://" in named else f"http://{named}")
