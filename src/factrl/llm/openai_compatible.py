@@ -1,7 +1,7 @@
-"""A client for any server that speaks OpenAI's `chat/completions`.
+"""A client for any server that speaks OpenAI's `chat/completions`: its requests, and how replies are read.
 
-What a request is and how a reply is read; deadlines, retries and limits are `factrl.llm.client`'s.  Callers
-may be threads (`complete`) or coroutines of any event loop (`acomplete`).
+Deadlines, retries and limits are those of `factrl.llm.client`.  Callers may be threads (`complete`) or
+coroutines of any event loop (`acomplete`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from factrl.llm.spending import BYTES_PER_TOKEN, Meter, Price
 
 OPENAI_URL = "https://api.openai.com/v1"
 SPEC_EXAMPLE = "http://localhost:8000/v1#model-name"
+_SPECS = f"{SPEC_EXAMPLE} or openai/gpt-4o-mini"
+_CHAT = "/chat/completions"
 _PING: tuple[Message, ...] = ({"role": "user", "content": "Answer with the word ok."},)
 _PING_TOKENS = 16
 _TEMPLATE = 1024  # tokens that a chat template may add to what was sent
@@ -81,7 +83,7 @@ class OpenAICompatible:
         self._http.ping = self._ping
         self._retry_cut = retry_cut
         self._looking: SingleFlight[str] = SingleFlight()
-        self._not_taken: set[str] = set()  # fields of a request, as the server has said
+        self._refused: set[str] = set()  # fields that the server takes no request with
 
     def __repr__(self) -> str:
         return f"OpenAICompatible({self.base_url!r}, model={self.model!r})"
@@ -146,65 +148,63 @@ class OpenAICompatible:
             cut = f"cut its reply off ({reply.finish_reason}, at most {request['max_tokens']} tokens)"
             failure = Failure("truncated", cut, status=200, request_id=reply.request_id)
             error = self._http.error(failure, call)
-            raise LLMError(error.cause, error.detail, **error.facts, text=reply.text)
+            error.facts = {**error.facts, "text": reply.text}
+            raise error
         return replace(reply, attempts=call.requests, elapsed=call.elapsed())
 
     async def _ask(self, request: dict[str, Any], call: Call) -> Reply:
-        """One reply, in the form that the server takes requests in; what it takes is remembered."""
+        """One reply; a field that the server refuses is left out or renamed, and that is remembered."""
+        read = partial(self._read, request)
+        tokens = _prompt_tokens(request) + request["max_tokens"]
         while True:
-            sent = self._as_taken(request)
+            sent = self._accepted(request)
             try:
-                return await self._send(sent, request, call)
+                return await self._http.ask("POST", _CHAT, sent, read, call=call, tokens=tokens)
             except LLMError as error:
                 field = error.facts.get("field")
-                # Servers that take none sample at 1; what was to be sampled at another one is not.
+                # Servers that take no temperature sample at 1; a request for another one is not sampled so.
                 may_go = field == "max_tokens" or request["temperature"] in (0.0, 1.0)
                 if field not in sent or not may_go:
                     raise
-                if field not in self._not_taken:
+                if field not in self._refused:
                     instead = (
                         "max_completion_tokens is sent instead" if field == "max_tokens" else "it is left out"
                     )
                     _LOG.warning("%s takes no %s; %s from now on", self.base_url, field, instead)
-                self._not_taken.add(field)
+                self._refused.add(field)
 
-    def _as_taken(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        sent = {name: value for name, value in request.items() if name not in self._not_taken}
-        if "max_tokens" in self._not_taken:
+    def _accepted(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The request without the fields that the server has refused."""
+        sent = {name: value for name, value in request.items() if name not in self._refused}
+        if "max_tokens" in self._refused:
             sent["max_completion_tokens"] = request["max_tokens"]
         return sent
-
-    async def _send(self, sent: Mapping[str, Any], request: Mapping[str, Any], call: Call) -> Reply:
-        read = partial(self._read, request)
-        tokens = len(json.dumps(request["messages"])) // BYTES_PER_TOKEN + request["max_tokens"]
-        return await self._http.ask("POST", "/chat/completions", sent, read, call=call, tokens=tokens)
 
     def _ping(self) -> tuple[str, str, Any, Callable[[Any], Any]] | None:
         """The tiny question of `preflight`; None where the model's name is still to be found out."""
         if self.model is None:
             return None
         ping = {"model": self.model, "messages": _PING, "temperature": 0.0, "max_tokens": _PING_TOKENS}
-        return "POST", "/chat/completions", self._as_taken(ping), partial(self._read, ping)
+        return "POST", _CHAT, self._accepted(ping), partial(self._read, ping)
 
     def _read(self, request: Mapping[str, Any], document: Any) -> Reply:
         """The reply that a document holds, whose tokens are counted whatever it holds."""
-        told_in, told_out = tokens_in, tokens_out = _tokens(document, request)
+        tokens_in, tokens_out = _tokens(document, request)
+        paid_in, paid_out = tokens_in or 0, tokens_out or 0
         try:
             text, reason = _content(document)
-            if tokens_in is None:
-                tokens_in = len(json.dumps(request["messages"])) // BYTES_PER_TOKEN
-            if tokens_out is None:
-                tokens_out = len(text.encode()) // BYTES_PER_TOKEN
+            paid_in = _prompt_tokens(request) if tokens_in is None else tokens_in
+            paid_out = len(text.encode()) // BYTES_PER_TOKEN if tokens_out is None else tokens_out
         finally:  # what cannot be read is paid for all the same
-            self.usage.tokens_in += tokens_in or 0
-            self.usage.tokens_out += tokens_out or 0
+            self.usage.tokens_in += paid_in
+            self.usage.tokens_out += paid_out
         model, name = (document.get(key) for key in ("model", "id"))
         return Reply(
             text,
             finish_reason=reason,
             model=excerpt(model) if isinstance(model, str) else "",
-            tokens_in=told_in,
-            tokens_out=told_out,
+            tokens_in=tokens_in,
+            tokens_out=tokens_out,
             request_id=excerpt(name) if isinstance(name, str) else "",
         )
 
@@ -245,12 +245,17 @@ def connect(
     OpenAICompatible('http://localhost:8000/v1', model='judge')
     """
     home = (os.environ.get("OPENAI_BASE_URL") or OPENAI_URL).rstrip("/")
-    url, model = _where(spec.strip(), home)
-    prefix = f"FACTRL_{role.upper()}"
+    prefix, spec = f"FACTRL_{role.upper()}", spec.strip()
+    url, _, model = spec.partition("#") if spec.startswith(("http://", "https://")) else ("", "", "")
+    if spec and not url:
+        provider, _, model = spec.partition("/")
+        if provider != "openai" or not model.strip():
+            raise ConfigError(f"{spec!r} does not name a model server; write it like {_SPECS}")
+        url = home
     url = (os.environ.get(f"{prefix}_BASE_URL") or url).rstrip("/")
-    model = os.environ.get(f"{prefix}_MODEL") or model
+    model = os.environ.get(f"{prefix}_MODEL") or model.strip()
     if not url:
-        raise ConfigError(f"no model server is named; write it like {SPEC_EXAMPLE} or openai/gpt-4o-mini")
+        raise ConfigError(f"no model server is named; write it like {_SPECS}")
     variable = f"{prefix}_API_KEY"
     if url == home and not os.environ.get(variable):
         variable = "OPENAI_API_KEY"
@@ -295,21 +300,6 @@ _REMEDIES = {
     "http_429": "wait, or use a key with a higher limit",
     "redirect": "use the address it points to",
 }
-
-
-def _where(spec: str, home: str) -> tuple[str, str]:
-    """Base URL and model of a spec, each empty when not given."""
-    if not spec:
-        return "", ""
-    if spec.startswith(("http://", "https://")):
-        url, _, model = spec.partition("#")
-        return url, model.strip()
-    provider, _, model = spec.partition("/")
-    if provider == "openai" and model.strip():
-        return home, model.strip()
-    raise ConfigError(
-        f"{spec!r} does not name a model server; write it like {SPEC_EXAMPLE} or openai/gpt-4o-mini"
-    )
 
 
 def _content(document: Any) -> tuple[str, str]:
@@ -366,12 +356,17 @@ def _tokens(document: Any, request: Mapping[str, Any]) -> tuple[int | None, int 
     """
     usage = document.get("usage") if isinstance(document, Mapping) else None
     counts = usage if isinstance(usage, Mapping) else {}
-    told_in, told_out = _count(counts.get("prompt_tokens")), _count(counts.get("completion_tokens"))
-    if told_in is not None and told_in > _TEMPLATE:
-        told_in = min(told_in, len(json.dumps(request)) + _TEMPLATE)
-    if told_out is not None and told_out > request["max_tokens"]:
-        told_out = min(told_out, max(request["max_tokens"], len(json.dumps(document.get("choices")))))
-    return told_in, told_out
+    tokens_in, tokens_out = _count(counts.get("prompt_tokens")), _count(counts.get("completion_tokens"))
+    if tokens_in is not None and tokens_in > _TEMPLATE:
+        tokens_in = min(tokens_in, len(json.dumps(request)) + _TEMPLATE)
+    if tokens_out is not None and tokens_out > request["max_tokens"]:
+        tokens_out = min(tokens_out, max(request["max_tokens"], len(json.dumps(document.get("choices")))))
+    return tokens_in, tokens_out
+
+
+def _prompt_tokens(request: Mapping[str, Any]) -> int:
+    """An estimate, where the server does not count."""
+    return len(json.dumps(request["messages"])) // BYTES_PER_TOKEN
 
 
 def _count(value: Any) -> int | None:

@@ -1,8 +1,8 @@
 """Reading what a judge wrote: strictly, in linear time, and never by guessing.
 
-A verdict is a word from a closed set that stands where a verdict stands.  Whatever cannot be read that way
-is no verdict: it is never turned into one by a substring ("Unsupported" holds "supported"), by position or
-by the absence of a word.  Of a reasoning model's reply only what follows `</think>` is read.
+A verdict is a word from a closed set that stands where a verdict stands.  A reply that cannot be read that
+way holds no verdict: none is made up from a substring ("Unsupported" holds "supported"), from a position or
+from the absence of a word.  Of a reasoning model's reply only what follows `</think>` is read.
 
 `read_verdict` reads one word of a closed set, `read_verdicts` the verdicts on several claims, each by itself,
 and `records_by_id` those on several items, all or none.  `read_true_false` and `read_supported` read the
@@ -55,9 +55,9 @@ _REFUSES = 0.95  # score: a reply that cannot be read is more often a verdict in
 # -- A word on the last line -------------------------------------------------------------------------
 
 # `factrl.llm.quoting` breaks whatever this can match, so that quoted policy text is never read as a verdict.
-_SAID = r"verdict[*`]{0,2}:[ *`]{0,4}([a-z_]+)"
-_VERDICT = re.compile(_SAID, re.I | re.A)
-_VERDICT_LINE = re.compile(rf"(?:^|[.!?][\"')*`]{{0,2}} {{1,3}})[*`]{{0,4}}{_SAID}[.*`]{{0,4}}$", re.I | re.A)
+_WORD = r"verdict[*`]{0,2}:[ *`]{0,4}([a-z_]+)"
+_VERDICT = re.compile(_WORD, re.I | re.A)
+_VERDICT_LINE = re.compile(rf"(?:^|[.!?][\"')*`]{{0,2}} {{1,3}})[*`]{{0,4}}{_WORD}[.*`]{{0,4}}$", re.I | re.A)
 _LAST = 120  # characters of the last line that are looked at
 
 
@@ -74,6 +74,9 @@ def read_verdict(reply: str, words: Collection[str]) -> str:
 
     Raises:
         Unscored: `judge_unreadable`.
+
+    >>> read_verdict("It names another town.\\nVERDICT: incorrect", ("correct", "incorrect"))
+    'incorrect'
     """
     text = bare(reply.rpartition("</think>")[2])
     last = text.rpartition("\n")[2].strip()
@@ -102,20 +105,35 @@ def read_verdicts(reply: str, ids: Sequence[str]) -> dict[str, ReadVerdict | Uns
     something else than it was asked, and rejects the whole reply.  A claim has no verdict when it is not
     mentioned, when its word is not `supported`, `refuted` or `unknown`, or when two of its verdicts differ;
     its `Unscored` has the cause `judge_unreadable` or `judge_refusal`.
+
+    >>> read_verdicts('{"id": "k3", "verdict": "refuted"}', ["k3", "f9"])["k3"].label
+    'refuted'
     """
-    text = after_thinking(reply)
+    try:
+        records = _by_id(after_thinking(reply))
+    except Unscored as error:
+        return dict.fromkeys(ids, error)
+    unknown = sorted(records.keys() - {*ids})
+    if unknown:
+        problem = f"the judge's reply is about {unknown[0][:40]!r}, no claim of this call"
+        return dict.fromkeys(ids, _unreadable(problem))
+    return {id_: _one(id_, records.get(id_, ())) for id_ in ids}
+
+
+def _by_id(text: str) -> dict[str, list[Mapping[str, Any]]]:
+    """The JSON objects with a verdict, by the id that each has.
+
+    Raises:
+        Unscored: there is none.
+    """
     records: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for record in json_records(text):
         if "verdict" in record:
             id_ = record.get("id")
             records[id_ if isinstance(id_, str) else json.dumps(id_)].append(record)
     if not records:
-        return dict.fromkeys(ids, no_verdict(text))
-    unknown = sorted(records.keys() - {*ids})
-    if unknown:
-        problem = f"the judge's reply is about {unknown[0][:40]!r}, no claim of this call"
-        return dict.fromkeys(ids, _unreadable(problem))
-    return {id_: _one(id_, records[id_]) for id_ in ids}
+        raise no_verdict(text)
+    return records
 
 
 def _one(id_: str, records: Sequence[Mapping[str, Any]]) -> ReadVerdict | Unscored:
@@ -220,31 +238,28 @@ def records_by_id(
 ) -> dict[str, dict[str, Any]]:
     """The JSON object of every id in a judge's reply, its `verdict` one of `words`; all of the ids or none.
 
+    >>> records_by_id('{"id": "k3", "verdict": "Keep"}', ["k3"], ("keep", "drop"), "fact")
+    {'k3': {'id': 'k3', 'verdict': 'keep'}}
+
     Args:
         what: what an id stands for, for the errors.
+
+    Raises:
+        Unscored: `judge_unreadable` or `judge_refusal`.
     """
-    text = after_thinking(reply)
     records: dict[str, dict[str, Any]] = {}
-    problem = ""
-    for record in json_records(text):
-        if "verdict" not in record:
-            continue
-        id_, word = record.get("id"), record["verdict"]
+    for id_, (record, *more) in _by_id(after_thinking(reply)).items():
+        word = record["verdict"]
         word = word.strip().lower() if isinstance(word, str) else word
-        if not isinstance(id_, str) or id_ not in ids:
-            problem = f"is about {str(id_)[:40]!r}, no {what} of this call"
-        elif id_ in records:
-            problem = f"holds two verdicts on {what} {id_!r}"
-        elif not isinstance(word, str) or word not in words:
-            problem = f"says of {what} {id_!r} {str(record['verdict'])[:40]!r}, not {'|'.join(words)}"
-        else:
-            records[id_] = {**record, "verdict": word}
-        if problem:
-            raise _unreadable(f"the judge's reply {problem}")
-    if not records:
-        raise no_verdict(text)
-    left = [id_ for id_ in ids if id_ not in records]
-    if left:
+        if id_ not in ids:
+            raise _unreadable(f"the judge's reply is about {id_[:40]!r}, no {what} of this call")
+        if more:
+            raise _unreadable(f"the judge's reply holds two verdicts on {what} {id_!r}")
+        if word not in words:
+            wrong = str(record["verdict"])[:40]
+            raise _unreadable(f"the judge's reply says of {what} {id_!r} {wrong!r}, not {'|'.join(words)}")
+        records[id_] = {**record, "verdict": word}
+    if left := [id_ for id_ in ids if id_ not in records]:
         raise _unreadable(f"the judge's reply has no verdict on {what} {left[0]!r}")
     return {id_: records[id_] for id_ in ids}
 
@@ -359,7 +374,7 @@ def _decides(text: str, match: re.Match[str], end: int) -> bool:
     return False
 
 
-# -- Both ---------------------------------------------------------------------------------------------
+# -- For all -----------------------------------------------------------------------------------------------
 
 
 def item_ids(items: Sequence[str]) -> list[str]:
