@@ -117,7 +117,7 @@ def test_one_line_per_thing(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"factrl", "packages", "extra train", "SQLite", "cache", "environment", "model"} <= {*names}
     assert not {"extra dev", "extra test", "judge server"} & {*names}
     assert sqlite3.sqlite_version in "".join(lines)
-    for model in models.known():
+    for model in models.MODELS:
         told = f"{model.name} is not here ({megabytes(model.size)}): factrl models get {model.name}"
         assert told in "".join(lines)
 
@@ -161,7 +161,7 @@ def test_factrl_that_is_no_package(
 def test_the_list_has_every_model_and_downloads_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "list"]) == 0
     out, err = capsys.readouterr()
-    for model in models.known():
+    for model in models.MODELS:
         (line,) = (line for line in out.splitlines() if line.split()[:1] == [model.name])
         told = [model.role, model.licence, megabytes(model.size), "no"]
         assert all(word in line for word in told)
@@ -171,7 +171,7 @@ def test_the_list_has_every_model_and_downloads_none(capsys: pytest.CaptureFixtu
 
 
 def test_a_model_that_is_here_is_shown_as_here(capsys: pytest.CaptureFixture[str]) -> None:
-    model = models.known()[0]
+    model = models.MODELS[0]
     folder = Path("cache", "models", model.name)
     folder.mkdir(parents=True)
     with (folder / model.file).open("wb") as file:

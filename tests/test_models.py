@@ -19,7 +19,7 @@ import pytest
 
 from factrl.errors import ModelError
 from factrl.llm import models
-from factrl.llm.models.catalogue import MODELS, Model, Part
+from factrl.llm.models import MODELS, Model, Part
 
 CONTENT = bytes(range(256)) * 40  # 10,240 bytes, in three parts
 CUTS = (0, 4096, 8192, len(CONTENT))

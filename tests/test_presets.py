@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from types import SimpleNamespace
 
 import pytest
 
@@ -45,7 +43,7 @@ def curie(tmp_path):
 def nli(monkeypatch):
     """Any cross-encoder's name gives the scorer."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
-    monkeypatch.setitem(sys.modules, "factrl.llm.local.classifiers", SimpleNamespace(CrossEncoder=Scorer))
+    monkeypatch.setattr("factrl.llm.local.classifiers.CrossEncoder", Scorer)
 
 
 def test_without_the_local_runtime_the_weak_judge_stands_in(curie, monkeypatch):

@@ -77,7 +77,7 @@ def examine() -> Iterator[Diagnostic]:
         yield Diagnostic("warning", "torch", told)
     yield sqlite(sqlite3.sqlite_version)
     yield cache(models.cache_folder())
-    for model in models.known():
+    for model in models.MODELS:
         path = models.cached(model.name)
         if path is not None:
             yield Diagnostic("ok", "model", f"{model.name} in {path}")

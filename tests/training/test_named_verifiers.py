@@ -18,8 +18,7 @@ torch = pytest.importorskip("torch", reason="needs the extra `train`")
 import transformers  # noqa: E402
 
 from factrl.errors import ConfigError, ModelError  # noqa: E402
-from factrl.llm.local.classifiers import CrossEncoder  # noqa: E402
-from factrl.llm.models.catalogue import VERIFIERS, verifier  # noqa: E402
+from factrl.llm.local.classifiers import VERIFIERS, CrossEncoder  # noqa: E402
 from factrl.types import Claim, Passage  # noqa: E402
 from factrl.verifier import open_judge  # noqa: E402
 
@@ -112,7 +111,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Maker:
 @pytest.mark.parametrize("name", READS)
 def test_each_reads_its_prompt_and_names_its_outputs(make: Maker, name: str) -> None:
     text, kind, outputs = READS[name]
-    model = CrossEncoder(make(name), named=verifier(name))
+    model = CrossEncoder(make(name), named=VERIFIERS[name])
     pairs = [(PREMISE, CLAIM), ("Curie was born", "Paris."), (f"{PREMISE} " * 9, CLAIM)]
     scores = model.scores(pairs)
     chat = kind in ("Llama", "Granite")
@@ -138,7 +137,7 @@ def test_each_reads_its_prompt_and_names_its_outputs(make: Maker, name: str) -> 
 
 @pytest.mark.parametrize("name", ["minicheck-roberta", "granite-guardian-3.3", "lettucedetect"])
 def test_only_the_premise_is_cut_and_no_text_ends_itself(make: Maker, name: str) -> None:
-    model = CrossEncoder(make(name), named=verifier(name))
+    model = CrossEncoder(make(name), named=VERIFIERS[name])
     model.longest = 48
     scores = model.scores([(PREMISE * 40, CLAIM), ("", CLAIM * 40)])
     assert not np.isnan(scores[0]).any()
@@ -169,5 +168,5 @@ def test_a_name_is_told_and_what_is_no_such_model_refused(make: Maker) -> None:
     with pytest.raises(ConfigError, match=r"unknown judge 'factgc'; did you mean 'factcg'\?"):
         open_judge("factgc")
     with pytest.raises(ModelError, match=r"3 outputs .* factcg"):
-        CrossEncoder(make("factcg", num_labels=3), named=verifier("factcg"))
-    assert {*READS} == {row.name for row in VERIFIERS} - {"hhem-2.1"}  # which test_nli.py has
+        CrossEncoder(make("factcg", num_labels=3), named=VERIFIERS["factcg"])
+    assert {*READS} == {*VERIFIERS} - {"hhem-2.1"}  # which test_nli.py has

@@ -15,8 +15,7 @@ torch = pytest.importorskip("torch", reason="needs the extra `train`")
 
 from factrl.errors import ConfigError, ModelError  # noqa: E402
 from factrl.llm.local import classifiers  # noqa: E402
-from factrl.llm.local.classifiers import CrossEncoder  # noqa: E402
-from factrl.llm.models.catalogue import verifier  # noqa: E402
+from factrl.llm.local.classifiers import VERIFIERS, CrossEncoder  # noqa: E402
 
 SENTENCE = "curie was born in warsaw paris 1867 1868 she won two nobel prizes the city is old . not"
 WORDS = SENTENCE.split()
@@ -259,7 +258,7 @@ def test_hhem_loads_with_its_code_its_prompt_and_its_labels(hhem: Path) -> None:
     long = ("curie was born in warsaw . " * 9, "she won")
     assert not np.isnan(model.scores([long])).any(), "a premise that is too long is cut"
     assert np.isnan(model.scores([("", " ".join(["old"] * 30))])).all(), "a hypothesis is not"
-    row = verifier("hhem-2.1")  # by its name the prompt is the released one, whatever the folder says
+    row = VERIFIERS["hhem-2.1"]  # by its name the prompt is the released one, whatever the folder says
     assert row is not None
     named = CrossEncoder(hhem, trust_remote_code=True, named=row)
     assert named._text("a", "b") == (

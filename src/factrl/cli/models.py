@@ -8,7 +8,7 @@ import json
 from factrl.doctor import Diagnostic, examine, megabytes
 from factrl.errors import ConfigError, nearest
 from factrl.llm import models
-from factrl.llm.models.catalogue import VERIFIERS
+from factrl.llm.local.classifiers import VERIFIERS
 from factrl.text.escape import one_line
 
 from .options import Verbs, add_options, add_verb
@@ -68,13 +68,13 @@ def _list_models() -> None:
             model.licence,
             "no" if models.cached(model.name) is None else "yes",
         )
-        for model in models.known()
+        for model in models.MODELS
     ]
     show_rows(("model", "role", "size", "licence", "here"), rows, lines=False)
-    for model in models.known():
+    for model in models.MODELS:
         say(f"\n{model.name}: {model.about}\n    from {model.source}")
     say("\nVerifiers of the field, as --judge NAME or NAME:FOLDER (balanced accuracy on LLM-AggreFact):")
-    for row in VERIFIERS:
+    for row in VERIFIERS.values():
         agrees = "not known" if row.aggrefact is None else f"{row.aggrefact} %"
         code = "runs code of its own, which trust_remote_code=true allows" if row.code else ""
         say(f"\n{row.name}: {'; '.join(filter(None, (agrees, row.licence, code, row.note)))}")

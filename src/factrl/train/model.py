@@ -159,7 +159,7 @@ def uses_bf16(settings: TrainSettings) -> bool:
 
 def is_embedded(name: str) -> bool:
     """Whether `name` is a policy of `factrl models list`, and no folder here."""
-    return any(m.name == name and m.role == "policy" for m in models.known()) and not Path(name).exists()
+    return any(m.name == name and m.role == "policy" for m in models.MODELS) and not Path(name).exists()
 
 
 def embedded_policy(name: str = SMALLEST) -> Path:

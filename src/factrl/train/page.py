@@ -368,7 +368,7 @@ def _is_path(text: str) -> bool:
 
 def _on_hub(name: str) -> str | None:
     """The hub id that a name stands for; None for a file or folder of this machine."""
-    known = [model.repository for model in models.known() if model.name == name]
+    known = [model.repository for model in models.MODELS if model.name == name]
     if known:
         return known[0]
     return name if _HUB_ID.fullmatch(name) and not os.path.exists(name) else None

@@ -158,7 +158,7 @@ def not_installed(settings: RunSettings, reward: Reward) -> MissingExtra | None:
     needs: list[tuple[tuple[str, ...], str]] = [
         (("torch", "transformers", "trl", "peft", "accelerate", "datasets"), "train")
     ]
-    embedded = {model.name for model in models.known() if model.role == "policy"}
+    embedded = {model.name for model in models.MODELS if model.role == "policy"}
     if local or ("truthfulness" in reward.missing and settings.judge.truthfulness_model is None):
         needs.insert(0, (("xllamacpp",), "local"))
     elif settings.verifier.judge == LOCAL and {"verify", "checklist"} & {*reward.missing}:

@@ -25,8 +25,6 @@ from typing import Any
 from factrl.errors import NO_OWN_VERIFIER, ConfigError, MissingExtra, ModelError, nearest
 from factrl.llm import LLM
 from factrl.llm.background import Call, wait_for
-from factrl.llm.models.catalogue import VERIFIERS
-from factrl.llm.models.catalogue import verifier as verifier_named
 from factrl.llm.store import CachedLLM, Store
 from factrl.text import strip_end_tokens
 from factrl.text.abstention import abstains
@@ -358,17 +356,17 @@ def open_judge(
         if "#" not in model:
             raise ConfigError(f"{name!r} names no model; write spans:http://localhost:8000/v1#MODEL")
         return SpanJudge(connect(model, role="spans"))
-    named = verifier_named(kind)
+    from factrl.llm.local.classifiers import VERIFIERS, CrossEncoder
+
+    named = VERIFIERS.get(kind)
     if named is not None or (kind == "nli" and model):
         if not all(importlib.util.find_spec(package) for package in ("torch", "transformers")):
             raise MissingExtra("transformers", "train")
-        from factrl.llm.local.classifiers import CrossEncoder
-
         if named is None:
             return NLIJudge(CrossEncoder(model, trust_remote_code=trust_remote_code), **thresholds)
         own = CrossEncoder(model or named.address, trust_remote_code=trust_remote_code, named=named)
         return NLIJudge(own, **{"threshold_refuted": None, **thresholds})
-    names = [row.name for row in VERIFIERS]
+    names = [*VERIFIERS]
     problem = (
         f"{name!r}: {NO_OWN_VERIFIER}" if kind == "own" else f"unknown judge {name!r}{nearest(kind, names)}"
     )

@@ -48,7 +48,7 @@ class LlamaModel:
     """A GGUF model; safe to use from several threads, which wait for each other.
 
     Args:
-        model: a name of `factrl.llm.models.known()`, a `.gguf` file, or one on the hub: `org/repo/file.gguf`.
+        model: a name of `factrl.llm.models.MODELS`, a `.gguf` file, or one on the hub: `org/repo/file.gguf`.
         n_ctx: tokens of prompt and reply together, at most.
         threads: CPU threads; by default all cores up to four, and half of them beyond.
 
