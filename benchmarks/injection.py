@@ -305,10 +305,10 @@ def main() -> None:
     parser.add_argument("--claims", type=int, default=4, help="questions whose claims are judged")
     parser.add_argument("--threads", type=int, default=1)
     told = parser.parse_args()
-    with LlamaModel(threads=told.threads) as model:
-        about = {"model": model.identity, "prompts": [GRADE, SUPPORT]}
-        with Journal(told.output, about) as journal:
-            rows = judge_all(journal, model, told.limit, told.claims)
+    model = LlamaModel(threads=told.threads)
+    about = {"model": model.identity, "prompts": [GRADE, SUPPORT]}
+    with Journal(told.output, about) as journal:
+        rows = judge_all(journal, model, told.limit, told.claims)
     for task, ways in {**WAYS, "answers": ("raw", "quoted", "guarded", "factrl")}.items():
         say("\n".join([*table(rows, task, ways), ""]))
     say("\n".join([*details(rows), f"model: {model.identity}"]))

@@ -456,14 +456,13 @@ def test_the_real_model_tells_the_three_apart() -> None:
 
     if models.cached(JUDGE) is None:
         pytest.skip(f"{JUDGE} is not downloaded")
-    with LlamaModel() as model:
-        verdicts = LocalJudge(model).judge(
-            [
-                pair("Marie Curie was born in Warsaw.", CURIE),
-                pair("Marie Curie was born in 1868.", CURIE),
-                pair("Marie Curie liked to ride a bicycle.", CURIE),
-            ]
-        )
+    verdicts = LocalJudge(LlamaModel()).judge(
+        [
+            pair("Marie Curie was born in Warsaw.", CURIE),
+            pair("Marie Curie was born in 1868.", CURIE),
+            pair("Marie Curie liked to ride a bicycle.", CURIE),
+        ]
+    )
     assert [verdict.label for verdict in verdicts] == ["supported", "refuted", "unknown"]
 
 

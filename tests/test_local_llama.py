@@ -6,7 +6,6 @@ import http.client
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -39,11 +38,10 @@ def weights(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaModel]:
+def model(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> LlamaModel:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FACTRL_CACHE", str(tmp_path_factory.mktemp("cache")))
-        with LlamaModel(weights, n_ctx=1024, threads=1) as made:
-            yield made
+        return LlamaModel(weights, n_ctx=1024, threads=1)
 
 
 def test_letters_have_the_log_probabilities_of_the_next_token(model: LlamaModel) -> None:
@@ -66,9 +64,9 @@ def test_a_saved_prefix_spares_a_new_process_its_cost(model: LlamaModel, weights
         assert oct(model._states.stat().st_mode & 0o777) == "0o700"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FACTRL_CACHE", str(model._states.parent))
-        with LlamaModel(weights, n_ctx=2048, threads=1) as other:
-            computed = _counted(other)
-            again = other.letter_logprobs(prefix, [prompt], LETTERS)
+        other = LlamaModel(weights, n_ctx=2048, threads=1)
+    computed = _counted(other)
+    again = other.letter_logprobs(prefix, [prompt], LETTERS)
     assert sum(computed) < 40  # the prompt's tokens, not the prefix's
     np.testing.assert_allclose(again, first, atol=1e-3)
 

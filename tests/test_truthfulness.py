@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -103,25 +103,20 @@ def test_a_prompt_has_one_place_for_the_claim() -> None:
 # ---------------------------------------------------------------- a real model
 
 
-@pytest.fixture(scope="module")
-def llama() -> Iterator[LlamaModel]:
+@pytest.mark.model
+def test_a_real_model_gives_probabilities_of_its_own() -> None:
     pytest.importorskip("xllamacpp", reason="needs the extra `local`")
     found = models.cached("SmolLM2-135M-Instruct")
     if found is None:
         pytest.skip("run: factrl models get SmolLM2-135M-Instruct")
-    with LlamaModel(found, n_ctx=2048, threads=1) as made:
-        yield made
-
-
-@pytest.mark.model
-def test_a_real_model_gives_probabilities_of_its_own(llama: LlamaModel) -> None:
-    truthfulness = LetterTruthfulness(llama)
+    model = LlamaModel(found, n_ctx=2048, threads=1)
+    truthfulness = LetterTruthfulness(model)
     claims = ["Paris is the capital of France.", "Paris is the capital of Norway.", "\U0001f600" * 2_000]
     odds = truthfulness(claims)
     assert all(0 < p < 1 for p in odds[:2])
     assert odds[2] == 0.0  # too long to be read whole
     assert odds[0] != odds[1]
-    rows = llama.letter_logprobs(
+    rows = model.letter_logprobs(
         truthfulness._before, claims[:1], ("True", "False"), suffix=truthfulness._after
     )
     true, false = np.exp(rows[0])

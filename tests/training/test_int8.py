@@ -168,7 +168,7 @@ def test_a_real_model_says_what_llama_cpp_says() -> None:
     prefix = "".join(f"{n} is {'even' if n % 2 == 0 else 'odd'}.\n" for n in range(20))
     asked = [f"{n} is" for n in range(20, 30)]
     ours = int8.Int8Model(found, prefix).letter_logprobs(prefix, asked, (" even", " odd"))
-    with llama.LlamaModel(found, n_ctx=1024, threads=1) as model:
-        theirs = model.letter_logprobs(prefix, asked, (" even", " odd"))
+    model = llama.LlamaModel(found, n_ctx=1024, threads=1)
+    theirs = model.letter_logprobs(prefix, asked, (" even", " odd"))
     theirs -= np.logaddexp(theirs[:, :1], theirs[:, 1:])
     np.testing.assert_allclose(np.exp(ours), np.exp(theirs), atol=0.05)

@@ -147,26 +147,42 @@ MODELS: tuple[Model, ...] = (
 )
 
 
-def get(name: str | Path, *, check: bool = False) -> Path:
+def get(name: str | Path, *, check: bool = False, download: bool = True) -> Path:
     """Where the model is: its file if it is one file, else its folder; downloaded if it is not here yet.
 
     Args:
-        check: hash a file of `MODELS` again, and fetch what is not as it should be.
+        check: hash a file of `MODELS` again, and download it again where it is not the pinned one.
 
     Raises:
-        ModelError: nothing has that name, or it cannot be downloaded, or is not what was pinned.
+        ModelError: nothing has that name, or it cannot be downloaded, or is not what was pinned; or it is
+            not here and nothing may be downloaded, and the message has the command that gets it.
         MissingExtra: a hub name, and huggingface_hub is not installed.
     """
-    return _find(name, offline=False, check=check)
+    word = str(name)
+    here = Path(name).expanduser()
+    if word and here.exists():
+        return here
+    model = next((model for model in MODELS if word in (model.name, model.role)), None)
+    if model is not None:
+        place = _place(model)
+        if check and place.is_file() and sha256_of(place) != model.sha256:
+            place.unlink()
+        if not _is_there(model):
+            if not download:
+                raise ModelError(f"{model.name} is not on this machine; run: factrl models get {model.name}")
+            _fetch(model)
+        return place
+    hub = None if isinstance(name, Path) or word.startswith((".", "/", "~")) else _NAME.fullmatch(word)
+    if hub is None or ".." in word:
+        names = [model.name for model in MODELS]
+        there_are = f"there are {', '.join(names)}, any folder or file, and hub names such as org/model"
+        raise ModelError(f"no model is called {word!r}{nearest(word, names)}; {there_are}")
+    return _snapshot(word, *hub.groups(), offline=not download)
 
 
 def path(name: str | Path) -> Path:
-    """As `get`, but nothing is downloaded.
-
-    Raises:
-        ModelError: the model is not on this machine; the message has the command that gets it.
-    """
-    return _find(name, offline=True)
+    """As `get`, but nothing is downloaded."""
+    return get(name, download=False)
 
 
 def cached(name: str | Path) -> Path | None:
@@ -230,29 +246,6 @@ def identity(path: Path) -> str:
             stream.seek(max(size - _SAMPLE, 0))
             digest.update(stream.read(_SAMPLE))
     return f"{path.stem if path.is_file() else path.resolve().name}@{digest.hexdigest()[:12]}"
-
-
-def _find(name: str | Path, *, offline: bool, check: bool = False) -> Path:
-    word = str(name)
-    here = Path(name).expanduser()
-    if word and here.exists():
-        return here
-    model = next((model for model in MODELS if word in (model.name, model.role)), None)
-    if model is not None:
-        place = _place(model)
-        if check and place.is_file() and sha256_of(place) != model.sha256:
-            place.unlink()
-        if not _is_there(model):
-            if offline:
-                raise ModelError(f"{model.name} is not on this machine; run: factrl models get {model.name}")
-            _fetch(model)
-        return place
-    hub = None if isinstance(name, Path) or word.startswith((".", "/", "~")) else _NAME.fullmatch(word)
-    if hub is None or ".." in word:
-        names = [model.name for model in MODELS]
-        there_are = f"there are {', '.join(names)}, any folder or file, and hub names such as org/model"
-        raise ModelError(f"no model is called {word!r}{nearest(word, names)}; {there_are}")
-    return _snapshot(word, hub[1], hub[2], hub[3], offline=offline)
 
 
 def _snapshot(label: str, repo: str, file: str | None, revision: str | None, *, offline: bool) -> Path:

@@ -1,8 +1,8 @@
 """Text that somebody else wrote, quoted in a prompt so that it cannot pass for a part of it.
 
 A policy is trained to please the judge that reads its text, and a web page can address the judge too.  So
-such text enters a prompt only as one JSON string, with everything taken apart that could pass for our
-verdicts or for a chat template's role tokens.  It is a fence, not a proof.
+such text enters a prompt only as one JSON string, in which everything is taken apart that could pass for our
+verdicts or for a chat template's role tokens.  That makes a forgery harder, and proves nothing.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _broken_in(value: Any) -> Any:
     if isinstance(value, str):
         return broken(value)
     if isinstance(value, dict):
-        return {key: broken(i) if isinstance(i, str) else _broken_in(i) for key, i in value.items()}
+        return {key: _broken_in(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [broken(item) if isinstance(item, str) else _broken_in(item) for item in value]
+        return [_broken_in(item) for item in value]
     return value

@@ -2,10 +2,10 @@
 
 It answers chats like any other `LLM`, and it says how likely each of a few letters is as the next token,
 which is how a small model judges best: one number per answer instead of words to be read.  On a CPU the
-prompt is what costs, so a prompt's fixed first part is computed once and its state kept on disk.
+prompt is what takes time, so a prompt's fixed first part is computed once and its state kept on disk.
 
-It is not a server for others: llama.cpp listens on a loopback port with a random key, because its state
-can only be saved that way.  Requests run one by one: on a CPU several at once are no faster.
+It is no server for others: llama.cpp listens on a loopback port with a random key only because its state can
+be saved in no other way.  Requests run one by one: on a CPU several at once are no faster.
 """
 
 from __future__ import annotations
@@ -91,17 +91,6 @@ class LlamaModel:
         # An answer through its queue: one that is told to stop before its loop runs would never stop.
         self._ask("/slots", method="GET")
 
-    def __enter__(self) -> LlamaModel:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Free the memory; the model cannot be used afterwards."""
-        with self._lock:
-            self._server = None
-
     def complete(
         self, messages: Sequence[Message], *, temperature: float = 0.0, max_tokens: int = 512, **sampling: Any
     ) -> Reply:
@@ -114,7 +103,7 @@ class LlamaModel:
         request = {"messages": [dict(m) for m in messages], "temperature": temperature, **sampling}
         with self._lock:
             self._held = ""
-            response = self._open().handle_chat_completions({**request, "max_tokens": max_tokens})
+            response = self._server.handle_chat_completions({**request, "max_tokens": max_tokens})
         choice = _choice(response)
         if choice["finish_reason"] == "length":
             cut = f"{self.name} cut its reply off at {max_tokens} tokens"
@@ -189,7 +178,7 @@ class LlamaModel:
     def _send(self, tokens: list[int], **options: Any) -> dict[str, Any]:
         """What llama.cpp says to a prompt when it may write one token."""
         request = {"prompt": tokens, "max_tokens": 1, "temperature": 0.0, "logprobs": LISTED, "id_slot": 0}
-        return _choice(self._open().handle_completions({**request, **options}))
+        return _choice(self._server.handle_completions({**request, **options}))
 
     def _odds(self, tokens: list[int], ids: list[int]) -> list[float]:
         # It is made to write a letter, because it lists nothing beside half a character.  The list has the
@@ -237,7 +226,6 @@ class LlamaModel:
 
     def _ask(self, path: str, request: Any = None, *, method: str = "POST") -> Any:
         """One request to llama.cpp's own port, for what only that offers."""
-        self._open()
         connection = http.client.HTTPConnection(self._address, timeout=_PATIENCE)
         try:
             connection.request(method, path, json.dumps(request), {"Authorization": f"Bearer {self._key}"})
@@ -246,11 +234,6 @@ class LlamaModel:
             raise LLMError("local_model", f"llama.cpp did not answer: {error!r}") from error
         finally:
             connection.close()
-
-    def _open(self) -> Any:
-        if self._server is None:
-            raise RuntimeError(f"{self.name} was closed")
-        return self._server
 
 
 def _checked(response: Any) -> Any:
