@@ -12,13 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factrl.cli import main
-from factrl.evals.confidence import (
-    absent_numbers,
-    answers_of,
-    confidence_bins,
-    confidence_numbers,
-    risk_coverage,
-)
+from factrl.evals.numbers import confidence_numbers
 from factrl.evals.samples import EvalSample, read_output
 from factrl.text.confidence import stated_confidence
 from factrl.types import Completion, Example, Grade
@@ -79,10 +73,11 @@ def test_answers_to_one_question_are_drawn_together() -> None:
     """Eight answers to each question make no interval narrower than one."""
     single = [sample(str(n), "correct" if n % 2 else "incorrect", "75") for n in range(10)]
     several = [replace(one, number=number) for one in single for number in range(8)]
-    for name, number in confidence_numbers(single).items():
-        more = confidence_numbers(several)[name]
+    (once, about), (often, more_about) = map(confidence_numbers, (single, several))
+    for name, number in once.items():
+        more = often[name]
         assert (more.value, more.low, more.n) == (pytest.approx(number.value), pytest.approx(number.low), 10)
-    (few,), (many,) = (confidence_bins(answers_of(some, "stated")) for some in (single, several))
+    (few,), (many,) = about["confidence_bins"], more_about["confidence_bins"]
     assert (few["n"], many["n"]) == (10, 80)
     assert many["right_high"] - many["right_low"] > 0.4
 
@@ -100,7 +95,7 @@ PAIRS = st.lists(
 def test_what_ranks_answers_is_what_its_definition_counts(told: list[tuple[str, str]]) -> None:
     """Pair by pair and threshold by threshold, ties among them; nothing undefined has a number."""
     samples = [sample(str(at), label, sure) for at, (sure, label) in enumerate(told)]
-    numbers, absent = confidence_numbers(samples), absent_numbers(samples)
+    numbers, about = confidence_numbers(samples)
     kept = [(int(sure), label == "correct") for sure, label in told if label != "abstained"]
     pairs = [(a > b) + (a == b) / 2 for a, right in kept for b, other in kept if right and not other]
     risks = {at: [not right for sure, right in kept if sure >= at] for at, _ in kept}
@@ -111,10 +106,9 @@ def test_what_ranks_answers_is_what_its_definition_counts(told: list[tuple[str, 
         wanted["coverage@90"] = max(good, default=0) / len(told)
     ranked = {name: numbers[name].value for name in ("auroc", "aurc", "coverage@90") if name in numbers}
     assert ranked == pytest.approx(wanted)
-    assert {*absent} & {*numbers} == set()
-    assert ("auroc" in absent) == (not pairs)
-    spots = risk_coverage(answers_of(samples, "stated"))
-    assert [(one["coverage"], one["risk"]) for one in spots] == [
+    assert {*about["absent"]} & {*numbers} == set()
+    assert ("auroc" in about["absent"]) == (not pairs)
+    assert [(one["coverage"], one["risk"]) for one in about["risk_coverage"]] == [
         (pytest.approx(len(risks[at]) / len(told)), pytest.approx(sum(risks[at]) / len(risks[at])))
         for at in sorted(risks, reverse=True)
     ]
@@ -128,18 +122,17 @@ def test_agreement_is_about_the_answer_that_most_samples_give() -> None:
         for name, labels in said.items()
         for at, label in enumerate(labels)
     ]
-    numbers, absent = confidence_numbers(samples, "agreement"), absent_numbers(samples, "agreement")
+    numbers, about = confidence_numbers(samples, "agreement")
     assert (numbers["auroc"].value, numbers["coverage@90"].value) == (1.0, 0.5)
     assert numbers["brier"].value == pytest.approx((0.25**2 * 1 + 0.5**2 * 0.5) / 1.5)
-    assert (absent, "confidence_stated" in numbers) == ({}, False)
-    assert confidence_numbers(samples[:1], "agreement") == {}
-    why = absent_numbers(samples[:1], "agreement")["aurc"]
-    assert why == "a question's only answer agrees with itself"
+    assert (about["absent"], "confidence_stated" in numbers) == ({}, False)
+    numbers, about = confidence_numbers(samples[:1], "agreement")
+    assert (numbers, about["absent"]["aurc"]) == ({}, "a question's only answer agrees with itself")
 
 
 def test_abstentions_are_kept_beside_answers_that_are_as_sure() -> None:
     some = [sample(str(n), "abstained", "20") for n in (2, 3)]
-    low, high = confidence_bins(answers_of([sample("1", "correct", "90"), *some], "stated"))
+    low, high = confidence_numbers([sample("1", "correct", "90"), *some])[1]["confidence_bins"]
     assert (low["low"], low["n"], low["abstained"], low["right"]) == (0.2, 0, 2, None)
     assert (high["n"], high["abstained"], high["right"]) == (1, 0, 1.0)
 

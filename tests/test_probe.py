@@ -18,8 +18,16 @@ import pytest
 from commands import write
 from factrl.cli import main
 from factrl.errors import ConfigError, TooManyMasked, Unscored
-from factrl.evals.numbers import majority_curve
-from factrl.evals.probe import Probed, ProbeSample, Stopping, job, probe, summary, write_probed
+from factrl.evals.probe import (
+    Probed,
+    ProbeSample,
+    Stopping,
+    job,
+    majority_curve,
+    probe,
+    summary,
+    write_probed,
+)
 from factrl.llm.writers import Written, seed_of
 from factrl.papers import load_reward
 from factrl.runs.data import load_examples
@@ -232,7 +240,8 @@ def test_the_majority_is_that_of_every_subset_and_of_those_that_were_graded() ->
     lima: tuple[str, Label] = ("Lima", "correct")
     cusco: tuple[str, Label] = ("Cusco", "incorrect")
     votes = majority_curve([answered(lima, lima, cusco), answered((IDK, "abstained"), cusco, ("", None))])
-    shares = [(one.k, one.accuracy, one.abstention, one.hallucination) for one in votes]
+    names = ("k", "accuracy", "abstention", "hallucination")
+    shares = [tuple(one[name] for name in names) for one in votes]
     # Of two of the first, Lima leads in one draw of three and shares two; in the second, both always share.
     assert shares == [
         (k, pytest.approx(right / 2), 0.25, pytest.approx(0.75 - right / 2))

@@ -10,7 +10,7 @@ import torch
 from tiny import llama
 from transformers import GraniteConfig, GraniteForCausalLM
 
-from factrl.evals.confidence import answers_of
+from factrl.evals.numbers import answers_of
 from factrl.evals.samples import EvalSample
 from factrl.evals.suite import with_likelihood
 from factrl.runs.config import load_settings

@@ -13,8 +13,7 @@ from typing import Any, get_args
 from factrl import __version__
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.evals.catalogue import check_gradable
-from factrl.evals.numbers import majority_curve
-from factrl.evals.probe import ProbeRunSettings, probe, summary, write_probed
+from factrl.evals.probe import ProbeRunSettings, majority_curve, probe, summary, write_probed
 from factrl.evals.probe import job as probe_job
 from factrl.evals.shortqa import Extract
 from factrl.job import read_job, unread_in_asking
@@ -132,8 +131,7 @@ def _probe(args: argparse.Namespace) -> int:
     write_probed(output, list(rows), probed)
     document = {"output": str(output), **summary(probed, stopping), "majority": []}
     if not stopping.first_correct and any(found.ook is not None for found in probed):
-        curve = majority_curve(probed, seed=settings.run.seed)
-        document["majority"] = [{**asdict(vote), "truthfulness": vote.truthfulness} for vote in curve]
+        document["majority"] = majority_curve(probed, seed=settings.run.seed)
     document["about"] = {**about, **_provenance(settings), "factrl": __version__}
     with writing("--output", beside):
         write_whole(beside, (json.dumps(document, indent=2) + "\n").encode())

@@ -21,14 +21,14 @@ supported" in VeriScore; here a verdict is missing.  A text too long to be read 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 
 from factrl.errors import Unscored
 from factrl.evals.catalogue import Benchmark
-from factrl.evals.metrics import Better, Comparison, Floats, Number, Statistic, bootstraps, ratio, wilson
-from factrl.evals.numbers import Numbers
+from factrl.evals.metrics import Comparison, Floats, Statistic, bootstraps, ratio, wilson
+from factrl.evals.numbers import Numbers, number
 from factrl.evals.samples import Claims, EvalSample
 from factrl.evals.shortqa import Texts, final_part, in_order
 from factrl.text import tag
@@ -39,16 +39,6 @@ from factrl.verifier.report import WIDTH, Report
 AT_ONCE = 8  # answers whose claims are checked together
 GAMMA = 10  # claims below which FActScore is lowered for brevity
 _ALL, _RESPONDED, _ANSWERED, _SUPPORTED, _CLAIMS, _PRECISION, _FACTSCORE, _RECALL, _F1 = range(9)
-COUNTED = ("detail", "claims")  # numbers of claims; all others are shares
-_ABOUT: Mapping[str, tuple[str, Better]] = {
-    "respond_ratio": ("answers with a claim / answers", "neither"),
-    "factscore": ("supported / claims, lowered below 10 claims", "higher"),
-    "factscore_unpenalised": ("supported / claims, without that", "higher"),
-    "precision": ("supported / claims, 0 without claims", "higher"),
-    "precision_micro": ("supported / claims of all answers together", "higher"),
-    "detail": ("supported claims of an answer", "higher"),
-    "claims": ("claims of an answer", "neither"),
-}
 
 
 # -- Checking -----------------------------------------------------------------------------------------
@@ -250,11 +240,7 @@ def claim_numbers(samples: Sequence[EvalSample], k: int) -> Numbers:
         metrics["respond_ratio"] = wilson(int(sums[:, _RESPONDED].sum()), len(sums))
     numbers: Numbers = {}
     for name, interval in metrics.items():
-        if interval is not None:
-            about, better = _ABOUT.get(name, ("", "higher"))
-            numbers[name] = Number(
-                **asdict(interval), n=len(prompts), about=about, better=better, percent=name not in COUNTED
-            )
+        numbers |= number(name, interval, len(prompts))
     return numbers
 
 

@@ -3,17 +3,27 @@
 With one sample per question, rates carry Wilson intervals and everything else a bootstrap over questions.
 With several, a rate is the mean over questions of the share among a question's samples (Avg@k), and its
 interval comes from a bootstrap over questions, as samples of one question are not independent.
+
+A confidence is what the text states (`factrl.text.confidence`); or the agreement of a question's samples, the
+share that gives the most frequent answer, which is then the question's one answer; or the likelihood of the
+text, the geometric mean of its tokens' probabilities, without a temperature.  What states none is
+counted and in no mean, and no threshold keeps it.
+
+At a threshold, *coverage* is the share of all graded answers that are at least as sure, abstentions being
+what is never kept, and *risk* the wrong share of those.  Each question weighs the same, whatever its samples.
+`aurc` is the area under risk and coverage of Geifman, Uziel and El-Yaniv (arXiv 1805.08206): the mean, over
+the answers that have a confidence, of the risk at each one's own, so ties need no order.  `coverage@90` is
+the largest coverage with a risk of at most a tenth, 0 where no threshold has one; as the threshold is chosen
+on the same questions, it flatters where they are few.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from factrl.errors import DataError, nearest
 from factrl.evals.catalogue import is_hopeless
@@ -24,18 +34,19 @@ from factrl.evals.metrics import (
     Floats,
     Interval,
     Number,
+    Statistic,
     bootstrap,
     bootstraps,
+    ratio,
     short_form,
     wilson,
 )
-from factrl.evals.probe import Probed, ProbeSample
 from factrl.evals.samples import EvalSample, by_question
 from factrl.text.answers import final_answer, normalize_answer, same_answer
+from factrl.text.confidence import agreement, stated_confidence
 from factrl.types import Example, Label
 
 Numbers = dict[str, Number]
-_DRAWS = 500  # subsets of k samples that are looked at; all of them where there are no more
 _ABOUT: Mapping[str, tuple[str, Better]] = {
     "accuracy": ("right answers / graded", "higher"),
     "abstention": ("declined / graded", "neither"),
@@ -56,7 +67,15 @@ _ABOUT: Mapping[str, tuple[str, Better]] = {
     "auroc": ("how likely a right answer is surer than a wrong one", "higher"),
     "aurc": ("wrong share of what is at least as sure as an answer, mean over answers", "lower"),
     "coverage@90": ("the most of all graded that a threshold keeps, 90 % of it right", "higher"),
+    "respond_ratio": ("answers with a claim / answers", "neither"),
+    "factscore": ("supported / claims, lowered below 10 claims", "higher"),
+    "factscore_unpenalised": ("supported / claims, without that", "higher"),
+    "precision": ("supported / claims, 0 without claims", "higher"),
+    "precision_micro": ("supported / claims of all answers together", "higher"),
+    "detail": ("supported claims of an answer", "higher"),
+    "claims": ("claims of an answer", "neither"),
 }
+COUNTED = ("detail", "claims")  # numbers of claims; all others are shares
 
 
 def numbers_of(kind: str, samples: Sequence[EvalSample]) -> Numbers:
@@ -181,12 +200,11 @@ def mean(name: str, values: Sequence[float], about: str = "") -> Numbers:
 
 def number(name: str, interval: Interval | None, n: int, about: str = "") -> Numbers:
     """An interval with what it is of, by name; nothing where it is undefined."""
+    if interval is None:
+        return {}
     usual, better = _ABOUT.get(name, ("", "higher"))
-    return (
-        {}
-        if interval is None
-        else {name: Number(**asdict(interval), n=n, about=about or usual, better=better)}
-    )
+    fields = {**asdict(interval), "n": n, "about": about or usual, "better": better}
+    return {name: Number(**fields, percent=name not in COUNTED)}
 
 
 # -- Several answers to a question -------------------------------------------------------------------
@@ -237,74 +255,154 @@ def candidates(answers: Sequence[tuple[Label | None, str]]) -> list[int]:
     return [numbers[answer] for answer in named]
 
 
-# -- The majority of k answers ------------------------------------------------------------------------
+# -- Confidence ---------------------------------------------------------------------------------------
+
+BINS = 10
+Source = Literal["stated", "agreement", "likelihood"]
+"""Where a confidence is from: the text, the samples of a question, or the probabilities of its tokens."""
+Answers = Sequence[Sequence[tuple[float | None, Label]]]
+"""By question, how sure each of its graded answers is, from 0 to 1 or None, and what became of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Majority:
-    """The vote of k answers: shares of the questions, which sum to 1."""
+def confidence_numbers(
+    samples: Sequence[EvalSample], source: Source = "stated"
+) -> tuple[Numbers, dict[str, Any]]:
+    """How many answers state a confidence, its calibration, and how well it ranks right before wrong.
 
-    k: int
-    accuracy: float
-    abstention: float
-    hallucination: float
+    Intervals are by resampling questions, as answers to one question are not independent.
 
-    @property
-    def truthfulness(self) -> float:
-        """Accuracy minus hallucination."""
-        return self.accuracy - self.hallucination
-
-
-def majority_curve(probed: Sequence[Probed], *, seed: int = 0) -> list[Majority]:
-    """Votes of 1, 2, 4, … and of all samples, expected over the choice of k samples of each question.
-
-    TruthRL, arXiv:2509.25760, Figure 2, whose code is not released, so the vote is ours: see `candidates`.
-    Which of several leaders wins is drawn, so a tie counts for each of them in equal parts.
-
-    Samples without a grade do not vote: a question with fewer than k graded ones votes with all that it has.
-    Questions without a label (`ook` None) are left out.
-
-    Args:
-        probed: questions that all got the same number of samples; where a probe stopped at the first correct
-            answer, the samples are not a fair draw.
+    Returns:
+        The numbers that are defined; and as plain data `confidence_bins`, outcomes by tenths,
+        `risk_coverage`, what each threshold keeps, and `absent`, why the other numbers are undefined.
     """
-    sizes = {len(probe.samples) for probe in probed}
-    voters = [probe for probe in probed if probe.ook is not None and probe.graded]
-    if len(sizes) != 1 or not voters:
-        raise ValueError(f"a majority needs a full probe with graded answers, not {sorted(sizes)} samples")
-    largest = sizes.pop()
-    steps = [*itertools.takewhile(lambda k: k < largest, (2**i for i in itertools.count())), largest]
-    rng = np.random.default_rng(seed)
-    shares = np.zeros((len(steps), len(LABELS)))
-    for probe in voters:
-        votes, worth = _votes([s for s in probe.samples if s.label is not None])
-        for step, k in enumerate(steps):
-            chosen = _subsets(len(votes), min(k, len(votes)), rng)
-            shares[step] += _elected(votes[chosen], len(worth)) @ worth
-    shares /= len(voters)
-    return [Majority(k, *map(float, row)) for k, row in zip(steps, shares, strict=True)]
+    answers = answers_of(samples, source)
+    levels, rows = _shares(answers)
+    right, wrong = (half.any() for half in np.split(rows, 2, axis=1))
+    why = "" if len(levels) else "no answer that was graded has one"
+    if source == "agreement" and len(answers) == sum(one.label is not None for one in samples):
+        why = "a question's only answer agrees with itself"
+    absent = dict.fromkeys(("brier", "ece", "auroc", "aurc", "coverage@90"), why) if why else {}
+    if not why and not (right and wrong):
+        absent["auroc"] = f"every answer with a confidence is {'right' if right else 'wrong'}"
+    numbers: Numbers = {}
+    if source == "stated":
+        attempts = [one for one in samples if one.label in ("correct", "incorrect")]
+        numbers |= share("confidence_stated", attempts, lambda one: _stated(one) is not None)
+    if not why:
+        for name, interval in bootstraps(rows, _statistics(levels)).items():
+            numbers |= number(name, interval, len(rows))
+    kept = _thresholds(levels, rows) if len(levels) else []
+    return numbers, {"confidence_bins": _bins(answers), "risk_coverage": kept, "absent": absent}
 
 
-def _votes(samples: Sequence[ProbeSample]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Each sample's candidate, and (candidates, 3) shares of their samples by outcome."""
-    votes = candidates([(s.label, s.answer) for s in samples if s.label is not None])
-    worth = np.zeros((max(votes) + 1, len(LABELS)))
-    for vote, sample in zip(votes, samples, strict=True):
-        worth[vote] += [sample.label == outcome for outcome in LABELS]
-    return np.array(votes), worth / worth.sum(axis=1, keepdims=True)
+def answers_of(samples: Sequence[EvalSample], source: Source) -> Answers:
+    """The graded answers; with `agreement` those that say what most of a question's do, of leaders all."""
+    groups = []
+    for group in by_question(one for one in samples if one.label).values():
+        labels = [one.label for one in group if one.label]
+        if source == "agreement":
+            sure = agreement(
+                candidates([(label, one.answer) for label, one in zip(labels, group, strict=True)])
+            )
+            groups.append(
+                [(max(sure), label) for one, label in zip(sure, labels, strict=True) if one == max(sure)]
+            )
+        else:
+            read = _stated if source == "stated" else lambda one: one.values.get("likelihood")
+            groups.append([(read(one), label) for one, label in zip(group, labels, strict=True)])
+    return groups
 
 
-def _subsets(n: int, k: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """`(subsets, k)` places among n: all subsets where they are few, which is exact, else random ones."""
-    if math.comb(n, k) <= _DRAWS:
-        return np.array([*itertools.combinations(range(n), k)])
-    return rng.permuted(np.tile(np.arange(n), (_DRAWS, 1)), axis=1)[:, :k]
+def _bins(answers: Answers) -> list[dict[str, Any]]:
+    """Outcomes by confidence, in tenths, abstentions kept (TruthRL has such a picture): for each tenth that
+    holds an answer or an abstention `low`, `high`, `n` answers, `abstained` beside them, the answers' mean
+    confidence `stated`, and how many were `right`, with `right_low` and `right_high`."""
+    bins = []
+    for at in range(BINS):
+        inside = [[one for one in group if one[0] is not None and _bin(one[0]) == at] for group in answers]
+        attempts = [[one for one in group if one[1] != "abstained"] for group in inside]
+        every = [sure for group in attempts for sure, _ in group if sure is not None]
+        declined = sum(map(len, inside)) - len(every)
+        rates = [sum(label == "correct" for _, label in one) / len(one) for one in attempts if one]
+        right = mean("right", rates).get("right")
+        if every or declined:
+            fields = {"low": at / BINS, "high": (at + 1) / BINS, "n": len(every), "abstained": declined}
+            limits = (right.value, right.low, right.high) if right else (None, None, None)
+            shares = dict(zip(("right", "right_low", "right_high"), limits, strict=True))
+            bins.append({**fields, "stated": sum(every) / len(every) if every else None, **shares})
+    return bins
 
 
-def _elected(votes: NDArray[np.int64], candidates: int) -> NDArray[np.float64]:
-    """How likely each candidate is to win, over the rows of votes; leaders share a row."""
-    rows = np.arange(len(votes))[:, None]
-    counts = np.bincount((rows * candidates + votes).ravel(), minlength=len(votes) * candidates)
-    counts = counts.reshape(len(votes), candidates)
-    leads = counts == counts.max(axis=1, keepdims=True)
-    return (leads / leads.sum(axis=1, keepdims=True)).mean(axis=0)
+def _thresholds(levels: Floats, rows: Floats) -> list[dict[str, float]]:
+    """What each `threshold` keeps, from the surest: `coverage` and `risk`."""
+    covered, wrong = (part[0] for part in _kept(rows.mean(axis=0, keepdims=True)))
+    return [
+        {"threshold": float(level), "coverage": float(kept), "risk": float(bad / kept)}
+        for level, kept, bad in zip(levels, covered, wrong, strict=True)
+    ]
+
+
+def _shares(answers: Answers) -> tuple[Floats, Floats]:
+    """The L different confidences in thousandths, the surest first, and (questions, 2L) of each question's
+    answers the share that is right at each level, then the share that is wrong."""
+    attempts = [
+        [(round(sure, 3), label) for sure, label in group if sure is not None and label != "abstained"]
+        for group in answers
+    ]
+    levels = sorted({sure for group in attempts for sure, _ in group}, reverse=True)
+    column = {
+        (sure, label): at
+        for label, start in (("correct", 0), ("incorrect", len(levels)))
+        for at, sure in enumerate(levels, start)
+    }
+    rows = np.zeros((len(answers), 2 * len(levels)))
+    for row, (group, every) in enumerate(zip(attempts, answers, strict=True)):
+        for pair in group:
+            rows[row, column[pair]] += 1 / len(every)
+    return np.array(levels), rows
+
+
+def _kept(means: Floats) -> tuple[Floats, Floats]:
+    """What the threshold at each level keeps, and the wrong part of it, as (R, L) shares of all graded."""
+    right, wrong = np.split(means, 2, axis=1)
+    return (right + wrong).cumsum(axis=1), wrong.cumsum(axis=1)
+
+
+def _statistics(levels: Floats) -> Mapping[str, Statistic]:
+    bins = np.eye(BINS)[[_bin(sure) for sure in levels.tolist()]]
+
+    def halves(means: Floats) -> tuple[Floats, Floats, Floats]:
+        right, wrong = np.split(means, 2, axis=1)
+        return right, wrong, means.sum(axis=1)
+
+    def brier(means: Floats) -> Floats:
+        right, wrong, every = halves(means)
+        return ratio(right @ (1 - levels) ** 2 + wrong @ levels**2, every)
+
+    def ece(means: Floats) -> Floats:
+        right, wrong, every = halves(means)
+        return ratio(np.abs(((right + wrong) * levels - right) @ bins).sum(axis=1), every)
+
+    def auroc(means: Floats) -> Floats:
+        right, wrong, _ = halves(means)
+        below = wrong.sum(axis=1, keepdims=True) - wrong.cumsum(axis=1) + wrong / 2
+        return ratio((right * below).sum(axis=1), right.sum(axis=1) * wrong.sum(axis=1))
+
+    def aurc(means: Floats) -> Floats:
+        right, wrong, every = halves(means)
+        covered, bad = _kept(means)
+        return ratio(((right + wrong) * np.nan_to_num(ratio(bad, covered))).sum(axis=1), every)
+
+    def coverage(means: Floats) -> Floats:
+        covered, bad = _kept(means)
+        return np.where(bad <= 0.1 * covered + 1e-12, covered, 0.0).max(axis=1)
+
+    return {"brier": brier, "ece": ece, "auroc": auroc, "aurc": aurc, "coverage@90": coverage}
+
+
+def _stated(one: EvalSample) -> float | None:
+    return None if one.completion is None else stated_confidence(one.completion)[1]
+
+
+def _bin(sure: float) -> int:
+    return min(int(sure * BINS), BINS - 1)

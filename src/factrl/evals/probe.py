@@ -10,7 +10,9 @@ correct one has no label, and the next probe asks it anew.
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,23 +20,27 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
-from factrl.errors import ConfigError, TooManyMasked, Unscored
-from factrl.evals.metrics import wilson
+from factrl.errors import ConfigError, TooManyMasked
+from factrl.evals.metrics import LABELS, Floats, wilson
+from factrl.evals.numbers import candidates
 from factrl.evals.samples import EvalSample
 from factrl.evals.shortqa import Extract, GradeAnswer, grade_completions
 from factrl.llm import LLM
-from factrl.llm.writers import Writer, Written, digest_of, is_ours
+from factrl.llm.writers import Writer, digest_of, is_ours
 from factrl.rewards.grading import graded_by
 from factrl.runs.disk import Journal, write_whole
 from factrl.runs.progress import Progress
 from factrl.runs.rows import Row
 from factrl.runs.settings import AskSettings, Positive, SamplingSettings, Section
-from factrl.types import Completion, Example, Label
+from factrl.types import Example, Label
 
 AT_ONCE = 512  # samples between two writes to the journal: what a killed probe repeats at most
 LARGEST_ROUND = 64  # samples of one question that are asked together
+SUBSETS = 500  # of k samples that vote; all of them where there are no more
 MANY = 20  # questions, of which more than half cannot fail by chance
 _GONE = {*("connection", "auth", "redirect", "breaker_open", "budget"), *("http_502", "http_503", "http_504")}
 """Why calls fail when a model or a judge is not there, whatever it is asked; others may be due to a text."""
@@ -212,7 +218,10 @@ def probe(
     with Progress("probe", len(probed), already=sum(one.closed for one in probed)) as progress:
         for part, numbers in _parts(probed, stopping):
             batch = [one.example for one in part]
-            samples = _graded(batch, writer.write(batch, numbers, **sampling), grader, extract, workers)
+            groups = writer.write(batch, numbers, **sampling)
+            pairs = [(example, text) for example, group in zip(batch, groups, strict=True) for text in group]
+            graded = map(_sample, grade_completions(pairs, grader, extract, workers))
+            samples = [list(itertools.islice(graded, len(group))) for group in groups]
             _check_there(part, samples)
             # One row for a part: it is there or not, so a killed probe goes on with the same parts.
             rows = {
@@ -270,23 +279,12 @@ def _parts(probed: Sequence[Probed], stopping: Stopping) -> Iterator[tuple[Seque
                 yield alike[start : start + size], range(first, numbers.stop)
 
 
-def _graded(
-    examples: Sequence[Example],
-    completions: Sequence[Sequence[Written]],
-    grader: GradeAnswer,
-    extract: Extract,
-    workers: int,
-) -> list[list[ProbeSample]]:
-    pairs = [(example, text) for example, group in zip(examples, completions, strict=True) for text in group]
-    texts = [(example, text if isinstance(text, Completion) else None) for example, text in pairs]
-    rows = iter(grade_completions(texts, grader, extract, workers))
-
-    def sample(text: Written, row: EvalSample) -> ProbeSample:
-        if isinstance(text, Unscored):
-            return ProbeSample(None, None, cause=text.cause)
-        return ProbeSample(str(text), row.label, row.answer, row.cause, text.truncated, text.tokens)
-
-    return [[sample(text, next(rows)) for text in group] for group in completions]
+def _sample(row: EvalSample) -> ProbeSample:
+    text = row.completion
+    if text is None:
+        return ProbeSample(None, None, cause=row.cause)
+    marks = getattr(text, "truncated", False), getattr(text, "tokens", None)
+    return ProbeSample(str(text), row.label, row.answer, row.cause, *marks)
 
 
 def _check_there(part: Sequence[Probed], samples: Sequence[Sequence[ProbeSample]]) -> None:
@@ -357,3 +355,65 @@ def write_probed(path: Path, rows: Sequence[Row], probed: Sequence[Probed]) -> N
         write_whole(path, "".join(lines).encode())
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+
+
+# -- The majority of k answers ------------------------------------------------------------------------
+
+
+def majority_curve(probed: Sequence[Probed], *, seed: int = 0) -> list[dict[str, float]]:
+    """Votes of 1, 2, 4, … and of all samples, expected over the choice of k samples of each question.
+
+    TruthRL, arXiv:2509.25760, Figure 2, whose code is not released, so the vote is ours: see `candidates`.
+    Which of several leaders wins is drawn, so a tie counts for each of them in equal parts.
+
+    Samples without a grade do not vote: a question with fewer than k graded ones votes with all that it has.
+    Questions without a label (`ook` None) are left out.
+
+    Args:
+        probed: questions that all got the same number of samples; where a probe stopped at the first correct
+            answer, the samples are not a fair draw.
+
+    Returns:
+        `k`, `accuracy`, `abstention`, `hallucination` and `truthfulness` of each vote, in shares.
+    """
+    sizes = {len(probe.samples) for probe in probed}
+    voters = [probe for probe in probed if probe.ook is not None and probe.graded]
+    if len(sizes) != 1 or not voters:
+        raise ValueError(f"a majority needs a full probe with graded answers, not {sorted(sizes)} samples")
+    largest = sizes.pop()
+    steps = [*itertools.takewhile(lambda k: k < largest, (2**i for i in itertools.count())), largest]
+    rng = np.random.default_rng(seed)
+    shares = np.zeros((len(steps), len(LABELS)))
+    for probe in voters:
+        labelled = [(s.label, s.answer) for s in probe.samples if s.label is not None]
+        votes = np.array(candidates(labelled))
+        worth = np.zeros((max(votes) + 1, len(LABELS)))  # of each candidate, its samples by outcome
+        for vote, (label, _) in zip(votes, labelled, strict=True):
+            worth[vote, LABELS.index(label)] += 1
+        worth /= worth.sum(axis=1, keepdims=True)
+        for step, k in enumerate(steps):
+            chosen = _subsets(len(votes), min(k, len(votes)), rng)
+            shares[step] += _elected(votes[chosen], len(worth)) @ worth
+    shares /= len(voters)
+    names = ("accuracy", "abstention", "hallucination")
+    curve = [dict(zip(names, row, strict=True)) for row in shares.tolist()]
+    return [
+        {"k": k, **vote, "truthfulness": vote["accuracy"] - vote["hallucination"]}
+        for k, vote in zip(steps, curve, strict=True)
+    ]
+
+
+def _subsets(n: int, k: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """`(subsets, k)` places among n: all subsets where they are few, which is exact, else random ones."""
+    if math.comb(n, k) <= SUBSETS:
+        return np.array([*itertools.combinations(range(n), k)])
+    return rng.permuted(np.tile(np.arange(n), (SUBSETS, 1)), axis=1)[:, :k]
+
+
+def _elected(votes: NDArray[np.int64], candidates: int) -> Floats:
+    """How likely each candidate is to win, over the rows of votes; leaders share a row."""
+    rows = np.arange(len(votes))[:, None]
+    counts = np.bincount((rows * candidates + votes).ravel(), minlength=len(votes) * candidates)
+    counts = counts.reshape(len(votes), candidates)
+    leads = counts == counts.max(axis=1, keepdims=True)
+    return (leads / leads.sum(axis=1, keepdims=True)).mean(axis=0)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
 
-from factrl.evals.longform import COUNTED
 from factrl.evals.metrics import Better, Interval, Number
+from factrl.evals.numbers import COUNTED
 from factrl.evals.paired import Paired, WinRate
 from factrl.evals.plots import OUTCOMES, Curves, path_chart, risk_chart, steps_chart
 from factrl.evals.samples import PAGE, EvalSample, Output

@@ -17,16 +17,8 @@ from typing import Any
 
 from factrl.errors import ConfigError, DataError, Unscored
 from factrl.evals.catalogue import Benchmark, completions_column, completions_of, template
-from factrl.evals.confidence import (
-    Source,
-    absent_numbers,
-    answers_of,
-    confidence_bins,
-    confidence_numbers,
-    risk_coverage,
-)
 from factrl.evals.longform import check_texts, claim_numbers, with_steps
-from factrl.evals.numbers import numbers_by, numbers_of
+from factrl.evals.numbers import Source, confidence_numbers, numbers_by, numbers_of
 from factrl.evals.samples import EvalSample
 from factrl.evals.shortqa import NOTHING_STORED, Texts, Tools, by_likelihood, grade_texts
 from factrl.llm.writers import Writer, digest_of
@@ -160,11 +152,8 @@ def _summary(
         numbers |= claim_numbers(samples, benchmark.recall_at)
     sure: dict[str, Any] = {}
     if config.confidence:
-        answers = answers_of(samples, config.confidence)
-        numbers |= confidence_numbers(samples, config.confidence, answers)
-        # Outcomes by confidence, what a threshold on it keeps, and which numbers there are not, and why.
-        sure = {"confidence_bins": confidence_bins(answers), "risk_coverage": risk_coverage(answers)}
-        sure["absent"] = absent_numbers(samples, config.confidence, answers)
+        more, sure = confidence_numbers(samples, config.confidence)
+        numbers |= more
     parts = numbers_by(samples, config.by)
     return {
         "kind": benchmark.kind,
