@@ -15,13 +15,14 @@ from factrl.evals.catalogue import benchmarks
 from factrl.evals.longform import (
     check_texts,
     claim_numbers,
+    claim_rows,
     claims_of,
     columns,
-    compare_long,
     statistics,
     undecided,
     with_steps,
 )
+from factrl.evals.metrics import Comparison, compare_rows
 from factrl.evals.samples import Claims, EvalSample
 from factrl.types import Claim, Completion, Example, Passage, Verdict, VerdictLabel
 from factrl.verifier import Check, Report, Verifier
@@ -227,6 +228,11 @@ def test_a_real_verifier_checks_the_examples_own_evidence() -> None:
 
 
 # --- differences -------------------------------------------------------------------------------
+
+
+def compare_long(before: Sequence[EvalSample], after: Sequence[EvalSample], k: int) -> Comparison:
+    first, second = claim_rows(before, k), claim_rows(after, k)
+    return compare_rows([(first.get(key), second.get(key)) for key in {**first, **second}], statistics(k))
 
 
 def test_two_runs_are_compared_on_the_prompts_of_both() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import pytest
 from commands import write
 from factrl.cli import main
 from factrl.errors import LLMError
-from factrl.evals.paired import duel, llm_preference, texts_in_both, win_rate
+from factrl.evals.paired import duel, texts_in_both, win_rate
 from factrl.evals.samples import EvalSample, Output, read_output
 from factrl.llm import FakeLLM
+from factrl.rewards.preference import second_wins
 from factrl.types import Completion, Example
 
 ASK = Example("Why is the sky blue?", id="sky")
@@ -90,13 +92,16 @@ def test_a_model_is_shown_both_orders_and_its_last_line_decides() -> None:
         better = RANK[data["second_answer"].split(":")[0]] > RANK[data["first_answer"].split(":")[0]]
         return f"The reason.\nVERDICT: {'second' if better else 'first'}"
 
+    def judge(llm: FakeLLM) -> Any:
+        return partial(second_wins, llm, max_tokens=512)
+
     llm = FakeLLM(reply)
-    assert duel(ASK, GOOD, BEST, llm_preference(llm)) == (1.0, "")
-    assert duel(ASK, BEST, GOOD, llm_preference(llm)) == (0.0, "")
-    assert duel(ASK, GOOD, GOOD, llm_preference(llm)) == (0.5, "first")
+    assert duel(ASK, GOOD, BEST, judge(llm)) == (1.0, "")
+    assert duel(ASK, BEST, GOOD, judge(llm)) == (0.0, "")
+    assert duel(ASK, GOOD, GOOD, judge(llm)) == (0.5, "first")
     assert len(llm.calls) == 6
     for said, cause in ("Both are fine.", "judge_unreadable"), (LLMError("timeout", "no reply"), "timeout"):
-        found = win_rate(pairs((GOOD, BEST)), llm_preference(FakeLLM([said])))
+        found = win_rate(pairs((GOOD, BEST)), judge(FakeLLM([said])))
         assert (found.rate, found.masked) == (None, {cause: 1})
 
 

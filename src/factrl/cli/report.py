@@ -7,12 +7,13 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from factrl.errors import ConfigError, DataError, TooManyMasked
 from factrl.evals.categories import CAUSES, KINDS, Categorized, categorize, shares
 from factrl.evals.metrics import bootstrap
-from factrl.evals.paired import Paired, WinRate, compare_outputs, llm_preference, texts_in_both, win_rate
+from factrl.evals.paired import Paired, WinRate, compare_outputs, texts_in_both, win_rate
 from factrl.evals.report import beside_rows, names_beside, side_names, write_beside_page, write_paired_page
 from factrl.evals.samples import PAGE as EVALUATION_PAGE
 from factrl.evals.samples import Output, is_output, read_output, read_outputs
@@ -20,6 +21,7 @@ from factrl.job import open_judge
 from factrl.llm import LLM, preflight
 from factrl.llm.models import cache_folder
 from factrl.llm.store import Store, kept
+from factrl.rewards.preference import second_wins
 from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, JudgeSettings
 from factrl.text.escape import one_line
@@ -192,7 +194,7 @@ def win_rates(
     judge: LLM, before: Output, after: Output, names: Sequence[str], *, workers: int
 ) -> dict[str, WinRate]:
     """The win rate of the later answers on every benchmark that has texts in both."""
-    prefer = llm_preference(kept(judge, Store(cache_folder() / "verdicts.db")))
+    prefer = partial(second_wins, kept(judge, Store(cache_folder() / "verdicts.db")), max_tokens=512)
     rates = {}
     for name in names:
         pairs = texts_in_both(name, before, after)

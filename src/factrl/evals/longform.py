@@ -27,7 +27,7 @@ import numpy as np
 
 from factrl.errors import Unscored
 from factrl.evals.catalogue import Benchmark
-from factrl.evals.metrics import Comparison, Floats, Statistic, bootstraps, ratio, wilson
+from factrl.evals.metrics import Floats, Statistic, bootstraps, ratio, wilson
 from factrl.evals.numbers import Numbers, number
 from factrl.evals.samples import Claims, EvalSample
 from factrl.evals.shortqa import Texts, final_part, in_order
@@ -231,40 +231,28 @@ def undecided(rows: Sequence[Claims], k: int) -> list[bool]:
 
 def claim_numbers(samples: Sequence[EvalSample], k: int) -> Numbers:
     """The metrics of answers that are not masked; intervals by resampling prompts."""
-    prompts = _by_prompt(samples, k)
-    if not prompts:
+    rows = [row for row in claim_rows(samples, k).values() if row is not None]
+    if not rows:
         return {}
-    sums = np.array(list(prompts.values()))
+    sums = np.array(rows)
     metrics = bootstraps(sums, statistics(k))
     if (sums[:, _ALL] == 1).all():
         metrics["respond_ratio"] = wilson(int(sums[:, _RESPONDED].sum()), len(sums))
     numbers: Numbers = {}
     for name, interval in metrics.items():
-        numbers |= number(name, interval, len(prompts))
+        numbers |= number(name, interval, len(rows))
     return numbers
 
 
-def compare_long(before: Sequence[EvalSample], after: Sequence[EvalSample], k: int) -> Comparison:
-    """Differences, after minus before, on the prompts with an unmasked answer in both, drawn together.
-
-    Those of counts (`COUNTED`) are no shares.
-    """
-    first, second = _by_prompt(before, k), _by_prompt(after, k)
-    both = [key for key in first if key in second]
-    left_out = len({row.example.id for row in (*before, *after)}) - len(both)
-    if not both:
-        return Comparison(0, left_out, dict.fromkeys(statistics(k)))
-    pairs = [np.array([side[key] for key in both]) for side in (first, second)]
-    return Comparison(len(both), left_out, bootstraps(pairs[1], statistics(k), before=pairs[0]))
-
-
-def _by_prompt(samples: Sequence[EvalSample], k: int) -> dict[str, Floats]:
-    """The columns of each prompt's unmasked answers, added up."""
-    sums: dict[str, Floats] = {}
+def claim_rows(samples: Sequence[EvalSample], k: int) -> dict[str, Floats | None]:
+    """By prompt the columns of its unmasked answers, added up; None without any."""
+    rows: dict[str, Floats | None] = {}
     for one in samples:
+        sums = rows.setdefault(one.example.id, None)
         if one.claims is not None and one.cause is None:
-            sums[one.example.id] = sums.get(one.example.id, 0.0) + columns([one.claims], k)[0]
-    return sums
+            more = columns([one.claims], k)[0]
+            rows[one.example.id] = more if sums is None else sums + more
+    return rows
 
 
 def _harmonic(a: Floats, b: Floats) -> Floats:

@@ -189,7 +189,7 @@ def bootstraps(
     without width: it says nothing about questions unlike those seen.
 
     Args:
-        values: `(N,)` or `(N, d)`, one finite row per question, N at least 1.
+        values: `(N,)` or `(N, d)`, one finite row per question; without any, nothing is defined.
         before: the same questions earlier, row by row: intervals are of `statistic(values)` minus
             `statistic(before)`.
 
@@ -197,6 +197,8 @@ def bootstraps(
         The interval of every statistic, None when it is undefined (NaN).
     """
     sides = [np.asarray(side, dtype=np.float64) for side in (values, before) if side is not None]
+    if not len(sides[0]):
+        return dict.fromkeys(statistics)
     rows, width = np.column_stack(sides[::-1]), sides[0][0].size
     means, draws = rows.mean(axis=0, keepdims=True), _resampled_means(rows)
     intervals: dict[str, Interval | None] = {}
@@ -240,7 +242,7 @@ def short_form(grades: Sequence[Grade | None]) -> ShortForm:
     metrics: dict[str, Interval | None] = dict.fromkeys(OUTCOME_STATISTICS)
     if n:
         statistics = {name: OUTCOME_STATISTICS[name] for name in ("truthfulness", "f_score")}
-        metrics |= bootstraps(_one_hot(labels), statistics)
+        metrics |= bootstraps([*map(_one_hot, labels)], statistics)
         counts = {"accuracy": right, "abstention": declined, "hallucination": wrong}
         rates = {name: wilson(count, n) for name, count in counts.items()}
         metrics |= rates
@@ -261,12 +263,22 @@ def compare(before: Sequence[Grade | None], after: Sequence[Grade | None]) -> Co
     >>> print(compare([wrong] * 4, [wrong, right, right, right]).differences["accuracy"])
     75.0 [25.0, 100.0]
     """
-    both = [(a.label, b.label) for a, b in zip(before, after, strict=True) if a and b]
-    left_out = len(before) - len(both)
-    if not both:
-        return Comparison(0, left_out, dict.fromkeys(OUTCOME_STATISTICS))
-    first, second = (_one_hot(side) for side in zip(*both, strict=True))
-    return Comparison(len(both), left_out, bootstraps(second, OUTCOME_STATISTICS, before=first))
+    rows = [[grade and _one_hot(grade.label) for grade in pair] for pair in zip(before, after, strict=True)]
+    return compare_rows(rows, OUTCOME_STATISTICS)
+
+
+def compare_rows(
+    pairs: Sequence[Sequence[ArrayLike | None]], statistics: Mapping[str, Statistic]
+) -> Comparison:
+    """Paired differences of functions of column means, as in `bootstraps`.
+
+    Args:
+        pairs: a question's row before and after, None where it is masked.
+    """
+    both = [pair for pair in pairs if not any(row is None for row in pair)]
+    before, after = ([pair[side] for pair in both] for side in (0, 1))
+    differences = bootstraps(after, statistics, before=before)  # type: ignore[arg-type]
+    return Comparison(len(both), len(pairs) - len(both), differences)
 
 
 def ratio(over: Floats, under: Floats) -> Floats:
@@ -290,8 +302,8 @@ OUTCOME_STATISTICS: Mapping[str, Statistic] = {
 """Every metric as a function of the mean one-hot labels `(R, 3)`, in reading order."""
 
 
-def _one_hot(labels: Sequence[str]) -> Floats:
-    return np.array([[label == known for known in LABELS] for label in labels], dtype=np.float64)
+def _one_hot(label: Label) -> list[float]:
+    return [float(label == known) for known in LABELS]
 
 
 def _points(share: float, sign: str = "") -> str:

@@ -145,12 +145,10 @@ def usual_question(sample: EvalSample) -> bool:
     return not sample.example.false_premise and not is_hopeless(sample.example)
 
 
-def shares(groups: Sequence[Sequence[EvalSample]]) -> Floats:
-    """Mean one-hot labels `(N, 3)` of each question's graded samples; a question without one is left out."""
-    rows = [[sample.label for sample in group if sample.label is not None] for group in groups]
-    return np.array(
-        [[labels.count(label) / len(labels) for label in LABELS] for labels in rows if labels], dtype=float
-    ).reshape(-1, 3)
+def outcomes(group: Sequence[EvalSample]) -> list[float] | None:
+    """The share of each of `LABELS` among the graded samples of a question; None without any."""
+    labels = [sample.label for sample in group if sample.label is not None]
+    return [labels.count(label) / len(labels) for label in LABELS] if labels else None
 
 
 def values_in(samples: Iterable[EvalSample]) -> list[str]:
@@ -167,10 +165,8 @@ def mean_value(group: Sequence[EvalSample], name: str) -> float | None:
 def _labels(samples: Sequence[EvalSample], only: Mapping[str, str] | None = None) -> Numbers:
     """The metrics of `metrics.short_form`; `only` names some, with another description."""
     groups = list(by_question(samples).values())
-    means = shares(groups)
-    n, attempted = len(means), int((means[:, 1] < 1).sum())
-    if not n:
-        return {}
+    means = [row for row in map(outcomes, groups) if row is not None]
+    n, attempted = len(means), sum(row[1] < 1 for row in means)
     if all(len(group) == 1 for group in groups):
         metrics = short_form([one.grade for one in samples]).metrics
     else:

@@ -21,14 +21,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from factrl.errors import DataError, Unscored
-from factrl.evals.longform import compare_long
-from factrl.evals.metrics import OUTCOME_STATISTICS, Interval, bootstrap, bootstraps
-from factrl.evals.numbers import mean_value, shares, usual_question, values_in
+from factrl.evals.longform import claim_rows, statistics
+from factrl.evals.metrics import OUTCOME_STATISTICS, Interval, bootstrap, compare_rows
+from factrl.evals.numbers import mean_value, outcomes, usual_question, values_in
 from factrl.evals.samples import EvalSample, Output, by_question
 from factrl.evals.shortqa import final_part
-from factrl.llm import LLM
 from factrl.llm.quoting import forges
-from factrl.rewards.preference import guarded, second_wins
+from factrl.rewards.preference import guarded
 from factrl.text import MAX_PAYLOAD, bytes_of
 from factrl.text.answers import is_contentless
 from factrl.types import Example, Label
@@ -114,38 +113,47 @@ def compare_outputs(before: Output, after: Output) -> list[Paired]:
 
 
 def _paired(name: str, before: Output, after: Output) -> Paired:
-    both = [side.benchmarks[name] for side in (before, after)]
-    notes = [about for key, about in _NOTES.items() if both[0].get(key) != both[1].get(key)]
+    about = [side.benchmarks[name] for side in (before, after)]
+    notes = [note for key, note in _NOTES.items() if about[0].get(key) != about[1].get(key)]
     if before.about.get("sampling") != after.about.get("sampling"):
         notes.append("they were sampled differently")
     samples = [side.samples.get(name, ()) for side in (before, after)]
     if any(one.claims for side in samples for one in side):
-        k = next((int(key[3:]) for key in both[0]["numbers"] if key.startswith("f1@") and "/" not in key), 32)
-        long = compare_long(samples[0], samples[1], k)
+        k = next(
+            (int(key[3:]) for key in about[0]["numbers"] if key.startswith("f1@") and "/" not in key), 32
+        )
+        first, second = (claim_rows(side, k) for side in samples)
+        rows = [(first.get(key), second.get(key)) for key in {**first, **second}]
+        long = compare_rows(rows, statistics(k))
         return Paired(name, long.n, long.left_out, long.differences, notes)
     sides = [by_question(side) for side in samples]
-    odd = {key for side in sides for key, group in side.items() if not all(map(usual_question, group))}
-    graded = [
-        key for key in sides[0] if key in sides[1] and all(any(s.label for s in side[key]) for side in sides)
-    ]
-    both = [key for key in graded if key not in odd]
-    first, second = ([side[key] for key in both] for side in sides)
-    differences: dict[str, Interval | None] = {}
-    if both:
-        shown = {*before.numbers(name), *after.numbers(name)}
-        statistics = {metric: one for metric, one in OUTCOME_STATISTICS.items() if metric in shown}
-        differences = bootstraps(shares(second), statistics, before=shares(first))
-    firsts, seconds = ([side[key] for key in graded] for side in sides)
-    differences |= _values(firsts, seconds)
-    single = bool(both) and all(len(group) == 1 for group in (*first, *second))
-    right = [[group[0].label == "correct" for group in side] for side in (first, second)]
-    moves = list(zip(*right, strict=True)) if single else []
-    fixed, broken = moves.count((False, True)), moves.count((True, False))
-    p = mcnemar(fixed, broken) if single else None
-    left_out = len({*sides[0], *sides[1]} - odd) - len(both)
-    if not left_out:  # the same questions, wherever they are from
+    pairs = {key: [side.get(key, []) for side in sides] for key in {**sides[0], **sides[1]}}
+    graded = {key: pair for key, pair in pairs.items() if all(map(outcomes, pair))}
+    usual = {
+        key for key, pair in pairs.items() if all(usual_question(one) for group in pair for one in group)
+    }
+    shown = {*before.numbers(name), *after.numbers(name)}
+    short = compare_rows(
+        [[*map(outcomes, pairs[key])] for key in pairs if key in usual],
+        {metric: one for metric, one in OUTCOME_STATISTICS.items() if metric in shown},
+    )
+    both = [pair for key, pair in graded.items() if key in usual]
+    single = bool(both) and all(len(group) == 1 for pair in both for group in pair)
+    moves = [[group[0].label == "correct" for group in pair] for pair in both] if single else []
+    fixed, broken = moves.count([False, True]), moves.count([True, False])
+    if not short.left_out:  # the same questions, wherever they are from
         notes = [note for note in notes if note != _NOTES["source"]]
-    return Paired(name, len(both), left_out, differences, notes, fixed, broken, p, _changed(firsts, seconds))
+    return Paired(
+        name,
+        short.n,
+        short.left_out,
+        {**(short.differences if both else {}), **_values([*graded.values()])},
+        notes,
+        fixed,
+        broken,
+        mcnemar(fixed, broken) if single else None,
+        _changed([*graded.values()]),
+    )
 
 
 def mcnemar(fixed: int, broken: int) -> float:
@@ -155,22 +163,19 @@ def mcnemar(fixed: int, broken: int) -> float:
     return min(1.0, 2 * tail / 2**n)
 
 
-def _values(first: Groups, second: Groups) -> dict[str, Interval | None]:
+def _values(pairs: Sequence[Groups]) -> dict[str, Interval | None]:
     """Differences of the numbers that single answers have, on the questions where both have them."""
     differences: dict[str, Interval | None] = {}
-    for metric in values_in(one for groups in (first, second) for group in groups for one in group):
-        means = [[mean_value(one, metric) for one in pair] for pair in zip(first, second, strict=True)]
-        known = [pair for pair in means if None not in pair]
-        before, after = ([pair[side] for pair in known] for side in (0, 1))
-        differences[metric] = bootstrap(after, before=before) if known else None  # type: ignore[arg-type]
+    for metric in values_in(one for side in zip(*pairs, strict=True) for group in side for one in group):
+        means = [[mean_value(group, metric) for group in pair] for pair in pairs]
+        differences |= compare_rows(means, {metric: lambda means: means[:, 0]}).differences
     return differences
 
 
-def _changed(first: Groups, second: Groups) -> list[tuple[EvalSample, EvalSample]]:
-    pairs = [(one[0], other[0]) for one, other in zip(first, second, strict=True)]
-    moves: list[Any] = [(one.label, other.label) for one, other in pairs]
-    ranked = [(_ORDER.index(move), pair) for move, pair in zip(moves, pairs, strict=True) if move in _ORDER]
-    return [pair for _, pair in sorted(ranked, key=lambda one: one[0])]
+def _changed(pairs: Sequence[Groups]) -> list[tuple[EvalSample, EvalSample]]:
+    firsts = [(before[0], after[0]) for before, after in pairs]
+    moved = [pair for pair in firsts if (pair[0].label, pair[1].label) in _ORDER]
+    return sorted(moved, key=lambda pair: _ORDER.index((pair[0].label, pair[1].label)))  # type: ignore[arg-type]
 
 
 # -- Preference -------------------------------------------------------------------------------------
@@ -178,7 +183,9 @@ def _changed(first: Groups, second: Groups) -> list[tuple[EvalSample, EvalSample
 Prefer = Callable[[str, str, str], float]
 """`prefer(question, first, second)`: 1 when the second answer is better, 0 when the first is or neither.
 
-Raises `Unscored` when there is no verdict.  Called from several threads.
+Such as `factrl.rewards.preference.second_wins` with a judge.  As that says "first" when neither is better, an
+even pair disagrees with itself when it is turned round, and is a tie.  Raises `Unscored` when there is no
+verdict.  Called from several threads.
 """
 
 
@@ -202,19 +209,6 @@ class WinRate:
     rate: Interval | None
 
 
-def llm_preference(llm: LLM) -> Prefer:
-    """A language model as the judge of two answers, told to leave facts and length out of it.
-
-    It says "first" when neither is better, so an even pair disagrees with itself when it is turned round, and
-    is a tie.
-
-    Returns:
-        A function that raises `Unscored` (`judge_unreadable`) or `LLMError` when there is no verdict.
-    """
-
-    return lambda question, first, second: second_wins(llm, question, first, second, 512)
-
-
 def win_rate(
     pairs: Sequence[tuple[Example, str, str]],
     prefer: Prefer,
@@ -230,21 +224,21 @@ def win_rate(
         workers: how many pairs are compared at the same time.
         on_done: called with 1 after each pair, in this thread.
     """
-    scores: list[float] = []
-    stuck, masked = Counter[str](), Counter[str]()
-    pool = ThreadPoolExecutor(max(workers, 1))
-    try:
-        for future in [pool.submit(duel, *pair, prefer) for pair in pairs]:
-            try:
-                score, favoured = future.result()
-            except Unscored as error:
-                masked[error.cause] += 1
-            else:
-                scores.append(score)
-                stuck[favoured] += 1
+
+    def compared(pair: tuple[Example, str, str]) -> tuple[float, str] | Unscored:
+        try:
+            return duel(*pair, prefer)
+        except Unscored as error:
+            return error
+
+    outcomes = []
+    with ThreadPoolExecutor(workers) as pool:
+        for outcome in pool.map(compared, pairs):  # the first failure cancels what has not begun
+            outcomes.append(outcome)
             on_done(1)
-    finally:
-        pool.shutdown(cancel_futures=True)
+    masked = Counter(one.cause for one in outcomes if isinstance(one, Unscored))
+    scores = [one[0] for one in outcomes if not isinstance(one, Unscored)]
+    stuck = Counter(one[1] for one in outcomes if not isinstance(one, Unscored))
     return WinRate(
         wins=sum(score > 0.5 for score in scores),
         ties=scores.count(0.5),
@@ -252,7 +246,7 @@ def win_rate(
         first_place=stuck["first"],
         second_place=stuck["second"],
         masked=dict(masked.most_common()),
-        rate=bootstrap(scores) if scores else None,
+        rate=bootstrap(scores),
     )
 
 

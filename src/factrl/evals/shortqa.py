@@ -332,28 +332,26 @@ def _side_by_side(
     The one place of an evaluation where `Unscored` is caught: the row is masked, and in no number.
     """
 
-    def grade(example: Example, text: str | Unscored) -> EvalSample:
+    def grade(pair: tuple[Example, str | Unscored]) -> EvalSample:
+        example, text = pair
         if isinstance(text, Unscored):
             return EvalSample(example, None, None, text.cause, text.detail)
         try:
             grade, values = score(example, text)
         except Unscored as error:
             return EvalSample(example, text, None, error.cause, error.detail)
+        except FactrlError:
+            raise
+        except Exception as error:
+            raise RewardBug(f"the grader failed on {_named(example)}: {error!r}") from error
         return EvalSample(example, text, grade, values=values)
 
-    pool = ThreadPoolExecutor(workers)
-    try:
-        futures = [pool.submit(grade, *pair) for pair in pairs]
-        rows = []
-        for future, (example, _) in zip(futures, pairs, strict=True):
-            error = future.exception()
-            if isinstance(error, Exception) and not isinstance(error, FactrlError):
-                raise RewardBug(f"the grader failed on {_named(example)}: {error!r}") from error
-            rows.append(future.result())
+    rows = []
+    with ThreadPoolExecutor(workers) as pool:
+        for row in pool.map(grade, pairs):  # the first failure cancels what has not begun
+            rows.append(row)
             on_done(1)
-        return rows
-    finally:
-        pool.shutdown(cancel_futures=True)
+    return rows
 
 
 def _named(example: Example) -> str:

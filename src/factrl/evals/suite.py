@@ -102,22 +102,20 @@ def evaluate(
     Raises:
         SetupError: what the user must change.
     """
-    kind, writer = benchmark.kind, STORED
+    kind, writer, scorer = benchmark.kind, STORED, None
     if kind == "long" and verifier is None:
         raise ConfigError(f"{benchmark.name} needs a verifier for its claims")
-    by_kind = {"short": judge, "reasoning": "math-verify"}
-    graded_by = by_kind.get(kind, "letter")
+    graded_by = {"short": judge, "reasoning": "math-verify"}.get(kind, "letter")
     if verifier is not None and kind == "long":
         graded_by = f"{verifier.judge.identity} {digest_of(config.settings.verifier.model_dump())}"
     asked_for = "letter" if kind in ("choice", "letter") else "text"
-    scorer = None
     if kind == "choice" and model is not None:
         scorer = model.scorer(_settings(benchmark, config, source, weighs=True))
     settings = _settings(benchmark, config, source, weighs=scorer is not None)
     if scorer is not None:
         writer, graded_by, asked_for = scorer.identity, "likelihood", "likelihood"
-        identity = {"model": writer, "asked_for": asked_for}
-        with _asking(benchmark, examples, source, folder, **identity) as (journal, on_done):
+        draw: dict[str, Any] = {"asked_for": asked_for}
+        with _asking(benchmark, examples, source, folder, model=writer, **draw) as (journal, on_done):
             samples = weigh(benchmark, scorer, examples, journal, on_done)
     else:
         if model is not None:
@@ -276,29 +274,27 @@ def ask(
     texts: Texts = {}
     for start in range(0, len(examples), BLOCK):
         block = examples[start : start + BLOCK]
-        digests = {example.id: _digest(example) for example in block}
+        digests = [_digest(example) for example in block]
         rows = {
-            (name, number): journal.get(f"{number}:{name}", {})
-            for name in digests
+            (example.id, number): row
+            for example, digest in zip(block, digests, strict=True)
             for number in range(samples)
+            if (row := journal.get(f"{number}:{example.id}", {})).get(_OF) == digest
         }
-        missing = sorted({number for (name, number), row in rows.items() if row.get(_OF) != digests[name]})
-        groups = writer.write(block, missing, **sampling) if missing else [()] * len(block)
-        for example, group in zip(block, groups, strict=True):
-            for number, text in zip(missing, group, strict=bool(group)):
+        missing = [n for n in range(samples) if any((example.id, n) not in rows for example in block)]
+        groups = writer.write(block, missing, **sampling) if missing else [[]] * len(block)
+        for example, digest, group in zip(block, digests, groups, strict=True):
+            for number, text in zip(missing, group, strict=True):
                 key = (example.id, number)
-                if rows[key].get(_OF) == digests[example.id]:  # it came back only to make up the batch
-                    continue
                 if isinstance(text, Unscored):
                     texts[key] = text
-                    continue
-                about = {"prefill": text.prefill, "truncated": text.truncated, "tokens": text.tokens}
-                rows[key] = {"text": str(text), **about, _OF: digests[example.id]}
-                journal.add(f"{number}:{example.id}", rows[key])
+                elif key not in rows:  # else it came back only to make up the batch
+                    about = {"prefill": text.prefill, "truncated": text.truncated, "tokens": text.tokens}
+                    rows[key] = {"text": str(text), **about, _OF: digest}
+                    journal.add(f"{number}:{example.id}", rows[key])
         for key, row in rows.items():
-            if key not in texts:
-                options = {name: row[name] for name in ("prefill", "truncated", "tokens")}
-                texts[key] = Completion(row["text"], **options)
+            options = {name: row[name] for name in ("prefill", "truncated", "tokens")}
+            texts[key] = Completion(row["text"], **options)
         on_done(len(block))
     return texts
 
