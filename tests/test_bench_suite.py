@@ -43,10 +43,6 @@ class Scripted:
         self.settings = settings
         return self
 
-    def scorer(self, settings: AskSettings) -> Any:
-        self.settings = settings
-        return self if self.weigh else None
-
     def write(self, examples: Sequence[Example], numbers: Sequence[int] = (0,), **named: Any) -> Any:
         if self.left == 0:
             raise KeyboardInterrupt
@@ -266,7 +262,9 @@ def test_options_are_weighed_where_the_model_can(tmp_path: Path, monkeypatch: py
         assert found.benchmarks["truthfulqa_mc2"]["asked_for"] == "likelihood"
         assert values(found)["mc2"] == pytest.approx(2 / 3)
     assert len(model.calls) == 5, "what was weighed is kept"
-    letters = run(Scripted(lambda example, n: example.meta["gold_letter"]), tmp_path / "x", "truthfulqa_mc1")
+    letter = Scripted(lambda example, n: example.meta["gold_letter"])
+    server = load_settings(AskSettings, None, ["data.train=-", "model.name=http://localhost:1/v1#m"])
+    letters = run(letter, tmp_path / "x", "truthfulqa_mc1", EvalConfig(server))
     row = letters.benchmarks["truthfulqa_mc1"]
     assert (row["asked_for"], values(letters)["accuracy"]) == ("letter", 1.0)
     assert "{options}" in row["prompt"]
@@ -274,7 +272,7 @@ def test_options_are_weighed_where_the_model_can(tmp_path: Path, monkeypatch: py
     opened: list[str] = []
     told = load_settings(AskSettings, None, ["data.train=-", "model.name=m", "sampling.method=cove"])
     named = NamedModel(lambda told: opened.append(told.sampling.method))
-    assert [named.writer(told), named.writer(told), named.scorer(told)] == [None] * 3
+    assert [named.writer(told), named.writer(told)] == [None] * 2
     assert opened == ["cove", "cove"]
 
 

@@ -82,13 +82,7 @@ class Number(Interval):
 
 @dataclass(frozen=True, slots=True)
 class ShortForm:
-    """What became of a set of questions.
-
-    Attributes:
-        correct, abstained, incorrect: graded questions by label.
-        masked: questions that could not be graded; in no other number.
-        metrics: those of `OUTCOME_STATISTICS` by name; None where one is undefined.
-    """
+    """Questions by label; `masked` ones are in no other number.  An undefined metric is None."""
 
     correct: int
     abstained: int
@@ -108,22 +102,13 @@ class ShortForm:
 
     def _repr_html_(self) -> str:
         """In a notebook: the metrics in points."""
-        from factrl.text.html import table
-
-        rows = [(name.replace("_", " "), str(one or "–")) for name, one in self.metrics.items()]
-        caption = f"{self.n} graded, {self.masked} not"
-        return table(("metric", "points, 95 % interval"), rows, caption=caption)
+        shown = {name: str(one or "–") for name, one in self.metrics.items()}
+        return _html_table(shown, f"{self.n} graded, {self.masked} not")
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Differences, after minus before, on the questions graded in both records.
-
-    Attributes:
-        n: questions graded in both.
-        left_out: questions masked in at least one of the two.
-        differences: metric name -> difference; None where one side is undefined.
-    """
+    """Differences, after minus before, on the `n` questions graded in both records; None where undefined."""
 
     n: int
     left_out: int
@@ -131,13 +116,15 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """In a notebook: the differences in points."""
-        from factrl.text.html import table
+        shown = {name: one.signed() if one else "–" for name, one in self.differences.items()}
+        return _html_table(shown, f"after minus before on {self.n} questions, {self.left_out} left out")
 
-        rows = [
-            (name.replace("_", " "), one.signed() if one else "–") for name, one in self.differences.items()
-        ]
-        caption = f"after minus before on {self.n} questions, {self.left_out} left out"
-        return table(("metric", "points, 95 % interval"), rows, caption=caption)
+
+def _html_table(shown: Mapping[str, str], caption: str) -> str:
+    from factrl.text.html import table
+
+    rows = [(name.replace("_", " "), value) for name, value in shown.items()]
+    return table(("metric", "points, 95 % interval"), rows, caption=caption)
 
 
 def wilson(k: int, n: int) -> Interval:
@@ -155,15 +142,9 @@ def wilson(k: int, n: int) -> Interval:
 
 
 def _resampled_means(rows: Floats) -> Floats:
-    """Column means of `RESAMPLES` samples of rows, each as large as `rows` and drawn with replacement.
+    """Column means `(RESAMPLES, d)` of samples of the rows `(N, d)`, drawn with replacement, N at a time.
 
     Identical rows make the resampling a multinomial draw, so labels cost nothing whatever their number.
-
-    Args:
-        rows: `(N, d)`, one row per unit that is drawn as a whole, such as a prompt; N at least 1.
-
-    Returns:
-        `(RESAMPLES, d)`, the same for the same rows.
     """
     distinct, counts = np.unique(rows, axis=0, return_counts=True)
     rng = np.random.default_rng(0)
@@ -189,12 +170,12 @@ def bootstraps(
     without width: it says nothing about questions unlike those seen.
 
     Args:
-        values: `(N,)` or `(N, d)`, one finite row per question; without any, nothing is defined.
+        values: `(N,)` or `(N, d)`, one finite row per question.
         before: the same questions earlier, row by row: intervals are of `statistic(values)` minus
             `statistic(before)`.
 
     Returns:
-        The interval of every statistic, None when it is undefined (NaN).
+        The interval of every statistic; None where it is undefined, as all are without a row.
     """
     sides = [np.asarray(side, dtype=np.float64) for side in (values, before) if side is not None]
     if not len(sides[0]):
@@ -282,7 +263,7 @@ def compare_rows(
 
 
 def ratio(over: Floats, under: Floats) -> Floats:
-    """Their quotient, NaN where `under` is 0."""
+    """`over / under`, NaN where `under` is 0."""
     return np.divide(over, under, out=np.full_like(over, np.nan), where=under > 0)
 
 

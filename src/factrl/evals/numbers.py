@@ -20,7 +20,7 @@ on the same questions, it flatters where they are few.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -79,23 +79,16 @@ COUNTED = ("detail", "claims")  # numbers of claims; all others are shares
 
 
 def numbers_of(kind: str, samples: Sequence[EvalSample]) -> Numbers:
-    """Every number of one benchmark, in reading order; what is undefined is left out.
-
-    Args:
-        kind: of the benchmark.
-        samples: its graded answers.
-    """
+    """Every number of a benchmark of this kind, in reading order; what is undefined is left out."""
     usual = [one for one in samples if usual_question(one)]
     weighed = all(one.grade is not None and one.grade.how == "likelihood" for one in usual)
-    numbers: Numbers = {}
-    if kind in ("choice", "letter", "discrimination"):
-        chance = [one.chance for one in samples if one.chance is not None]
-        about = f"the right option; by chance {100 * sum(chance) / len(chance):.1f}" if chance else ""
-        numbers |= _labels(usual, {"accuracy": about} | ({} if weighed else {"abstention": ""}))
-    elif kind == "reasoning":
-        numbers |= _labels(usual, {"accuracy": ""})
-    elif kind == "short":
-        numbers |= _labels(usual)
+    options = ("accuracy",) if weighed else ("accuracy", "abstention")
+    shown = {"short": (*OUTCOME_STATISTICS,), "reasoning": ("accuracy",), "long": ()}.get(kind, options)
+    numbers = {name: one for name, one in _labels(usual).items() if name in shown}
+    chance = [one.chance for one in samples if one.chance is not None]
+    if shown is options and chance and "accuracy" in numbers:
+        about = f"the right option; by chance {100 * sum(chance) / len(chance):.1f}"
+        numbers["accuracy"] = replace(numbers["accuracy"], about=about)
     if not weighed:
         numbers |= share("invalid", usual, lambda one: one.floored is not None)
     answered = [one for one in samples if one.completion is not None]
@@ -108,10 +101,9 @@ def numbers_of(kind: str, samples: Sequence[EvalSample]) -> Numbers:
         declined = [one for one in samples if one.label == "abstained"]
         numbers |= share("abstention_recall", hopeless, lambda one: one.label == "abstained")
         numbers |= share("abstention_precision", declined, lambda one: is_hopeless(one.example))
-    odd = [one for one in samples if one.example.false_premise]
-    for name, one in _labels(odd, {"accuracy": "", "hallucination": ""}).items():
-        numbers[f"false_premise_{name}"] = one
-    return numbers
+    odd = _labels([one for one in samples if one.example.false_premise])
+    shown = ("accuracy", "hallucination")
+    return numbers | {f"false_premise_{name}": odd[name] for name in shown if name in odd}
 
 
 def numbers_by(samples: Sequence[EvalSample], column: str) -> dict[str, Numbers]:
@@ -162,8 +154,8 @@ def mean_value(group: Sequence[EvalSample], name: str) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _labels(samples: Sequence[EvalSample], only: Mapping[str, str] | None = None) -> Numbers:
-    """The metrics of `metrics.short_form`; `only` names some, with another description."""
+def _labels(samples: Sequence[EvalSample]) -> Numbers:
+    """The metrics of `metrics.short_form`."""
     groups = list(by_question(samples).values())
     means = [row for row in map(outcomes, groups) if row is not None]
     n, attempted = len(means), sum(row[1] < 1 for row in means)
@@ -173,9 +165,7 @@ def _labels(samples: Sequence[EvalSample], only: Mapping[str, str] | None = None
         metrics = bootstraps(means, OUTCOME_STATISTICS)
     numbers: Numbers = {}
     for name, interval in metrics.items():
-        if only is None or name in only:
-            count = attempted if name == "correct_given_attempted" else n
-            numbers |= number(name, interval, count, (only or {}).get(name, ""))
+        numbers |= number(name, interval, attempted if name == "correct_given_attempted" else n)
     return numbers
 
 

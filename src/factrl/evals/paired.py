@@ -61,7 +61,7 @@ class Paired:
         differences: by metric; None where it is undefined.
         notes: what makes the two hard to compare.
         fixed, broken: questions whose first answer was not right and is, and the other way round.
-        p: McNemar's exact two-sided p-value of these two; None without single labelled answers.
+        p: McNemar's exact two-sided p-value of these; None without single labelled answers.
         changed: pairs of answers to any question with another label, in the order of `_ORDER`.
     """
 
@@ -216,12 +216,9 @@ def win_rate(
     workers: int = 16,
     on_done: Callable[[int], None] = lambda count: None,
 ) -> WinRate:
-    """Compare two systems' answers to the same prompts.
+    """Compare two systems' answers to the same prompts, each once, `workers` of them at the same time.
 
     Args:
-        pairs: the prompts, each once, with an answer of each system.
-        prefer: compares two answers.
-        workers: how many pairs are compared at the same time.
         on_done: called with 1 after each pair, in this thread.
     """
 

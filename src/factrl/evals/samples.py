@@ -19,18 +19,17 @@ KINDS = ("question_type", "threshold")
 """Columns of a question by which tables part answers; they are kept with them."""
 
 RESULTS, SAMPLES, PAGE = "results.json", "samples.jsonl", "report.html"
+_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)  # what a broken file raises
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What was found of a long answer.
+    """The claims of a long answer by verdict, and text and verdict, or `skipped`, of each in `claims`.
 
     Attributes:
-        supported, refuted, unknown, unjudged: claims by verdict.
         skipped: claims that do not count, such as repeats.
         abstained: the answer declines.
         floored: why the answer was not read, such as `oversize`; it is 0 everywhere.
-        claims: text and verdict, or `skipped`, of each claim.
     """
 
     supported: int = 0
@@ -73,7 +72,6 @@ class EvalSample:
 
     @property
     def label(self) -> Label | None:
-        """Of the grade."""
         return self.grade.label if self.grade else None
 
     @property
@@ -165,9 +163,8 @@ class Output:
     """A finished evaluation.
 
     Attributes:
-        folder: where it is.
         about: what was evaluated and how: model, judge, seed, sampling, version.
-        benchmarks: by name, what `Result.to_json` gives.
+        benchmarks: by name, what `results.json` says of it, see `factrl.evals.suite.evaluate`.
         samples: by benchmark, its graded answers.
     """
 
@@ -177,7 +174,6 @@ class Output:
     samples: Mapping[str, Sequence[EvalSample]]
 
     def numbers(self, name: str) -> dict[str, Number]:
-        """The numbers of one benchmark."""
         return {key: Number(**value) for key, value in self.benchmarks[name]["numbers"].items()}
 
     def _repr_html_(self) -> str:
@@ -194,10 +190,9 @@ class Output:
         return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     def write(self) -> None:
-        """Write it to its folder: the same bytes for the same outcome.
+        """Write it to its folder, which `results_folder` holds: the same bytes for the same outcome.
 
-        Half a character, which UTF-8 cannot say, becomes JSON's escape of it.  Whoever calls this holds the
-        folder by `results_folder`.
+        Half a character, which UTF-8 cannot say, becomes JSON's escape of it.
 
         Raises:
             ConfigError: the folder cannot be written.
@@ -247,7 +242,7 @@ def _check_same(folder: Path, about: Mapping[str, Any], sources: Mapping[str, st
     try:
         document = json.loads(path.read_bytes())
         earlier = {name: row["source"] for name, row in document["benchmarks"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, *_DAMAGED) as error:
         raise ConfigError(f"{path} is no result of factrl eval; name another --output") from error
     now = json.loads(json.dumps({**about, "benchmarks": sources}))  # as it is read back
     for name, value in now.items():
@@ -278,7 +273,7 @@ def read_output(folder: str | Path) -> Output:
         raise DataError(
             f"{folder} holds no evaluation (no {RESULTS}); give a folder of factrl eval"
         ) from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except _DAMAGED as error:
         raise DataError(f"{path} is not a result of factrl eval: {error}") from error
     try:
         lines = answers.read_text(encoding="utf-8").split("\n")
@@ -288,7 +283,7 @@ def read_output(folder: str | Path) -> Output:
     for number, line in enumerate(lines, start=1):
         try:
             sample = EvalSample.from_json(json.loads(line)) if line else None
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except _DAMAGED as error:
             raise DataError(f"{answers}, line {number} is not a graded answer: {error}") from error
         if sample is not None:
             samples.setdefault(sample.benchmark, []).append(sample)

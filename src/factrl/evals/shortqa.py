@@ -200,7 +200,7 @@ def chosen(text: str, choices: Sequence[str]) -> int | None:
 
 @dataclass(frozen=True)
 class Tools:
-    """What scorers need.
+    """What the grading of all kinds of answers needs.
 
     Attributes:
         grader: grades short answers; called from several threads.
@@ -227,10 +227,9 @@ def grade_completions(
 
     Args:
         completions: examples with what was written for them, None or why when nothing was.
-        grader: grades one answer; called from several threads.
+        grader: such as `fx.Grader()`; called from as many threads as there are `workers`.
         extract: `text` the completion without its reasoning, `boxed` the last `\boxed{…}`, `answer` the last
             `<answer>` tag.  Without the box, the tag or the end of its reasoning a completion is wrong.
-        workers: how many answers are graded at the same time.
 
     >>> from factrl.rewards.grading import Grader
     >>> [row] = grade_completions([(Example("Capital of Italy?", ("Rome",)), "It is Rome.")], Grader())

@@ -102,28 +102,25 @@ def evaluate(
     Raises:
         SetupError: what the user must change.
     """
-    kind, writer, scorer = benchmark.kind, STORED, None
+    kind = benchmark.kind
     if kind == "long" and verifier is None:
         raise ConfigError(f"{benchmark.name} needs a verifier for its claims")
     graded_by = {"short": judge, "reasoning": "math-verify"}.get(kind, "letter")
     if verifier is not None and kind == "long":
         graded_by = f"{verifier.judge.identity} {digest_of(config.settings.verifier.model_dump())}"
     asked_for = "letter" if kind in ("choice", "letter") else "text"
-    if kind == "choice" and model is not None:
-        scorer = model.scorer(_settings(benchmark, config, source, weighs=True))
-    settings = _settings(benchmark, config, source, weighs=scorer is not None)
-    if scorer is not None:
-        writer, graded_by, asked_for = scorer.identity, "likelihood", "likelihood"
-        draw: dict[str, Any] = {"asked_for": asked_for}
-        with _asking(benchmark, examples, source, folder, model=writer, **draw) as (journal, on_done):
-            samples = weigh(benchmark, scorer, examples, journal, on_done)
+    weighs = kind == "choice" and model is not None and gives_likelihoods(config.settings)
+    settings = _settings(benchmark, config, source, weighs=weighs)
+    policy = model.writer(settings) if model is not None else None
+    if policy is not None and weighs:
+        graded_by = asked_for = "likelihood"
+        with _asking(benchmark, examples, source, folder, policy, asked_for=asked_for) as (journal, on_done):
+            samples = weigh(benchmark, policy, examples, journal, on_done)
     else:
-        if model is not None:
-            policy: Writer = model.writer(settings)
+        if policy is not None:
             sampling = settings.sampling
             draw = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": settings.run.seed}
-            writer = policy.identity
-            with _asking(benchmark, examples, source, folder, model=writer, **draw) as (journal, on_done):
+            with _asking(benchmark, examples, source, folder, policy, **draw) as (journal, on_done):
                 texts = ask(policy, examples, journal, sampling.num_samples, on_done, **draw)
         graded_from = (benchmark, examples, texts or {})
         with Progress(f"{benchmark.name}: grade", len(graded_from[2])) as progress:
@@ -131,14 +128,15 @@ def evaluate(
                 samples = check_texts(*graded_from, verifier, progress.advance, chat=tools.chat)
             else:
                 samples = grade_texts(*graded_from, tools, progress.advance)
-        if config.confidence == "likelihood" and model is not None:
-            samples = with_likelihood(samples, model.writer(settings))
+        if config.confidence == "likelihood" and policy is not None:
+            samples = with_likelihood(samples, policy)
         if config.reasoning and kind == "short" and verifier is not None:
             with Progress(f"{benchmark.name}: reasoning", len(samples)) as progress:
                 samples = with_steps(samples, verifier, progress.advance)
             graded_by += f"; reasoning: {verifier.judge.identity}"
-    about = {"source": source, "model": writer, "judge": graded_by, "asked_for": asked_for}
-    return _summary(benchmark, {**about, "prompt": settings.data.prompt}, samples, config), samples
+    about = {"source": source, "model": policy.identity if policy is not None else STORED}
+    about |= {"judge": graded_by, "asked_for": asked_for, "prompt": settings.data.prompt}
+    return _summary(benchmark, about, samples, config), samples
 
 
 def _summary(
@@ -216,20 +214,12 @@ class NamedModel:
     def __init__(self, open_writer: Callable[[AskSettings], Any]) -> None:
         self._open, self._policy = open_writer, None
 
-    def writer(self, settings: AskSettings) -> Writer:
-        """The model, asked as the settings say.
-
-        Raises:
-            SetupError: what the user must change.
-        """
+    def writer(self, settings: AskSettings) -> Any:
+        """The model, a `Writer` that asks as the settings say; one with likelihoods has `score` too."""
         if not gives_likelihoods(settings):
             return self._open(settings)
         self._policy = self._policy.with_settings(settings) if self._policy else self._open(settings)
         return self._policy
-
-    def scorer(self, settings: AskSettings) -> Any:
-        """The same, whose `score` weighs continuations; None where there are no likelihoods."""
-        return self.writer(settings) if gives_likelihoods(settings) else None
 
 
 def gives_likelihoods(settings: AskSettings) -> bool:
@@ -239,12 +229,17 @@ def gives_likelihoods(settings: AskSettings) -> bool:
 
 @contextmanager
 def _asking(
-    benchmark: Benchmark, examples: Sequence[Example], source: str, folder: Path | None, **about: Any
+    benchmark: Benchmark,
+    examples: Sequence[Example],
+    source: str,
+    folder: Path | None,
+    model: Writer,
+    **about: Any,
 ) -> Iterator[tuple[Journal, Callable[[int], None]]]:
-    """What was answered before, which `about` decides beside the questions, and who counts."""
+    """What was answered before, which `about` decides beside questions and model, and who counts."""
     if folder is None:
         raise ConfigError(f"{benchmark.name} needs a folder for its answers")
-    head = {"benchmark": benchmark.name, "source": source, **about}
+    head = {"benchmark": benchmark.name, "source": source, "model": model.identity, **about}
     with (
         Journal(folder / "answers" / f"{benchmark.name}.jsonl", head) as journal,
         Progress(f"{benchmark.name}: answer", len(examples)) as progress,
