@@ -22,7 +22,6 @@ from factrl.evals.probe import (
     Probed,
     ProbeSample,
     Stopping,
-    job,
     majority_curve,
     probe,
     summary,
@@ -90,7 +89,7 @@ def run(tmp_path: Path) -> Callable[..., list[Probed]]:
     def run(writer: Any, asked: Sequence[Example], name: str = "", **told: Any) -> list[Probed]:
         told.setdefault("stopping", Stopping(64))
         path = tmp_path / (name or f"journal-{next(count)}.jsonl")
-        head = job(writer, None, temperature=1.0, top_p=1.0, seed=told.get("seed", 0), extract="text")
+        head = {"model": writer.identity, "seed": told.get("seed", 0)}
         with Journal(path, head) as journal:
             return probe(asked, writer, told.pop("grader", grade), journal, **told)
 
@@ -398,8 +397,7 @@ class Slow(World):
         return written
 
 world = Slow(rates(asked), odd=0.02)
-head = module.job(world, None, temperature=1.0, top_p=1.0, seed=0, extract="text")
-with Journal(sys.argv[1], head) as journal:
+with Journal(sys.argv[1], {{"model": world.identity}}) as journal:
     found = module.probe(asked, world, grade, journal, stopping=module.Stopping(32))
 module.write_probed(Path(sys.argv[3]), [{{}} for _ in asked], found)
 """

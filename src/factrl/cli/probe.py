@@ -14,10 +14,9 @@ from factrl import __version__
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.evals.catalogue import check_gradable
 from factrl.evals.probe import ProbeRunSettings, majority_curve, probe, summary, write_probed
-from factrl.evals.probe import job as probe_job
 from factrl.evals.shortqa import Extract
 from factrl.job import read_job, unread_in_asking
-from factrl.rewards.grading import AnswerForm
+from factrl.rewards.grading import AnswerForm, graded_by
 from factrl.runs.data import load_training
 from factrl.runs.disk import Journal, check_begun, write_whole
 from factrl.runs.rows import read_rows
@@ -112,7 +111,7 @@ def _probe(args: argparse.Namespace) -> int:
     }
     # A label is for the reward that will read it; without one, answers may be sentences.
     form: AnswerForm = "short" if settings.paper or sampling["extract"] != "text" else "sentence"
-    about = {**probe_job(writer, job.judge, **sampling), "form": form}
+    about = {"model": writer.identity, "grader": graded_by(job.judge), **sampling, "form": form}
     with Journal(path, about) as journal:
         if journal.resumed:
             tell(f"{path}: {journal.resumed} rows of an earlier probe are not asked again.")

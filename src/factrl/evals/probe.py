@@ -29,9 +29,7 @@ from factrl.evals.metrics import LABELS, Floats, wilson
 from factrl.evals.numbers import candidates
 from factrl.evals.samples import EvalSample
 from factrl.evals.shortqa import Extract, GradeAnswer, grade_completions
-from factrl.llm import LLM
 from factrl.llm.writers import Writer, digest_of, is_ours
-from factrl.rewards.grading import graded_by
 from factrl.runs.disk import Journal, write_whole
 from factrl.runs.progress import Progress
 from factrl.runs.rows import Row
@@ -48,11 +46,7 @@ _GONE = {*("connection", "auth", "redirect", "breaker_open", "budget"), *("http_
 
 @dataclass(frozen=True)
 class Stopping:
-    """When a question has been asked enough.
-
-    Args:
-        samples: answers per question, at most; TruthRL has 256.
-        first_correct: stop at the first correct one.
+    """When a question has been asked enough: after so many samples, or the first correct one.
 
     >>> Stopping(samples=20).rounds
     [range(0, 4), range(4, 8), range(8, 16), range(16, 20)]
@@ -107,17 +101,15 @@ class ProbeRunSettings(AskSettings):
 
     @property
     def stopping(self) -> Stopping:
-        """When a question has been asked enough."""
         return Stopping(self.sampling.num_samples, self.probe.first_correct)
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeSample:
-    """One answer to a question.
+    """One answer to a question; without a `label` it could not be graded, and `cause` says why.
 
     Attributes:
         text: what the model wrote; None when it could not be asked.
-        label: what became of it; None when it could not be graded, and then `cause` says why.
         answer: the part of the text that was graded.
         truncated: the text stopped at the length limit.
         tokens: how many the model wrote; None where nobody counted.
@@ -202,12 +194,10 @@ def probe(
         examples: questions with accepted answers and ids of their own.
         writer: the model.
         grader: grades one answer; called from several threads.
-        journal: opened for `job` of the same arguments; what it holds is not asked again, also when there
-            were fewer samples per question or fewer questions then.  Questions that were left without a
-            label are asked anew.
+        journal: what it holds is not asked again, also when there were fewer samples per question or fewer
+            questions then.  Questions that were left without a label are asked anew.
         max_ungraded: as in `Probed`.
-        extract: what of a completion is the answer, see `factrl.evals.shortqa.grade_completions`.
-        workers: answers that are graded at the same time.
+        extract, workers: as in `factrl.evals.shortqa.grade_completions`.
         sampling: temperature, top_p and seed.
 
     Raises:
@@ -233,15 +223,6 @@ def probe(
                 one.samples += group
             progress.advance(sum(one.closed for one in part))
     return probed
-
-
-def job(writer: Writer, judge: LLM | None, **how: Any) -> Mapping[str, Any]:
-    """What decides the samples of a question and their grades, for the head of a journal.
-
-    Args:
-        how: extract, temperature, top_p and seed.
-    """
-    return {"model": writer.identity, "grader": graded_by(judge), **how}
 
 
 def _opened(probed: list[Probed], journal: Journal) -> list[Probed]:
@@ -333,13 +314,10 @@ def summary(probed: Sequence[Probed], stopping: Stopping) -> dict[str, Any]:
 
 
 def write_probed(path: Path, rows: Sequence[Row], probed: Sequence[Probed]) -> None:
-    """Write a dataset: the rows of the questions with what was found, for `factrl train` and `factrl tune`.
+    """Write the rows of the questions, in the order of `probed`, for `factrl train` and `factrl tune`.
 
     Added to each row: `id`, where it has none; `ook`, null without a label; `pass_rate`; and `samples`, a
     list of tables with the fields of `ProbeSample`.  The file is whole or not there.
-
-    Args:
-        rows: as the dataset has them, in the order of `probed`.
 
     Raises:
         ConfigError: the file cannot be written.

@@ -1,10 +1,4 @@
-"""37 known reward hacks and generated free options against any reward: `factrl stress`, and as a test.
-
-    from factrl.stress import broken
-    from my_rewards import mine
-
-    def test_no_hack_pays():
-        assert broken(mine) == []
+"""37 known reward hacks and generated free options against any reward: `factrl stress`, in a test `broken`.
 
 The texts are 37 adversarial policies and five honest answers to twenty questions in three paraphrases each
 (`factrl.stress.texts`), and generated answer forms (`factrl.stress.options`); exact oracles stand in
@@ -19,13 +13,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
 from factrl.errors import ConfigError, nearest
 from factrl.papers import declared, form_of, length_of, load_reward, split_spec
@@ -51,10 +46,7 @@ HONESTY = "honesty at "  # the ceiling of an answer form, before the accuracy
 
 
 def oracle_setup(spec: str, reward: Reward | None = None) -> Setup:
-    """A reward with the battery's oracles for whatever it still lacks.
-
-    Args:
-        reward: with knobs or resources of your own; by default the one that the spec names.
+    """A reward, by default the one that the spec names, with oracles for the resources that it still lacks.
 
     Raises:
         ConfigError: as `load_reward`, or a resource for which there is no oracle.
@@ -121,8 +113,7 @@ class Cell:
     @property
     def mean(self) -> float | None:
         """Over the questions; None when nothing was graded."""
-        means = [mean for mean in self.means.values() if mean is not None]
-        return fmean(means) if means else None
+        return _mean(self.means.values())
 
 
 @dataclass(frozen=True)
@@ -175,6 +166,11 @@ class StressReport:
         return (*self.ladder, *self.findings, *self.options)
 
 
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
 def chosen(ids: Sequence[str]) -> tuple[list[Policy], list[Family]]:
     """The policies and the families of answer forms with these ids, all by default; `D01-D09` is a range.
 
@@ -218,30 +214,27 @@ def run_battery(
     for rung in RUNGS:
         cells[rung] = cell_of(setup, battery()[rung])
         on_done(rung)
+    silent = [mean for rung in ("abstain", "partial") if (mean := cells[rung].mean) is not None]
+    honest: dict[str, Any] = {"answer": cells["know"].mean, "abstention": max(silent, default=None)}
     findings = []
     for policy in hacks:
         finding = Finding(policy.id, policy.name, "n/a", policy.ceiling)
         if not (policy.thinks and setup.form == "text"):
             named, strict = (policy.id, policy.name), policy.ceiling in STRICT
             finding = compare(named, cell_of(setup, policy), policy.ceiling, cells, known, strict)
-        findings.append(finding)
+        findings.append(replace(finding, **honest))
         on_done(policy.id)
-    honest = honest_pay(setup) if forms else {}
-    options = []
+    pay, options = honest_pay(setup) if forms else {}, []
     for family in forms:
-        options.append(_of_family(setup, family, honest, known))
+        options.append(_of_family(setup, family, pay, known))
         on_done(family.id)
     ladder = []
     for upper, lower in pairwise(RUNGS):
-        sign = ">=" if lower == "floored" else ">"
-        named = f"{upper} {sign} {lower}", ""
-        ladder.append(compare(named, cells[lower], upper, cells, known, strict=sign == ">"))
-    silent = [mean for rung in ("abstain", "partial") if (mean := cells[rung].mean) is not None]
-    best, quiet = cells["know"].mean, max(silent, default=None)
-    steps, rest = (
-        [replace(finding, answer=best, abstention=quiet) for finding in part] for part in (ladder, findings)
-    )
-    return StressReport(setup, cells, steps, rest, options)
+        strict = lower != "floored"
+        named = f"{upper} {'>' if strict else '>='} {lower}", ""
+        step = compare(named, cells[lower], upper, cells, known, strict)
+        ladder.append(replace(step, **honest))
+    return StressReport(setup, cells, ladder, findings, options)
 
 
 def cell_of(setup: Setup, policy: Policy) -> Cell:
@@ -250,15 +243,11 @@ def cell_of(setup: Setup, policy: Policy) -> Cell:
         (p, policy.text(p, way, setup.form, setup.length)) for p in setup.chosen for way in range(setup.ways)
     ]
     results = setup.results(texts)
-    values: dict[str, list[float]] = {p.id: [] for p in setup.chosen}
-    for (p, _), result in zip(texts, results, strict=True):
-        if result.value is not None:
-            values[p.id].append(result.value)
-    graded = [n for n, result in enumerate(results) if result.value is not None]
-    best = max(graded, key=lambda n: results[n].value or 0.0, default=0)
+    paid = [result.value for result in results]
+    best = max(range(len(paid)), key=lambda n: -inf if paid[n] is None else paid[n])
     causes = Counter(f"{result.state}: {result.cause}" for result in results if result.cause)
-    means = {name: fmean(some) if some else None for name, some in values.items()}
-    return Cell(means, len(texts) - len(graded), len(texts), dict(causes.most_common()), texts[best][1])
+    means = {p.id: _mean(paid[at * setup.ways : (at + 1) * setup.ways]) for at, p in enumerate(setup.chosen)}
+    return Cell(means, paid.count(None), len(texts), dict(causes.most_common()), texts[best][1])
 
 
 def compare(
@@ -334,6 +323,9 @@ def broken(
         ids: policies and families of answer forms, `D01-D09` is a range; all by default.
         questions: how many of the twenty; fewer are faster and see less.
         known: failures that you accept, by id, with the reason.
+
+    >>> broken(fx.load_reward("robust"), "D25", questions=1)
+    []
 
     Raises:
         ConfigError: no such policy, or a resource for which there is no oracle.
