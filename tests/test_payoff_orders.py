@@ -1,7 +1,8 @@
 """Which way each published reward pushes: the order of what it pays, by the judges of `factrl show`.
 
-Each row has a sign that a table of trainings in made-up worlds showed (notebook/training.md, "The lab"), and
-the order of pay-offs that it came from.  Methods without a reward (SFT, RFT, R-Tuning, DPO) have none.
+A row has the order of pay-offs from which came what a table of trainings in made-up worlds showed
+(notebook/training.md, "The lab"), and knobs, or all signs turned, with which the order does not hold.
+Methods without a reward (SFT, RFT, R-Tuning, DPO) have no row.
 
 A completion is written as
 
@@ -33,171 +34,94 @@ from factrl.types import Completion, Example, Result, Score
 
 UPSIDE_DOWN: dict[str, Any] = {}  # the mutant of rewards without a knob for it
 
-ROWS: list[tuple[str, str, str, Mapping[str, Any]]] = [
+ROWS: list[tuple[str, str, Mapping[str, Any]]] = [
     # people, and search with its documents given or looked up: who declines, and where
-    ("abstention 1.5 to 0.4", "truthrl:binary", "right > declined = wrong = malformed", {"abstain": 0.0}),
-    ("hallucination down, abstention up", "truthrl:ternary", "right > declined > wrong", {"abstain": -1.0}),
+    ("truthrl:binary", "right > declined = wrong = malformed", {"abstain": 0.0}),
+    ("truthrl:ternary", "right > declined > wrong", {"abstain": -1.0}),
     (
-        "abstention up where unknown, known kept",
         "truthrl:knowledge-binary",
         "right > declined = wrong; declined@beyond > right@beyond = wrong@beyond",
         {"knowledge": False},
     ),
     (
-        "hallucination down, abstention up",
         "truthrl:knowledge-ternary",
         "right > declined > wrong; declined@beyond > right@beyond = wrong@beyond",
         {"knowledge": False},
     ),
-    ("answers cited or not", "truthrl:search", "right cited = right > declined > wrong", {"citations": 0.25}),
-    ("answers cited", "truthrl:cited", "right cited > right; declined > wrong cited", {"citations": 0.0}),
-    ("nothing moves", "knowrl:format", "right = declined = wrong > malformed", {"weight_correct": 1.0}),
+    ("truthrl:search", "right cited = right > declined > wrong", {"citations": 0.25}),
+    ("truthrl:cited", "right cited > right; declined > wrong cited", {"citations": 0.0}),
+    ("knowrl:format", "right = declined = wrong > malformed", {"weight_correct": 1.0}),
     (
-        "hallucination up: facts pay whatever the answer is",
         "knowrl:format+fact",
         "right = declined = wrong > malformed; wrong:T > wrong:TF > right:F",
         {"weight_fact": 0.0},
     ),
     (
-        "hallucination down",
         "knowrl:format+correct",
         "right > declined > wrong > malformed; right:T = right:F",
         {"weight_fact": 1.0},
     ),
     (
-        "hallucination down, abstention up",
         "knowrl:paper",
         "right > declined > wrong > malformed; declined:F > wrong:T; declined:T > declined:F",
         {"abstain": -1.0},
     ),
+    ("knowrl:no-refusal", "right > declined = wrong > malformed; wrong:T > declined:F", {"abstain": 1.0}),
     (
-        "hallucination up, abstention down",
-        "knowrl:no-refusal",
-        "right > declined = wrong > malformed; wrong:T > declined:F",
-        {"abstain": 1.0},
-    ),
-    (
-        "declines where nobody is right",
         "bapo:plateau",
         "right > declined > wrong; declined@worst = wrong@worst; declined scattered = wrong scattered",
         {"diverse": 1.0},
     ),
     (
-        "declines where nobody is right, also while it explores",
         "bapo:no-modulator",
         "right > declined > wrong; declined@worst = wrong@worst; declined scattered > wrong scattered",
         {"diverse": 0.5},
     ),
+    ("bapo:fixed", "right > declined > wrong; declined@worst > wrong@worst", {"bounded": True}),
     (
-        "declines most: paid also where others are right",
-        "bapo:fixed",
-        "right > declined > wrong; declined@worst > wrong@worst",
-        {"bounded": True},
-    ),
-    (
-        "hallucination down",
         "corver:corver",
         "right:T > right:F > declined:T; wrong:T > wrong:F; step:T > step:F",
         {"sentences": -1.0},
     ),
-    ("as corver", "corver:mean", "right:T > right:F; wrong:T > wrong:F; step:T = step:F", {"signs": True}),
-    ("as binary", "corver:outcome", "right > declined = wrong; right:T = right:F", {"sentences": 1.0}),
+    ("corver:mean", "right:T > right:F; wrong:T > wrong:F; step:T = step:F", {"signs": True}),
+    ("corver:outcome", "right > declined = wrong; right:T = right:F", {"sentences": 1.0}),
     # confidence: is it as sure as it is right
     (
-        "ECE 34 to 11, abstention down",
         "rlcr:rlcr",
         "right sure > right unsure > wrong unsure > wrong sure; declined = wrong",
         {"calibration": 0.0},
     ),
-    ("abstention down", "rlcr:rlvr", "right > declined = wrong > malformed", UPSIDE_DOWN),
-    (
-        "confidences left to chance",
-        "rlcr:rlvr-analysis",
-        "right sure = right unsure > wrong unsure = wrong sure",
-        {"calibration": 1.0},
-    ),
-    (
-        "declines at 90 %, answers at 10 %",
-        "threshold:threshold",
-        "even@0.1 > declined@0.1 = declined@0.9 > even@0.9",
-        UPSIDE_DOWN,
-    ),
-    (
-        "declines at 90 %, answers at 10 %",
-        "threshold:bounded",
-        "even@0.1 > declined@0.1 = declined@0.9 > even@0.9",
-        UPSIDE_DOWN,
-    ),
-    ("reads no threshold", "truthrl:ternary", "even@0.1 = declined@0.1 = even@0.9", {"wrong": -2.0}),
-    ("hallucination down", "robust:robust", "right > declined > wrong > malformed", UPSIDE_DOWN),
+    ("rlcr:rlvr", "right > declined = wrong > malformed", UPSIDE_DOWN),
+    ("rlcr:rlvr-analysis", "right sure = right unsure > wrong unsure = wrong sure", {"calibration": 1.0}),
+    ("threshold:threshold", "even@0.1 > declined@0.1 = declined@0.9 > even@0.9", UPSIDE_DOWN),
+    ("threshold:bounded", "even@0.1 > declined@0.1 = declined@0.9 > even@0.9", UPSIDE_DOWN),
+    ("truthrl:ternary", "even@0.1 = declined@0.1 = even@0.9", {"wrong": -2.0}),
+    ("robust:robust", "right > declined > wrong > malformed", UPSIDE_DOWN),
     # steps: right steps beside a right answer
+    ("fspo:outcome", "right:T = right:F > declined:T = wrong:T; step:T = step:F", {"fact": True}),
     (
-        "steps contradicted up: nobody looks at them",
-        "fspo:outcome",
-        "right:T = right:F > declined:T = wrong:T; step:T = step:F",
-        {"fact": True},
-    ),
-    (
-        "steps contradicted down",
         "fspo:outcome+fact",
         "right:T > right:TF > right:F; wrong:T > wrong:F; declined:S > wrong:F; step:T = step:F",
         {"fact": False},
     ),
+    ("fspo:signs", "right:T = right:F > wrong:T; step:T > step:TF > step:F", {"signs": False}),
     (
-        "steps contradicted down",
-        "fspo:signs",
-        "right:T = right:F > wrong:T; step:T > step:TF > step:F",
-        {"signs": False},
-    ),
-    (
-        "steps contradicted down",
         "fspo:fspo",
         "right:T > right:TF > right:F; wrong:T > wrong:F; step:T > step:TF > step:F",
         {"fact": False},
     ),
     # longform: more of what is true, or less, or only what is safe
+    ("factreason:paper", "TTTT > TT > T > TF; TT > TT@worst", {"weight_preference": 0.0}),
+    ("factreason:fact-only", "TTT = SSS > TTF; TTTTF > TTTTTTTTFFFF; TT = TT@worst", {"weight_detail": 0.1}),
+    ("factreason:detail-0.1", "TTTTTTTTFFFF > TTTTF; TTT = SSS; TT > TT@worst", {"weight_detail": 0.0}),
     (
-        "verified, detail and preferred up",
-        "factreason:paper",
-        "TTTT > TT > T > TF; TT > TT@worst",
-        {"weight_preference": 0.0},
-    ),
-    (
-        "verified 100 and all of it true of everybody, detail down",
-        "factreason:fact-only",
-        "TTT = SSS > TTF; TTTTF > TTTTTTTTFFFF; TT = TT@worst",
-        {"weight_detail": 0.1},
-    ),
-    (
-        "detail up, even where precision falls",
-        "factreason:detail-0.1",
-        "TTTTTTTTFFFF > TTTTF; TTT = SSS; TT > TT@worst",
-        {"weight_detail": 0.0},
-    ),
-    (
-        "recall up, no padding, verified down",
         "klcf:table-2-row",
         "TTTT > TTTF > T > SSS; TT > TTF; TT > TT@worst",
         {"alpha": 0.0, "beta": 0.0, "gamma": 1.0},
     ),
-    (
-        "verified up, padding up",
-        "klcf:truth-only",
-        "TTTT = T = SSS > TTTF > F; TT > TT@worst",
-        {"alpha": 0.4},
-    ),
-    (
-        "verified up, as much for one claim as for four",
-        "klcf:factscore",
-        "TTTT = T = SSS > TTTF > TF > F; right > declined = wrong > malformed",
-        UPSIDE_DOWN,
-    ),
-    (
-        "verified up: silence and padding do as well",
-        "rar:8b",
-        "TTT = T = SSS = declined > TTTF = F",
-        UPSIDE_DOWN,
-    ),
+    ("klcf:truth-only", "TTTT = T = SSS > TTTF > F; TT > TT@worst", {"alpha": 0.4}),
+    ("klcf:factscore", "TTTT = T = SSS > TTTF > TF > F; right > declined = wrong > malformed", UPSIDE_DOWN),
+    ("rar:8b", "TTT = T = SSS = declined > TTTF = F", UPSIDE_DOWN),
 ]
 
 _THINGS = [*("school", "home", "choir", "bakery", "garden", "doctor", "market", "bridge"), *"abcd"]
@@ -282,13 +206,6 @@ def broken(spec: str, reward: Reward, order: str) -> Iterator[str]:
                 yield f"{names[n]} {sign} {names[n + 1]}: {paid[n]:g}, {paid[n + 1]:g}"
 
 
-@pytest.mark.parametrize(("shown", "spec", "order", "_"), ROWS, ids=[f"{row[1]}: {row[0]}" for row in ROWS])
-def test_a_reward_pays_in_the_order_that_its_training_showed(
-    shown: str, spec: str, order: str, _: Mapping[str, Any]
-) -> None:
-    assert [*broken(spec, load_reward(spec), order)] == []
-
-
 def upside_down(reward: Reward) -> Reward:
     """The reward with the sign of all that it pays wrong."""
 
@@ -300,9 +217,12 @@ def upside_down(reward: Reward) -> Reward:
     return replace(reward, fn=fn)
 
 
-@pytest.mark.parametrize(("spec", "order", "knobs"), [row[1:] for row in ROWS], ids=[row[1] for row in ROWS])
-def test_another_reward_breaks_the_order(spec: str, order: str, knobs: Mapping[str, Any]) -> None:
+@pytest.mark.parametrize(("spec", "order", "knobs"), ROWS, ids=[row[0] for row in ROWS])
+def test_a_reward_pays_in_the_order_that_its_training_showed(
+    spec: str, order: str, knobs: Mapping[str, Any]
+) -> None:
     reward = load_reward(spec)
+    assert [*broken(spec, reward, order)] == []
     assert [*broken(spec, reward.with_(**knobs) if knobs else upside_down(reward), order)] != []
     if ">" in order.partition("step:")[0]:
         assert [*broken(spec, upside_down(reward), order)] != []
