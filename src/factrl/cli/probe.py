@@ -12,7 +12,6 @@ from typing import Any, get_args
 
 from factrl import __version__
 from factrl.errors import ConfigError, TooManyMasked
-from factrl.evals.catalogue import check_gradable
 from factrl.evals.probe import ProbeRunSettings, majority_curve, probe, summary, write_probed
 from factrl.evals.shortqa import Extract
 from factrl.job import read_job, unread_in_asking
@@ -98,8 +97,7 @@ def _probe(args: argparse.Namespace) -> int:
             f"data.columns.ook = {data.columns['ook']!r} would be read in place of the `ook` that the probe "
             "writes; leave it out"
         )
-    examples = load_training(data, require_answers=False)
-    check_gradable(examples, data.train)
+    examples = load_training(data)
     check_judge(job)
     quiet_policy(settings.model)
     writer = open_writer(settings)

@@ -139,8 +139,12 @@ def load_questions(
     if source := benchmark.path:
         options = {"split": benchmark.split, "subset": benchmark.subset, "columns": benchmark.columns}
         rows = load_examples(source, limit=limit, require_answers=False, **options)
-        if benchmark.kind == "short":
-            check_gradable([example for example in rows if not is_hopeless(example)], source)
+        bare = [one for one in rows if not (one.answers or one.false_premise or is_hopeless(one))]
+        if bare and benchmark.kind == "short":
+            raise DataError(
+                f"{source}: {len(bare)} of {len(rows)} rows have no accepted answer, first "
+                f"example {bare[0].id!r} ({bare[0].question[:80]!r}); fill them or leave the rows out"
+            )
     else:
         rows, source = _read(benchmark)
         rows = rows[:limit]
@@ -157,20 +161,6 @@ def load_questions(
 def is_hopeless(example: Example) -> bool:
     """Whether nobody can answer it."""
     return example.meta.get("answerable") is False
-
-
-def check_gradable(examples: Sequence[Example], source: str | Path) -> None:
-    """Refuse questions without an accepted answer, unless they are known to rest on a false premise.
-
-    Raises:
-        DataError: how many there are, and the first of them.
-    """
-    bare = [example for example in examples if not example.answers and not example.false_premise]
-    if bare:
-        raise DataError(
-            f"{source}: {len(bare)} of {len(examples)} rows have no accepted answer, first "
-            f"example {bare[0].id!r} ({bare[0].question[:80]!r}); fill them or leave the rows out"
-        )
 
 
 def local_path(benchmark: Benchmark) -> Path | None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from factrl.errors import ConfigError, DataError
-from factrl.evals.catalogue import check_gradable
 from factrl.job import Job
 from factrl.llm import LLM
 from factrl.papers import settings_of
@@ -110,9 +109,7 @@ def _held_out(settings: TuneSettings) -> Sequence[Example]:
             f"data.eval={data.eval!r}: replies of {method} are not right or wrong as a whole; "
             "leave it out, and serve the model to try it"
         )
-    held_out = load_held_out(data)
-    check_gradable(held_out, data.eval)
-    return held_out
+    return load_held_out(data)
 
 
 def demonstrated(settings: TuneSettings) -> TuneSettings:
