@@ -226,6 +226,7 @@ def test_what_is_said_of_its_own_subject_supports_it(
         ("Sehr geehrte Frau Okafor,\n\nDie Lampen kosten 186 Euro.", "Die Lampen kosten 186 Euro."),
         ("Niemand wurde verletzt. Das Schiff wurde 2009 gebaut.", "Das Schiff wurde 2009 gebaut."),
         ("Everyone was saved. The ship was built in 2009.", "The ship was built in 2009."),
+        ("Here is a list. Both were built in 2009.", "Here is a plan. Both were built in 2009."),
     ],
 )
 def test_who_is_greeted_and_nobody_are_no_subjects(text: str, document: str) -> None:

@@ -175,7 +175,9 @@ def _whole(text: str, passages: Sequence[Passage]) -> str:
         phrase
         for passage in passages
         for phrase in (*_own(passage.title, passage.text), *_section_names(passage.text))
-        if keys.issuperset(phrase) and (phrase[1:] or phrase[0] in names)
+        if keys.issuperset(phrase)
+        and (phrase[1:] or phrase[0] in names)
+        and _keys(" ".join(phrase))  # of "Here" without its ending a pronoun is left
     ]
     return " ".join(max(found, key=len, default=()))
 
