@@ -13,7 +13,7 @@ import verifiers.v1 as vf
 from truthful_taskset import TruthfulConfig, TruthfulData, TruthfulTaskConfig
 
 import factrl as fx
-from factrl.bridges.verifiers_search import SearchConfig, SearchState, SearchToolset
+from factrl.bridges.verifiers import SearchConfig, SearchState, SearchToolset
 
 
 class SearchingConfig(TruthfulConfig):

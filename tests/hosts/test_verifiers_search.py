@@ -20,8 +20,12 @@ vf = pytest.importorskip("verifiers.v1", reason="needs tests/hosts/requirements.
 
 from traces import trace_of  # noqa: E402
 
-from factrl.bridges.verifiers import to_verifiers  # noqa: E402
-from factrl.bridges.verifiers_search import SearchConfig, SearchState, SearchToolset  # noqa: E402
+from factrl.bridges.verifiers import (  # noqa: E402
+    SearchConfig,
+    SearchState,
+    SearchToolset,
+    to_verifiers,
+)
 from factrl.errors import Unscored  # noqa: E402
 from factrl.rewards import reward  # noqa: E402
 from factrl.train.search import DOWN, SPENT, SearchEnvironment  # noqa: E402
@@ -71,7 +75,7 @@ def test_the_policy_reads_what_it_reads_in_training() -> None:
     assert said == [alike.search("Ada"), alike.search("Ada"), alike.search("Bo")]
     assert said[2] == SPENT
     assert pays(state)[0] == 1.0
-    assert [one["text"] for one in state.shown] == [FACTS[0]]
+    assert [one.text for one in state.shown] == [FACTS[0]]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +161,8 @@ def test_an_evaluation_of_verifiers_searches_our_index(tmp_path: Path) -> None:
         told = [str(part) for name, value in words.items() for part in (f"--{name}", value)]
         command = [Path(sys.executable).with_name("vf-eval"), "searching_taskset", *told]
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        env = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "examples"), "NO_KEY": "none"}
+        modules = os.pathsep.join(str(ROOT / name) for name in ("examples", "src"))
+        env = {**os.environ, "PATH": path, "PYTHONPATH": modules, "NO_KEY": "none"}
         done = subprocess.run(
             [*command, "--no-push", "--no-rich"], env=env, cwd=tmp_path, capture_output=True, text=True
         )

@@ -54,7 +54,7 @@ class Episodes:
         words = ("data.max_prompt_length=2000", f"data.max_response_length={LENGTH}")
         self.told = composed(*words, f"actor_rollout_ref.model.path={model}")
         self.tokenizer = AutoTokenizer.from_pretrained(model)
-        monkeypatch.setattr(self.agent, "_open", lambda **_: source)
+        monkeypatch.setattr(self.agent, "_open_search_once", lambda **_: source)
 
     def run(self, script: Sequence[str], messages: Any = ASKED) -> tuple[Any, list[str]]:
         """verl's output, and the prompts of its turns."""

@@ -19,7 +19,7 @@ from factrl.errors import ConfigError, FactrlError, nearest
 from factrl.llm.background import wait_for
 from factrl.rewards.grading import Grader
 from factrl.text.escape import one_line
-from factrl.types import Label, Passage
+from factrl.types import Grade, Passage
 from factrl.verifier import Verifier
 
 _ECHO = 400  # characters of an error
@@ -31,7 +31,7 @@ class CheckedClaim:
     """A claim of a text.
 
     Attributes:
-        verdict: what is shown of it, as in a report; `unjudged` has none, and `skipped` needs none.
+        verdict: as a report shows it; an `unjudged` claim has none, and a `skipped` one needs none.
         p: the judge's probability that the evidence supports it; None where it gave none.
         quote: the sentence of the evidence that decided, or came nearest; empty without one.
         source: what the quote is from.
@@ -48,36 +48,19 @@ class CheckedClaim:
 
 @dataclass(frozen=True)
 class Verified:
-    """A checked text: what came of it in words, and its claims in the order of the text."""
+    """A checked text: a summary in words, and its claims in the order of the text."""
 
     summary: str
     claims: list[CheckedClaim]
 
 
-@dataclass(frozen=True)
-class Graded:
-    """What became of an answer.
-
-    Attributes:
-        label: `correct`, `incorrect` or `abstained`.
-        how: what decided: `exact`, `abstention`, `gate`, `rules` or `judge`.
-        why: the judge's reasoning, when there was one.
-        floored: why nothing in the answer could be graded, which counts as incorrect; else None.
-    """
-
-    label: Label
-    how: str
-    why: str
-    floored: str | None
-
-
 class _Server(MCPServer):
-    """Says in one line what went wrong, and refuses arguments that a tool does not have."""
+    """Reports an error in one line, and refuses arguments that a tool does not have."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         known = {tool.name: tool.input_schema["properties"] for tool in await self.list_tools()}
-        for word in arguments.keys() - known.get(name, arguments).keys():
-            raise ToolError(one_line(f"{name} has no argument {word[:80]!r}{nearest(word, known[name])}"))
+        for key in arguments.keys() - known.get(name, arguments).keys():
+            raise ToolError(one_line(f"{name} has no argument {key[:80]!r}{nearest(key, known[name])}"))
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
@@ -125,7 +108,7 @@ def server(verifier: Verifier, grader: Grader) -> MCPServer:
         ]
         return Verified("; ".join(report.summary()), claims)
 
-    def grade(question: str, answer: str, accepted: list[str]) -> Graded:
+    def grade(question: str, answer: str, accepted: list[str]) -> Grade:
         """Grade an answer to a question against the accepted ones: correct, incorrect or abstained.
 
         Args:
@@ -133,8 +116,7 @@ def server(verifier: Verifier, grader: Grader) -> MCPServer:
             answer: what was answered, without its reasoning.
             accepted: the accepted answers.
         """
-        grade = grader(question, answer, accepted)
-        return Graded(grade.label, grade.how, grade.why, grade.floored)
+        return grader(question, answer, accepted)
 
     def search(query: str, k: Passages = 5, topic: str = "") -> list[Passage]:
         """Passages of the server's documents that bear on a query, best first.

@@ -27,8 +27,8 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Literal, get_args, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, get_args
 
 from factrl.errors import ConfigError, DataError, Unscored, nearest
 from factrl.job import REWARD_ALONE, read_job
@@ -67,7 +67,7 @@ class TRLReward:
         self.reward, self.prefill, self.columns = reward, prefill, columns
         self.__name__ = reward.name
         self.gathers = True  # metrics are of the completions of all processes
-        self._first, self._warned = True, False  # batch; whether it has been said that a row is of no use
+        self._is_first_batch, self._warned = True, False
 
     def __call__(
         self,
@@ -78,7 +78,7 @@ class TRLReward:
         environments: Column | None = None,
         log_metric: Callable[[str, float], None] | None = None,
         log_extra: Callable[[str, list[Any]], None] | None = None,
-        **others: Any,
+        **columns: Any,
     ) -> list[float | None]:
         """The reward of each completion, None for one that could not be graded.
 
@@ -88,51 +88,51 @@ class TRLReward:
         if len(completions) != len(prompts):
             raise ConfigError(f"{len(completions)} completions for {len(prompts)} prompts")
         rows = len(prompts)
-        examples, problems = self._examples(prompts, others)
-        episodes = environments or [None] * rows  # their tokens are not all the policy's
+        examples, problems = self._examples(prompts, columns)
+        episodes = environments or [None] * rows
+        # With an environment, not all tokens are the policy's.
         ids = completion_ids if completion_ids is not None and not environments else [None] * rows
-        texts = [
-            _completion(prompt, text, self.prefill, tokens)
-            for prompt, text, tokens in zip(prompts, completions, ids, strict=True)
-        ]
-        texts = [
-            attach_search(one, text) if isinstance(one, SearchEnvironment) else text
-            for one, text in zip(episodes, texts, strict=True)
-        ]
-        for text, problem in zip(texts, problems, strict=True):
+        texts = []
+        for prompt, completion, tokens, episode, problem in zip(
+            prompts, completions, ids, episodes, problems, strict=True
+        ):
+            text = _completion(prompt, completion, self.prefill, tokens)
+            if isinstance(episode, SearchEnvironment):
+                attach_search(episode, text)
             text.failed = text.failed or problem
+            texts.append(text)
         results = self.reward.batch(examples, texts)
-        if self._first and (problem := _nothing_read(results, self.reward)):
+        if self._is_first_batch and (problem := _form_missing(results, self.reward)):
             _LOG.warning("%s", problem)
-        self._first = False
+        self._is_first_batch = False
         if log_metric is not None:
             everyone = _of_all_processes(results) if self.gathers else results
             for metric, value in reward_metrics(everyone).items():
                 log_metric(metric, value)
         if log_extra is not None:
-            for column, values in _beside(results).items():
+            for column, values in _extra_columns(results).items():
                 log_extra(f"{self.reward.name}_{column}", values)
         return [result.value for result in results]
 
     def _examples(
-        self, prompts: Column, others: Mapping[str, Any]
+        self, prompts: Column, columns: Mapping[str, Any]
     ) -> tuple[list[Example], list[Unscored | None]]:
-        """The example of each row, and why it is of no use to the reward."""
+        """The example of each row, and why it cannot be graded."""
         examples, problems = list[Example](), list[Unscored | None]()
         for number, prompt in enumerate(prompts):
             try:
-                examples.append(_example(number, prompt, others, self.columns, len(prompts)))
+                examples.append(_example(number, prompt, columns, self.columns, len(prompts)))
                 self.reward.check_examples(examples[-1:])
                 problems.append(None)
             except DataError as error:  # noqa: PERF203  (one row's, and the others count)
                 problems.append(Unscored("unusable_row", str(error)))
                 examples[number:] = examples[number:] or [Example(_question(prompt))]
         why = next((problem.detail for problem in problems if problem), "")
-        if why and self._first and all(problems):
-            named = [name for name, values in others.items() if _is_column(values, len(prompts))]
+        if why and self._is_first_batch and all(problems):
+            names = [name for name, values in columns.items() if _is_column(values, len(prompts))]
             raise DataError(
                 f"none of the {len(prompts)} rows of the first batch is of use: {why}; columns: "
-                f"{', '.join(['prompt', *named])}; to_trl(reward, columns={{'answers': …}}) names others"
+                f"{', '.join(['prompt', *names])}; to_trl(reward, columns={{'answers': …}}) names others"
             )
         if why and not self._warned:
             _LOG.warning(
@@ -145,29 +145,13 @@ class TRLReward:
         return examples, problems
 
 
-@overload
-def to_trl(
-    reward: Reward,
-    *,
-    prefill: str = "",
-    columns: Mapping[ColumnName, str] | None = None,
-    asynchronous: Literal[False] = False,
-) -> TRLReward: ...
-@overload
-def to_trl(
-    reward: Reward,
-    *,
-    prefill: str = "",
-    columns: Mapping[ColumnName, str] | None = None,
-    asynchronous: Literal[True],
-) -> Callable[..., Coroutine[Any, Any, list[float | None]]]: ...
 def to_trl(
     reward: Reward,
     *,
     prefill: str = "",
     columns: Mapping[ColumnName, str] | None = None,
     asynchronous: bool = False,
-) -> TRLReward | Callable[..., Coroutine[Any, Any, list[float | None]]]:
+) -> Any:
     """A reward function for `trl.GRPOTrainer(reward_funcs=...)`; its `__name__` is the reward's.
 
     The columns of the dataset become the example, under the names that `factrl.runs.data` recognises:
@@ -176,6 +160,11 @@ def to_trl(
 
     It logs the metrics of docs/metrics.md about terms, states and causes, and beside each completion its
     state, cause, terms and facts.
+
+    >>> import factrl as fx
+    >>> score = to_trl(fx.load_reward("truthrl").with_(grade=fx.Grader()))
+    >>> score(["Capital of Peru?"] * 2, [r"\boxed{Lima}", r"\boxed{Cusco}"], answers=[["Lima"]] * 2)
+    [1.0, -1.0]
 
     Args:
         reward: its resources supplied.
@@ -206,11 +195,11 @@ def to_trl(
         return score
     score.gathers = False
 
-    async def awaited(*columns: Any, **others: Any) -> list[float | None]:
-        return await asyncio.to_thread(score, *columns, **others)
+    async def score_in_thread(*args: Any, **kwargs: Any) -> list[float | None]:
+        return await asyncio.to_thread(score, *args, **kwargs)
 
-    awaited.__name__ = score.__name__  # a plain function, as TRL before 1.16 awaits no `__call__`
-    return awaited
+    score_in_thread.__name__ = score.__name__  # a plain function, as TRL before 1.16 awaits no `__call__`
+    return score_in_thread
 
 
 def _old_trl() -> str:
@@ -225,7 +214,7 @@ def _old_trl() -> str:
     )
 
 
-def named(name: str) -> tuple[Reward, RunSettings]:
+def supplied_by_environment(name: str) -> tuple[Reward, RunSettings]:
     """The reward behind an attribute of this module, with its resources, and the settings that made them.
 
     Raises:
@@ -235,21 +224,21 @@ def named(name: str) -> tuple[Reward, RunSettings]:
     specs = _specs()
     if name not in specs:
         raise AttributeError(f"{__name__} has no reward {name!r}{nearest(name, specs)}")
-    job = read_job(None, [f"paper={specs[name]}", *REWARD_ALONE, *words_of_environment()])
+    job = read_job(None, [f"paper={specs[name]}", *REWARD_ALONE, *overrides_of_environment()])
     return job.supplied, job.settings
 
 
 def __getattr__(name: str) -> TRLReward:
     if name.startswith("_"):  # what the import system and inspection look for
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    reward, settings = named(name)
+    reward, settings = supplied_by_environment(name)
     function = to_trl(reward, prefill=settings.data.prefill, columns=settings.data.columns)
     function.__name__ = name
     return function
 
 
-def words_of_environment() -> list[str]:
-    """Settings from FACTRL_JUDGE_BASE_URL, FACTRL_JUDGE_MODEL and FACTRL_SETTINGS."""
+def overrides_of_environment() -> list[str]:
+    """`key=value` settings from FACTRL_JUDGE_BASE_URL, FACTRL_JUDGE_MODEL and FACTRL_SETTINGS."""
     url, model = (os.environ.get(f"FACTRL_JUDGE_{part}", "") for part in ("BASE_URL", "MODEL"))
     judge = [f"judge.url={url}#{model}" if model else f"judge.url={url}"] if url else []
     return [*judge, *shlex.split(os.environ.get("FACTRL_SETTINGS", ""))]
@@ -271,13 +260,13 @@ def _specs() -> dict[str, str]:
 def _example(
     number: int,
     prompt: Any,
-    others: Mapping[str, Any],
+    given: Mapping[str, Any],
     columns: Mapping[ColumnName, str] | None,
     rows: int,
 ) -> Example:
-    """The example of one row; beside the columns TRL passes things of its own, which have no value a row."""
+    """The example of one row; TRL also passes arguments of its own, which have no value for each row."""
     row = {"prompt": _question(prompt)}
-    for name, values in others.items():
+    for name, values in given.items():
         if _is_column(values, rows):
             row[name] = values[number]
         elif hasattr(values, "__len__") and name in get_args(ColumnName):
@@ -311,14 +300,13 @@ def _last(messages: Any, role: str, what: str) -> Any:
 
 
 def _completion(prompt: Any, completion: Any, prefill: str, tokens: Sequence[int] | None) -> Completion:
-    """A completion as rewards read it; reasoning that TRL hands apart comes with its own `<think>`."""
-    message = completion if isinstance(completion, str) else _last(completion, "assistant", "a completion")
-    apart = not isinstance(message, str) and bool(reasoning_of(message).strip())
-    return Completion(
-        message if isinstance(message, str) else said(message),
-        prefill="" if apart else _opened(prompt) or prefill,
-        tokens=None if tokens is None else len(tokens),
-    )
+    """A completion as rewards read it; reasoning that TRL passes apart comes with its own `<think>`."""
+    count = None if tokens is None else len(tokens)
+    if isinstance(completion, str):
+        return Completion(completion, prefill=_opened(prompt) or prefill, tokens=count)
+    message = _last(completion, "assistant", "a completion")
+    begun = "" if reasoning_of(message).strip() else _opened(prompt) or prefill
+    return Completion(said(message), prefill=begun, tokens=count)
 
 
 def _opened(prompt: Any) -> str:
@@ -329,8 +317,8 @@ def _opened(prompt: Any) -> str:
     return said(last) if last_message([last], "assistant") is not None else ""
 
 
-def _nothing_read(results: Sequence[Result], reward: Reward) -> str:
-    """What to say where every completion of a batch is floored for its form; "" for other batches."""
+def _form_missing(results: Sequence[Result], reward: Reward) -> str:
+    """The warning where every completion of a batch is floored for its form; "" for other batches."""
     graded = [result for result in results if result.state != "masked"]
     causes = Counter(result.cause or "" if result.state == "floored" else "" for result in graded)
     if not causes or not causes.keys() <= _FORMS.keys():
@@ -353,7 +341,7 @@ def _of_all_processes(results: Sequence[Result]) -> Sequence[Result]:
     return gather_object(list(results))
 
 
-def _beside(results: Sequence[Result]) -> dict[str, list[Any]]:
+def _extra_columns(results: Sequence[Result]) -> dict[str, list[Any]]:
     """Columns for the table of completions; always the same ones, as TRL keeps the last values of each."""
     return {
         "state": [result.state for result in results],

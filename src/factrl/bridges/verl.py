@@ -4,16 +4,16 @@
         reward.custom_reward_function.path=pkg://factrl.bridges.verl \\
         +reward.custom_reward_function.reward_kwargs.paper=truthrl ...
 
-`factrl train PAPER --engine verl` writes the whole command.  Which reward it is, is said by `paper`, by
-`recipe`, the path of a recipe, and by `settings`, words such as `"reward.wrong=-2"`; FACTRL_SETTINGS and the
-judge's variables count as in `factrl.bridges.trl`.  What is known about a question is read from `extra_info`,
-as `factrl prepare convert --to verl` writes it, and else from the ground truth.
+`factrl train PAPER --engine verl` writes the whole command.  `paper`, `recipe` (a path) and `settings`
+(overrides such as `"reward.wrong=-2"`) say which reward it is; FACTRL_SETTINGS and the judge's variables
+count as in `factrl.bridges.trl`.  What is known about a question is read from `extra_info`, as `factrl
+prepare convert --to verl` writes it, or else from the ground truth.
 
-verl has no word for a completion that could not be graded.  Its score is NaN here, and `state` says why.  The
+verl has no state for a completion that could not be graded.  Its score is NaN here, `cause` says why, and the
 advantage estimators of `factrl.bridges.verl_plugin` leave it out; verl's own `grpo` would lose its group.
 
-verl asks for one completion at a time, each when it is written.  A verifier with `share` wants those of one
-question at once: with `group`, they wait for each other in the one reward worker that there must be then.
+verl scores one completion at a time, each when it is complete.  A verifier with `share` needs those of one
+question at once: with `group`, they wait for each other, and there must be one reward worker alone.
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ from factrl.rewards import THREADS, Reward
 from factrl.runs.data import ColumnName, native, table_of, to_example
 from factrl.types import Completion, Example, Result, Span
 
-from .trl import words_of_environment
+from .trl import overrides_of_environment
 
-COMPLETION = "factrl_written"  # the completion as our agent loop has it, among its extra fields
-BUG = "bug"  # why there is no score at all, for our trainer, which ends the run by it
+COMPLETION = "factrl_written"  # the extra field in which our agent loop passes the completion
+SIGNS = "factrl_signs"  # the column with the sign of each token's step
+BUG = "bug"  # the column with the error for which there is no score; our trainer raises it
 ONCE = "test"  # the split of held-out questions, which are answered once
-PATIENCE = 300.0  # seconds that a completion waits for the others; verl gives up some without a word
+PATIENCE = 300.0  # seconds that a completion waits for the others; verl drops some without a message
 _OURS = get_args(ColumnName)
 
 
 @dataclass(frozen=True)
 class _Supplied:
-    """A reward, the names of its terms as far as they are known, and what its settings say of the data."""
+    """A reward, the names of its terms where the paper declares them, and its settings of the data."""
 
     reward: Reward
     terms: tuple[str, ...]
@@ -91,7 +92,7 @@ async def compute_score(
     Returns:
         The same keys for every sample: `score`, NaN when masked; `state`; `cause`; `term/NAME` for the terms
         of a paper, NaN where there is none; as JSON all `terms`, `facts` and `spans`; and `bug`, which is
-        empty, or under our agent loop the error that is raised elsewhere: no exception reaches the trainer.
+        empty or, under our agent loop, from which no exception reaches the trainer, the error.
 
     Raises:
         ConfigError: no such reward, or it cannot be supplied.
@@ -100,7 +101,7 @@ async def compute_score(
     extra = table_of(extra_info, "extra_info")
     from_agent = extra.pop(COMPLETION, None)
     try:
-        usual = tuple(words_of_environment())
+        usual = tuple(overrides_of_environment())
         supplied = await _on_a_thread(_supplied, recipe, paper, settings, usual)
         example = _example(extra, ground_truth, supplied.columns)
         completion = Completion(solution_str, prefill=supplied.prefill) if from_agent is None else from_agent
@@ -138,6 +139,9 @@ def as_verl(result: Result, terms: tuple[str, ...] = ()) -> dict[str, Any]:
 
     Args:
         terms: the names that have keys of their own.
+
+    >>> as_verl(Result("masked", None, cause="timeout"))["score"]
+    nan
     """
     return {
         "score": math.nan if result.value is None else result.value,
@@ -152,7 +156,7 @@ def as_verl(result: Result, terms: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def from_verl(info: Mapping[str, Any]) -> Result:
-    """The result that `as_verl` made a mapping of, without what it said in detail."""
+    """The result of which `as_verl` made a mapping, without its detail."""
     masked = info["state"] == "masked"
     return Result(
         info["state"],
@@ -164,9 +168,7 @@ def from_verl(info: Mapping[str, Any]) -> Result:
     )
 
 
-def _example(
-    extra: Mapping[str, Any], ground_truth: Any, columns: Mapping[ColumnName, str] | None = None
-) -> Example:
+def _example(extra: Mapping[str, Any], ground_truth: Any, columns: Mapping[ColumnName, str]) -> Example:
     row = {name: value for name in _OURS if (value := native(extra.get(name))) is not None}
     row = {"reward_model": {"ground_truth": native(ground_truth)}, **row}
     if columns and not row.keys() & {"question"}:
@@ -195,9 +197,9 @@ def _open(recipe: str, paper: str, settings: str, usual: tuple[str, ...]) -> _Su
         raise ConfigError(
             "verl: which reward? Give +reward.custom_reward_function.reward_kwargs.paper=truthrl or .recipe=…"
         )
-    words = [f"paper={paper}"] if paper else []
-    words += [] if recipe else REWARD_ALONE  # model and data are verl's own
-    job = read_job(recipe or None, [*words, *usual, *shlex.split(settings)])
-    told = job.settings
-    terms = tuple(sorted(declared(told.paper, "TERMS", ())))
-    return _Supplied(job.supplied, terms, told.data.prefill, told.data.columns)
+    overrides = [f"paper={paper}"] if paper else []
+    overrides += [] if recipe else REWARD_ALONE  # model and data are verl's own
+    job = read_job(recipe or None, [*overrides, *usual, *shlex.split(settings)])
+    terms = tuple(sorted(declared(job.settings.paper, "TERMS", ())))
+    data = job.settings.data
+    return _Supplied(job.supplied, terms, data.prefill, data.columns)

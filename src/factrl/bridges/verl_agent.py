@@ -1,13 +1,13 @@
-"""How completions are sampled under verl, and what travels with them: the sign of every token's step.
+"""The agent loops that sample completions under verl, and the column with the sign of every token's step.
 
-verl's reward workers see text and its trainer sees tokens.  The agent loop has both, so this is where the
-spans that a reward gave in characters become one number per token, in a column of their own.  It also begins
-the assistant's turn with `data.prefill`, and leaves the chat template out of a base model's prompt
-(`data.chat = false`); verl has no settings for either.
+verl's reward workers see text and its trainer sees tokens.  The agent loop has both, so it turns the spans
+that a reward gave in characters into one number per token.  It also begins the assistant's turn with
+`data.prefill`, and leaves the chat template out of a base model's prompt (`data.chat = false`); verl has no
+settings for either.
 
 `SearchAgentLoop` is for `search.index`: verl's own loop of tools around an episode of `SearchEnvironment`, as
-TRL's goes around one.  What verl calls a completion is all that follows the prompt, a search's replies too;
-what is graded, and where signs fall, is the policy's last message.
+under TRL.  What verl calls a completion is all that follows the prompt, a search's replies too; the policy's
+last message alone is graded and gets signs.
 """
 
 from __future__ import annotations
@@ -35,10 +35,7 @@ from factrl.train.search import SearchEnvironment, attach_search, check_calls, l
 from factrl.types import Completion, Span
 from factrl.verifier import open_search
 
-from .verl import COMPLETION
-
-SIGNS = "factrl_signs"  # the column of signs
-AGENT = "factrl_agent"  # the name of this loop in verl's configuration
+from .verl import COMPLETION, SIGNS
 
 _OFFSETS: dict[int, TokenOffsets] = {}  # by the id of their tokenizer, which they keep alive
 
@@ -102,7 +99,7 @@ def signs_of(ids: list[int], spans: str, tokenizer: Any) -> torch.Tensor:
 # verl's decorator hides their types.
 _SingleTurn: Any = SingleTurnAgentLoop
 _Tools: Any = ToolAgentLoop
-_open = lru_cache(maxsize=1)(open_search)  # verl makes an agent loop for each completion
+_open_search_once = lru_cache(maxsize=1)(open_search)  # verl makes an agent loop for each completion
 
 
 class FactualAgentLoop(_SingleTurn):
@@ -144,7 +141,7 @@ class SearchAgentLoop(_Tools):
     def __init__(self, *args: Any, index: str, embedder: str, k: int, turns: int, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         check_calls(self.config.actor_rollout_ref.model.path, self.tokenizer)
-        source: Any = _open(index=index, embedder=embedder)
+        source: Any = _open_search_once(index=index, embedder=embedder)
         self.episode = SearchEnvironment(source, k=k, turns=turns)
         search = self.episode.search
         schema = OpenAIFunctionToolSchema.model_validate(get_json_schema(search))
@@ -157,7 +154,7 @@ class SearchAgentLoop(_Tools):
         self._turn = asyncio.Lock()
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> FactualOutput:
-        """Sample; what failed on our side is told to the reward, which masks the episode or ends the run."""
+        """Sample; the reward gets what failed on our side, and masks the episode or ends the run."""
         output = FactualOutput.of(await super().run(sampling_params, **kwargs), self.tokenizer)
         completion = output.completion(beginning(self.tokenizer, ""), self.response_length)
         output.extra_fields[COMPLETION] = attach_search(self.episode, completion)
@@ -167,7 +164,7 @@ class SearchAgentLoop(_Tools):
         return output
 
     async def _call_tool(self, *args: Any) -> Any:
-        """One search after the other: verl runs the calls of a message at once, and passages have numbers."""
+        """One search after the other: verl runs the calls of a message at once, and passages are numbered."""
         async with self._turn:
             reply, paid, metrics = await super()._call_tool(*args)
         return reply.model_copy(update={"text": encodable(reply.text)}), paid, metrics

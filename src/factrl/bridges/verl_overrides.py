@@ -1,16 +1,17 @@
-"""A recipe in verl's words: each of our settings by verl's name for it, or a refusal that names it.
+"""verl's configuration for a recipe: each of our settings under verl's name, or a refusal that names it.
 
 Nothing of verl is imported.  What verl needs beyond our settings (GPUs, nodes, parallelism, offloading) keeps
-verl's own default, but for one GPU per rollout engine, and is set by words of verl's own.
+verl's own default, but for one GPU per rollout engine, and is set by verl's own overrides.
 
-What is the same under another name stands in `overrides`.  Five things are not a matter of names:
+Five things differ in more than their name:
 
 - verl trains weights in float32 and computes in bfloat16, so `model.dtype = auto` is float32 there.
 - `train.beta` is verl's `low_var_kl` inside the loss; `train.use_bias_correction_kl` has no counterpart.
 - verl counts batches of completions, each of which is `train.num_iterations` of our steps.
 - verl fills what a GPU computes on at a time by tokens; `train.micro_batch_size` counts with
   `--verl actor_rollout_ref.actor.use_dynamic_bsz=false`.  The gradient is the same.
-- verl clips once more where the advantage is negative (`clip_ratio_c`); that is put out of reach.
+- verl clips once more where the advantage is negative (`clip_ratio_c`); a bound that nothing reaches turns
+  that off.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,9 @@ from factrl.errors import ConfigError
 from factrl.papers import load_reward, split_spec
 from factrl.runs.settings import ModelSettings, RunSettings, TrainSettings
 
-TRAIN, HELD_OUT = "train.parquet", "eval.parquet"  # of the run folder, which all nodes see: questions
-AGENT, RECIPE = "agent.yaml", "reward.toml"  # which agent loop samples; the settings of a reward worker
+# Files of the run folder, which all nodes see: questions, the agent loop, a reward worker's settings.
+TRAIN, HELD_OUT = "train.parquet", "eval.parquet"
+AGENT, RECIPE = "agent.yaml", "reward.toml"
 PLUGIN = "factrl.bridges.verl_plugin"
 MODULES = "VERL_USE_EXTERNAL_MODULES"
 _CALLS = 1_000  # calls that Ray runs in an actor at a time: those of incomplete groups wait inside
@@ -46,13 +49,13 @@ _LOSSES = {
 
 
 def modules() -> str:
-    """What verl loads in each of its processes: our plugin, behind what the user has it load."""
+    """What verl loads in each of its processes: the user's modules, and then our plugin."""
     others = [name for name in os.environ.get(MODULES, "").split(",") if name and name != PLUGIN]
     return ",".join([*others, PLUGIN])
 
 
 def refusals(settings: RunSettings) -> list[str]:
-    """What these settings ask that verl cannot do, one line each."""
+    """The settings that verl has no counterpart of, one line each."""
     train, model = settings.train, settings.model
     no = {
         "model.revision": (model.revision is not None, "download that revision and name its folder"),
@@ -76,9 +79,8 @@ def refusals(settings: RunSettings) -> list[str]:
             f"of more than {_CALLS:,} completions a step those that complete a group would not be heard",
         ),
     }
-    values = {key: getattr(getattr(settings, key.split(".")[0]), key.split(".")[1]) for key in no}
     return [
-        f"{key} = {values[key]!r} has no counterpart in verl; {instead}"
+        f"{key} = {attrgetter(key)(settings)!r} has no counterpart in verl; {instead}"
         for key, (wrong, instead) in no.items()
         if wrong
     ]
@@ -175,7 +177,7 @@ def graded_together(settings: RunSettings) -> bool:
 
 
 def _reward(settings: RunSettings, run: Path) -> dict[str, dict[str, Any]]:
-    """What grades, the completions of a question at once where it has to."""
+    """The sections of the reward; with `group` it grades the completions of a question at once."""
     group = {"group": settings.train.num_generations} if graded_together(settings) else {}
     return {
         "reward": {
@@ -188,7 +190,7 @@ def _reward(settings: RunSettings, run: Path) -> dict[str, dict[str, Any]]:
 
 
 def _policy(settings: RunSettings, run: Path, longest: int) -> dict[str, dict[str, Any]]:
-    """Of the model; `longest` tokens hold any prompt with its completion."""
+    """The sections of the model; `longest` tokens hold any prompt with its completion."""
     train, model = settings.train, settings.model
     return {
         "actor_rollout_ref.model": {
@@ -260,7 +262,7 @@ def reward_workers(settings: RunSettings) -> int:
 
 
 def agent_loops(settings: RunSettings) -> list[dict[str, Any]]:
-    """What goes into `AGENT`, as JSON, which is YAML."""
+    """The content of the file `AGENT`, as JSON, which is YAML."""
     loop, search = {"name": "factrl_agent"}, settings.search
     if search.index is None:
         loop["_target_"] = "factrl.bridges.verl_agent.FactualAgentLoop"
@@ -273,23 +275,16 @@ def agent_loops(settings: RunSettings) -> list[dict[str, Any]]:
 def recipe_of_workers(settings: RunSettings) -> RunSettings:
     """The settings of one reward worker: one of several that ask the judge, in a folder of its own."""
     judge, verifier = settings.judge, settings.verifier
-    limits = {
-        "max_concurrency": max(1, judge.max_concurrency // reward_workers(settings)),
-        "tpm": judge.tpm and judge.tpm / reward_workers(settings),
-        **{
-            name: _absolute(getattr(judge, name))
-            for name in (
-                *("reward_model", "truthfulness_model", "extractor_model", "checklist_model"),
-                "preference_model",
-            )
-        },
-    }
+    workers = reward_workers(settings)
+    limits: dict[str, Any] = {"max_concurrency": max(1, judge.max_concurrency // workers)}
+    limits["tpm"] = judge.tpm and judge.tpm / workers
+    models = {name: _absolute(value) for name, value in judge if name.endswith("_model")}
     paths = {"docs": tuple(map(_absolute, verifier.docs)), "index": _absolute(verifier.index)}
     name, part = split_spec(settings.paper)
     return settings.model_copy(
         update={
             "paper": ":".join(filter(None, (_absolute(name) if name.endswith(".py") else name, part))),
-            "judge": judge.model_copy(update=limits),
+            "judge": judge.model_copy(update=limits | models),
             "verifier": verifier.model_copy(update=paths),
         }
     )

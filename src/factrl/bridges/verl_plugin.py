@@ -1,8 +1,8 @@
-"""What verl must know before it trains with factrl: advantages with masked samples, and a trainer.
+"""factrl's plugin for verl: advantage estimators that leave masked samples out, and a trainer.
 
 verl imports this module in each of its processes: by the entry point group `verl.plugins`, and, because verl
 says nothing when a plugin fails, by VERL_USE_EXTERNAL_MODULES=factrl.bridges.verl_plugin, which
-`factrl train --engine verl` sets.  `check_registered` says whether verl has taken it up.
+`factrl train --engine verl` sets.  `check_registered` says whether verl has loaded it.
 
     algorithm.adv_estimator=factrl_grpo    group-relative; `+algorithm.factrl.scale` is group, batch or none
     algorithm.adv_estimator=factrl_reinforce_pp    REINFORCE++, whitened over the tokens of the batch
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,9 @@ from factrl.train.advantages import flip_advantages, group_advantages, reinforce
 from factrl.train.metrics import reward_metrics
 from factrl.types import Result
 
-from .verl import BUG, from_verl
+from .verl import BUG, SIGNS, from_verl
 
 GRPO, REINFORCE, TRAINER = "factrl_grpo", "factrl_reinforce_pp", "factrl_sync"
-SIGNS = "factrl_signs"  # column: the sign of each token's step, as `factrl.bridges.verl_agent` writes it
 STEPS_OVER_LIMIT = 3  # a run stops when this many steps in a row are mostly masked
 
 _NAMES = {
@@ -81,7 +80,7 @@ def group_relative(
     for row, group in enumerate(index):
         rows_of.setdefault(group, []).append(row)
     size = max(map(len, rows_of.values()))
-    # Groups are filled up to one size with NaN, which is nobody.
+    # Groups are filled up to one size with NaN, as of masked samples.
     filled = scores.new_full((len(rows_of), size), torch.nan)
     places = [(n, m, row) for n, rows in enumerate(rows_of.values()) for m, row in enumerate(rows)]
     groups, members, rows = (torch.tensor(part, device=scores.device) for part in zip(*places, strict=True))
@@ -253,7 +252,7 @@ class FactualTrainer(PPOTrainerSync):
 
 
 def held_out_metrics(results: Sequence[Result]) -> dict[str, float]:
-    """What a run folder says of held-out answers: mean reward, masked share, and the shares of outcomes.
+    """The metrics of held-out answers in a run folder: mean reward, masked share, and the shares of outcomes.
 
     Args:
         results: one or more; the outcomes are those of rewards that give each answer a label.
@@ -278,17 +277,12 @@ def score_metrics(scores: torch.Tensor) -> dict[str, float]:
     graded = scores[~scores.isnan()]
     if not len(graded):
         return {}
-    kinds: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"mean": torch.mean, "max": torch.max}
-    kinds["min"] = torch.min
-    return {
-        f"critic/{of}/{name}": float(kind(graded))
-        for of in ("score", "rewards")
-        for name, kind in kinds.items()
-    }
+    values = {"mean": float(graded.mean()), "max": float(graded.max()), "min": float(graded.min())}
+    return {f"critic/{of}/{name}": value for of in ("score", "rewards") for name, value in values.items()}
 
 
 def check_registered() -> None:
-    """Refuse to start when verl has not taken up what this module registers.
+    """Refuse to start when verl does not know what this module registers.
 
     Raises:
         ConfigError: what is not there.
@@ -305,10 +299,10 @@ def _real(batch: Any) -> list[str]:
 
 
 def _graded(data: Any) -> list[Result]:
-    """What our reward said of each completion; empty for a reward of somebody else's.
+    """Our reward's result of each completion; empty where the reward is not ours.
 
     Raises:
-        RewardBug: it could say nothing.
+        RewardBug: it had a bug.
     """
     infos = [fields.get("reward_extra_info") or {} for fields in list(data["extra_fields"])]
     return [_result(one) for one in infos] if all("state" in one for one in infos) else []
