@@ -11,6 +11,7 @@ from factrl.cli import main
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of
 from factrl.rewards.resources import RESOURCES, Resource, supply
 from factrl.stress import broken
+from factrl.studies import add_row, load_study
 from factrl.types import Completion, Example
 
 OWN = """
@@ -27,7 +28,9 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     def stand_in(truth: Any) -> Any:
         return lambda text: float(truth.of(text))
 
-    row = Resource("verifier.web", stand_in, lambda source: len, ("verifier.web",))
+    row = Resource(
+        "verifier.web", stand_in, lambda source: len, ("verifier.web",), by_table=lambda facts: len
+    )
     monkeypatch.setitem(RESOURCES, "novelty", row)
     (tmp_path / "own.py").write_text(OWN, "utf-8")
     (tmp_path / "q.jsonl").write_text('{"question": "Where?", "answers": ["Warsaw"]}\n', "utf-8")
@@ -62,3 +65,7 @@ def test_a_dry_run_knows_which_settings_a_further_resource_reads(
 
 def test_stress_stands_in_for_a_further_resource(own: str) -> None:
     assert broken(load_reward(own), "D01", questions=1)
+
+
+def test_a_study_has_a_further_resource_that_a_table_knows(own: str) -> None:
+    assert "own-fresh" in add_row(load_study("knowrl"), own).rows

@@ -35,7 +35,7 @@ import sys
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType, ModuleType, TracebackType
+from types import MappingProxyType, ModuleType
 from typing import Any, Literal
 
 from factrl.errors import ConfigError, first_line, nearest
@@ -43,11 +43,6 @@ from factrl.rewards import Reward
 from factrl.runs import RECIPES
 from factrl.runs.settings import TrainSettings
 from factrl.types import Example
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
 Form = Literal["tags", "boxed", "text", "confidence"]
 """Where a reward looks for the answer: between tags, in a box, in the whole text, or between tags with a
@@ -120,9 +115,11 @@ def settings_of(spec: str) -> Mapping[str, Mapping[str, Any]]:
     module, recipe = load_paper(name), RECIPES / f"{name}.toml"
     settings: Mapping[str, Mapping[str, Any]] = getattr(module, "SETTINGS", {})
     if recipe.is_file():
+        from factrl.runs.config import read_toml
+
         settings = {
             section: {k: v for k, v in values.items() if _comes_by_name(f"{section}.{k}", v)}
-            for section, values in tomllib.loads(recipe.read_text("utf-8")).items()
+            for section, values in read_toml(recipe).items()
             if section not in ("paper", "reward", "run")
         }
     own: Mapping[str, Mapping[str, Any]] = getattr(module, "VARIANT_SETTINGS", {}).get(part, {})
@@ -194,32 +191,17 @@ def _run_file(path: Path) -> ModuleType:
     assert file_spec.loader is not None  # noqa: S101
     module = importlib.util.module_from_spec(file_spec)
     sys.modules[file_spec.name] = module  # dataclasses look their module up there
-    with _Running(path):
+    try:
         file_spec.loader.exec_module(module)
+    except SyntaxError as error:
+        line = f", line {error.lineno}" if error.lineno else ""
+        raise ConfigError(f"{error.filename or path}{line} is not Python: {error.msg}") from error
+    except (Exception, SystemExit) as error:
+        frames = traceback.walk_tb(error.__traceback__)
+        lines = [n for frame, n in frames if os.path.realpath(frame.f_code.co_filename) == version[0]]
+        line = f", line {lines[-1]}" if lines else ""
+        raise ConfigError(
+            f"{path}{line} stops with {type(error).__name__}: {first_line(error)}; mend the file"
+        ) from error
     _files[version] = module
     return module
-
-
-class _Running:
-    """Names the file of the user's, and the line of it, whose code does not run."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, SyntaxError):
-            line = f", line {error.lineno}" if error.lineno else ""
-            raise ConfigError(f"{error.filename or self._path}{line} is not Python: {error.msg}") from error
-        if isinstance(error, (Exception, SystemExit)):
-            ours = os.path.realpath(self._path)
-            frames = traceback.walk_tb(trace)
-            lines = [n for frame, n in frames if os.path.realpath(frame.f_code.co_filename) == ours]
-            line = f", line {lines[-1]}" if lines else ""
-            raise ConfigError(
-                f"{self._path}{line} stops with {type(error).__name__}: {first_line(error)}; mend the file"
-            ) from error

@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from factrl.errors import ConfigError, Unscored
 from factrl.llm import LLM
@@ -23,6 +24,11 @@ from factrl.text.abstention import abstains
 from factrl.text.answers import is_contentless
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Completion, Grade, Passage, TrainingState, Verdict
+
+if TYPE_CHECKING:
+    from factrl.rewards.checklist import JudgedChecklist
+    from factrl.verifier import Verifier
+    from factrl.verifier.judges.table import TableJudge
 
 
 @dataclass(frozen=True)
@@ -232,6 +238,41 @@ def _same(truth: Truth) -> Callable[..., float]:
     return lambda *_, **__: float(truth.good)
 
 
+_LEAST = 3  # sentences of a text that a table prefers
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What a table of facts knows, as resources: what the small studies reward by.
+
+    Attributes:
+        verify: takes claims out of a text and judges them by the judge's table.
+    """
+
+    judge: TableJudge
+    verify: Verifier
+    grade: Grader
+
+    def checklist(self) -> JudgedChecklist:
+        from factrl.rewards.checklist import JudgedChecklist
+
+        return JudgedChecklist(self.judge)
+
+    def truthfulness(self, claims: Sequence[str]) -> list[float]:
+        """1 for a claim that the table has, 0 for any other."""
+        pairs = [(Claim(claim, 0, len(claim)), self.judge.search(claim)) for claim in claims]
+        return [float(verdict.label == "supported") for verdict in self.judge.judge(pairs)]
+
+    def compare(self, question: str, text: str, **_: Any) -> float:
+        """1 for a text of at least three sentences, all of the table's forms."""
+        claims = self.judge.extract(text)
+        return float(len(claims) >= _LEAST and all(self.judge.table.parse(one.text) for one in claims))
+
+    def contradicts(self, question: str, text: str, passages: Sequence[Passage]) -> bool:
+        report = self.verify(text, evidence=passages, topic=passages[0].title if passages else "")
+        return report.counts["refuted"] > 0
+
+
 @dataclass(frozen=True)
 class Resource:
     """What a reward may ask for by a name: a row of `RESOURCES`.
@@ -239,6 +280,7 @@ class Resource:
     Attributes:
         source: where it comes from, for a person.
         stand_in: the same by rules.
+        by_table: the same by a table of facts; None where the small studies do not have it.
         make: makes it from settings; None where it comes with each completion.
         reads: the settings that it is made with.
         own_model: that of `[judge]` which puts a model of its own in the judge's place.
@@ -257,6 +299,7 @@ class Resource:
     prompt: str = ""
     absent: str = ""
     trains: bool = False
+    by_table: Callable[[TableFacts], Any] | None = None
 
     def asks(self, settings: JudgeSettings) -> bool:
         """Whether it asks the judge of these settings."""
@@ -272,32 +315,36 @@ _VERIFIER = tuple(f"verifier.{name}" for name in VerifierSettings.model_fields i
 RESOURCES: dict[str, Resource] = {
     "grade": Resource(
         "rules, and judge.url for what they cannot decide",
-        Truth.grade, Supplier.grade, _JUDGE, prompt=GRADE_PROMPT),
+        Truth.grade, Supplier.grade, _JUDGE, prompt=GRADE_PROMPT, by_table=attrgetter("grade")),
     "reason": Resource(
         "judge.url", _same, Supplier.reason, _JUDGE, needs_judge=True, prompt=REASONING_PROMPT),
     "verify": Resource(
         "verifier.preset and the rest of [verifier]; evidence of the question's own comes first",
-        Truth.verify, Supplier.verify, (*_JUDGE, *_VERIFIER)),
+        Truth.verify, Supplier.verify, (*_JUDGE, *_VERIFIER), by_table=attrgetter("verify")),
     "extract": Resource(
         "judge.extractor_model, else verifier.preset",
-        _claims, Supplier.extract, (*_JUDGE, "verifier.preset"), own_model="extractor_model"),
+        _claims, Supplier.extract, (*_JUDGE, "verifier.preset"), own_model="extractor_model",
+        by_table=attrgetter("judge.extract")),
     "contradicts": Resource(
         "judge.url, with the evidence of the question's own or what [verifier] finds",
-        Truth.contradicts, Supplier.contradicts, (*_JUDGE, *_VERIFIER), needs_judge=True),
+        Truth.contradicts, Supplier.contradicts, (*_JUDGE, *_VERIFIER), needs_judge=True,
+        by_table=attrgetter("contradicts")),
     "compare": Resource(
         "judge.preference_model, else judge.url",
-        _same, Supplier.compare, _JUDGE, own_model="preference_model", needs_judge=True),
+        _same, Supplier.compare, _JUDGE, own_model="preference_model", needs_judge=True,
+        by_table=attrgetter("compare")),
     "rate": Resource(
         "judge.reward_model, else judge.url",
         _same, Supplier.rate, _JUDGE, own_model="reward_model", needs_judge=True, prompt=RATING_PROMPT),
     "checklist": Resource(
         "judge.checklist_model, else judge.url, else verifier.judge",
         lambda truth: lambda question, text, listed: [_ITEMS[truth.holds(text)] for _ in listed],
-        Supplier.checklist, (*_JUDGE, "verifier.judge"), own_model="checklist_model"),
+        Supplier.checklist, (*_JUDGE, "verifier.judge"), own_model="checklist_model",
+        by_table=TableFacts.checklist),
     "truthfulness": Resource(
         "judge.truthfulness_model, else the small model in this process",
         lambda truth: lambda claims: [float(truth.of(claim)) for claim in claims],
-        Supplier.truthfulness, own_model="truthfulness_model"),
+        Supplier.truthfulness, own_model="truthfulness_model", by_table=attrgetter("truthfulness")),
     "together": Resource(
         "verifier.index",
         lambda truth: lambda *names: 1_000 * truth.of(" ".join(names)),

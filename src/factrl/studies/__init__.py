@@ -302,10 +302,6 @@ def steps_of(studies: Mapping[str, StudySettings], only: Sequence[str] = ()) -> 
     return steps
 
 
-SUPPLIED = ("verify", "grade", "extract", "checklist", "truthfulness", "compare", "contradicts")
-"""What a reward may ask for in a study beside what the trainer writes: made by rules and from the table."""
-
-
 def row_settings(study: StudySettings, row: str) -> TrainSettings:
     """`[train]` of one row.
 
@@ -331,11 +327,12 @@ def row_reward(row: RowSettings) -> Reward | None:
     if row.reward == RANDOM:
         return None
     bare = load_reward(row.reward).with_(**row.knobs)
-    written = [name for name, row in RESOURCES.items() if row.make is None]
-    if lacking := [name for name in bare.missing if name not in (*SUPPLIED, *written)]:
+    by_table = [name for name, one in RESOURCES.items() if one.by_table]
+    in_training = [name for name, one in RESOURCES.items() if one.make is None]
+    if lacking := [name for name in bare.missing if name not in (*by_table, *in_training)]:
         raise ConfigError(
             f"{row.reward} needs {', '.join(lacking)}, which a study of the small world has not; it has "
-            f"{', '.join(SUPPLIED)}"
+            f"{', '.join(by_table)}"
         )
     return bare
 

@@ -25,9 +25,8 @@ from safetensors.torch import load_model, save_model
 
 from factrl.errors import ConfigError
 from factrl.rewards import Reward, reward
-from factrl.rewards.checklist import JudgedChecklist
 from factrl.rewards.grading import Grader
-from factrl.rewards.resources import supply
+from factrl.rewards.resources import RESOURCES, TableFacts, supply
 from factrl.rewards.truthfulness import TUNED_PROMPT, TruthfulnessModel, shown_claim
 from factrl.runs.config import dump_toml
 from factrl.runs.disk import write_whole
@@ -65,7 +64,6 @@ from factrl.verifier.judges.table import Statement, TableJudge
 
 MODEL = "SmolLM2-135M-Instruct"
 _TURN = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
-_LEAST = 3  # sentences of a text that the rule prefers
 _HELD_OUT = 60  # entities on whose claims a truthfulness model is measured
 _DECIDED = ("supported", "refuted")
 SHOWN = 20  # texts of a row that are kept
@@ -390,31 +388,11 @@ class Seed:
         bare = row_reward(row)
         if bare is None:
             return random_reward
-        judge, extract = self.judge, self.judge.extract
-
-        def truthfulness(claims: Sequence[str]) -> list[float]:
-            pairs = [(Claim(claim, 0, len(claim)), judge.search(claim)) for claim in claims]
-            return [float(verdict.label == "supported") for verdict in judge.judge(pairs)]
-
-        def compare(question: str, text: str, **_: Any) -> float:
-            stated = extract(text)
-            parsed = [one for one in stated if self.world.table.parse(one.text) is not None]
-            return float(len(parsed) == len(stated) >= _LEAST)
-
-        def contradicts(question: str, text: str, passages: Sequence[Passage]) -> bool:
-            report = self.verifier(text, evidence=passages, topic=passages[0].title if passages else "")
-            return report.counts["refuted"] > 0
-
-        resources = {
-            "contradicts": contradicts,
-            "verify": self.verifier,
-            "grade": self.grader,
-            "extract": extract,
-            "checklist": JudgedChecklist(judge),
-            "truthfulness": truthfulness if trained is None else TruthfulnessModel(trained),
-            "compare": compare,
-        }
-        return supply(bare.with_(**{name: resources[name] for name in bare.missing if name in resources}))
+        if trained is not None and "truthfulness" in bare.missing:
+            bare = bare.with_(truthfulness=TruthfulnessModel(trained))
+        facts = TableFacts(self.judge, self.verifier, self.grader)
+        made = {name: make(facts) for name in bare.missing if (make := RESOURCES[name].by_table)}
+        return supply(bare.with_(**made))
 
     def train(self, name: str, study: StudySettings, tell: Tell, *, keep: bool = False) -> Mapping[str, Any]:
         """Train and evaluate one row; what is on disk is not done again.
@@ -437,7 +415,7 @@ class Seed:
             trained, identity["truthfulness_auc"] = self.truthfulness_model(study, tell)
         else:
             trained = None
-        reward_func, examples = self.reward(row, trained), self.train_examples(study, row)
+        examples = self.train_examples(study, row)
         identity["asked"] = hashlib.sha256(repr(examples).encode()).hexdigest()[:12]
         if (stored := _read_stored(path, identity)) is not None:
             return stored
@@ -450,6 +428,7 @@ class Seed:
                 f"{name} has {len(examples)} training questions, fewer than the {train.prompts_per_step} of "
                 "one step; lower train.prompts_per_step, or raise known.questions, where samples choose them"
             )
+        reward_func = self.reward(row, trained)
         reward_func.check_examples(examples)
         settings, begins = self.settings(study.task, train, row), self.calibrate(of_study, study, tell)
         if keep:
