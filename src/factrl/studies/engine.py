@@ -16,7 +16,7 @@ import resource
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +34,11 @@ from factrl.runs.folder import Run, read_metrics
 from factrl.runs.settings import DataSettings, ModelSettings, RunSettings, TrainSettings
 from factrl.studies import (
     CALIBRATED,
+    CalibrateSettings,
     RowSettings,
     StartSettings,
     StudySettings,
+    TruthfulnessSettings,
     row_reward,
     row_settings,
     steps_of,
@@ -60,7 +62,7 @@ from factrl.train.supervised import supervise
 from factrl.train.writing import AT_ONCE, answer
 from factrl.types import Claim, Example, Passage, Verdict
 from factrl.verifier import Report, Verifier
-from factrl.verifier.judges.table import Statement, TableJudge
+from factrl.verifier.judges.table import TableJudge
 
 MODEL = "SmolLM2-135M-Instruct"
 _TURN = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
@@ -144,25 +146,16 @@ class Seed:
         shares = {"profile": config.profiles, "reasoned": 0.6 * rest, "short": 0.4 * rest}
         rows: list[tuple[str, str]] = []
         for task in TASKS:
-            settings = self.settings(task, train)
             count = round(shares[task] * config.steps * config.batch_size)
             examples = [pools[task][n % len(pools[task])] for n in range(count)]
-            prompts = render_prompts(examples, self.tokenizer, settings.data)
-            texts = [target(task, one, self.world.table, draw, config.decline) for one in examples]
-            rows += zip(prompts, texts, strict=True)
+            rendered = render_prompts(examples, self.tokenizer, data_settings(task))
+            taught = (target(task, one, self.world.table, draw, config.decline) for one in examples)
+            rows += zip(rendered, taught, strict=True)
         draw.shuffle(rows)
-        supervise(
-            self.model,
-            self.tokenizer,
-            *zip(*rows, strict=True),
-            steps=config.steps,
-            batch_size=config.batch_size,
-            learning_rate=config.learning_rate,
-            bf16=uses_bf16(train),
-            seed=self.number,
-        )
+        prompts, texts = zip(*rows, strict=True)
+        self._teach(prompts, texts, config, train)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.save_weights(self.weights)
+        self._save_weights(self.weights)
         tell(f"seed {self.number}: warm start in {time.monotonic() - started:.0f} s")
 
     def texts(
@@ -202,18 +195,34 @@ class Seed:
     def measured(self, task: Task, examples: Sequence[Example], texts: Sequence[str]) -> list[Measured]:
         return measure(task, examples, texts, self.verifier, self.grader)
 
-    def save_weights(self, weights: Path) -> None:
+    def _teach(
+        self,
+        prompts: Sequence[str],
+        answers: Sequence[str],
+        config: StartSettings | CalibrateSettings | TruthfulnessSettings,
+        train: TrainSettings,
+    ) -> None:
+        """Supervised steps on these answers."""
+        supervise(
+            self.model,
+            self.tokenizer,
+            prompts,
+            answers,
+            **config.model_dump(include={"steps", "batch_size", "learning_rate"}),
+            bf16=uses_bf16(train),
+            seed=self.number,
+        )
+
+    def _save_weights(self, weights: Path) -> None:
         """Write the weights as a file, whole or not at all."""
         unfinished = weights.with_suffix(".unfinished")
         save_model(self.model, str(unfinished))
         unfinished.replace(weights)
 
-    def save_model(self, name: str, settings: RunSettings) -> None:
-        """Write the model as a folder that `factrl ask` opens, with its settings as `config.toml`."""
-        folder = self.folder / "models" / name
+    def _save_model(self, folder: Path) -> None:
+        """Write the model as a folder that `factrl ask` opens."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
-        write_whole(folder / "config.toml", dump_toml(settings).encode())
 
     def reset(self, weights: Path | None = None) -> None:
         """Set the weights back to the start's, or to those of a file."""
@@ -230,11 +239,12 @@ class Seed:
         settings = self.settings(task, study.train)
         examples = self.examples(task, "train")[: study.known.questions]
         groups = self.texts(examples, settings, samples=study.known.samples, temperature=1.0)
+        pairs = zip(examples, groups, strict=True)
         known: dict[str, Any] = {}
         if task == "profile":
-            flat = [(one, text) for one, group in zip(examples, groups, strict=True) for text in group]
+            texts = [(one, text) for one, group in pairs for text in group]
             claims = dict[str, bool]()
-            for (one, _), report in zip(flat, self._reports(flat), strict=True):
+            for (one, _), report in zip(texts, self._reports(texts), strict=True):
                 right = known.setdefault(one.topic, [])
                 for check in report.checks:
                     if check.verdict and check.verdict.label in _DECIDED:
@@ -243,7 +253,7 @@ class Seed:
                             right.append(check.quote)
             identity["claims"] = claims
         else:
-            for one, group in zip(examples, groups, strict=True):
+            for one, group in pairs:
                 rows = self.measured(task, [one] * len(group), group)
                 known[one.id] = sum(row.right for row in rows) / len(rows)
         write_whole(path, json.dumps({**identity, "found": known}).encode())
@@ -274,17 +284,10 @@ class Seed:
         completions = self.texts(examples, self.settings("profile", study.train), temperature=1.0)
         reports = self._reports([(one, text) for one, [text] in zip(examples, completions, strict=True)])
         checks = [check for report in reports for check in report.checks]
-        supervise(
-            self.model,
-            self.tokenizer,
-            [TUNED_PROMPT.replace("{claim}", shown_claim(claim)) for claim in claims],
-            [" True" if is_true else " False" for is_true in claims.values()],
-            **study.truthfulness.model_dump(),
-            bf16=uses_bf16(study.train),
-            seed=self.number,
-        )
-        self.model.save_pretrained(model)
-        self.tokenizer.save_pretrained(model)
+        prompts = [TUNED_PROMPT.replace("{claim}", shown_claim(claim)) for claim in claims]
+        answers = [" True" if is_true else " False" for is_true in claims.values()]
+        self._teach(prompts, answers, study.truthfulness, study.train)
+        self._save_model(model)
         labels = {c.claim.text: c.verdict.label for c in checks if c.verdict and c.verdict.label in _DECIDED}
         rated = [*zip(TruthfulnessModel(model)([*labels]), labels.values(), strict=True)]
         true, false = ([p for p, label in rated if label == side] for side in _DECIDED)
@@ -317,32 +320,25 @@ class Seed:
         self.reset()
         trained = [weight for weight in self.model.parameters() if weight.requires_grad]
         starts = [weight.detach().clone() for weight in trained]
-        supervise(
-            self.model,
-            self.tokenizer,
-            render_prompts(examples, self.tokenizer, self.settings(study.task, study.train).data),
-            answers,
-            **config.model_dump(include={"steps", "batch_size", "learning_rate"}),
-            bf16=uses_bf16(study.train),
-            seed=self.number,
-        )
+        prompts = render_prompts(examples, self.tokenizer, data_settings(study.task))
+        self._teach(prompts, answers, config, study.train)
         for weight, start in zip(trained, starts, strict=True):
             weight.detach().lerp_(start, 1 - config.interpolation)
         del starts
-        self.save_weights(weights)
+        self._save_weights(weights)
         self._write_row(path, f"{name}/{CALIBRATED}", study, study.train, settings)
         tell(f"seed {self.number}: {name} calibrated in {time.monotonic() - started:.0f} s")
         return weights
 
     def is_prepared(self, name: str, study: StudySettings) -> bool:
         """Whether all that a study's rows begin with is on disk."""
-        known = not needs_known(study) or (self.folder / f"known-{study.task}.json").exists()
+        known = not _needs_known(study) or (self.folder / f"known-{study.task}.json").exists()
         rows = self.folder / "rows" / f"{name}-{CALIBRATED}.json"
         return known and (not study.calibrate.steps or rows.exists())
 
     def prepare(self, name: str, study: StudySettings, tell: Tell) -> None:
         """What the start knows, and the calibrated weights, where the study needs them."""
-        if needs_known(study):
+        if _needs_known(study):
             self.known(study)
         self.calibrate(name, study, tell)
 
@@ -352,18 +348,12 @@ class Seed:
         """Training questions of a row."""
         examples = self.examples(study.task, "train")
         if row.checklist == "all":
-            return with_checklist(
-                examples, {e: self.world.table.statements(e) for e in self.world.parts["train"]}
-            )
+            table = self.world.table
+            return with_checklist(examples, {e: table.statements(e) for e in self.world.parts["train"]})
         if row.checklist == "own":
-            known = self.known(study)
             parsed = {
-                entity: [
-                    Statement(entity, one.relation, one.value)
-                    for one in map(self.world.table.parse, quotes)
-                    if one is not None
-                ]
-                for entity, quotes in known.items()
+                entity: [replace(one, entity=entity) for one in map(self.world.table.parse, quotes) if one]
+                for entity, quotes in self.known(study).items()
             }
             return with_checklist(examples, parsed)
         if study.practice:
@@ -431,9 +421,11 @@ class Seed:
         reward_func = self.reward(row, trained)
         reward_func.check_examples(examples)
         settings, begins = self.settings(study.task, train, row), self.calibrate(of_study, study, tell)
+        models = self.folder / "models"
         if keep:
             self.reset()
-            self.save_model("start", settings)
+            self._save_model(models / "start")
+            write_whole(models / "start" / "config.toml", dump_toml(settings).encode())
         self.reset(begins)
         prompts = render_prompts(examples, self.tokenizer, settings.data)
         started, cpu, judged = time.monotonic(), time.process_time(), self.judge.count
@@ -443,7 +435,8 @@ class Seed:
             shutil.rmtree(run.checkpoints, ignore_errors=True)  # 1.6 GB
             steps = [line for line in read_metrics(run.path) if "reward" in line]
         if keep:
-            self.save_model(path.stem, settings)
+            self._save_model(models / path.stem)
+            write_whole(models / path.stem / "config.toml", dump_toml(settings).encode())
         costs = {"seconds": time.monotonic() - started, "cpu_seconds": time.process_time() - cpu}
         costs["judged_claims"] = self.judge.count - judged
         length = sum(line["completions/mean_length"] for line in steps)
@@ -539,18 +532,10 @@ def read_results(out: Path, seeds: Iterable[int]) -> dict[int, dict[str, Any]]:
     return results
 
 
-def needs_known(study: StudySettings) -> bool:
+def _needs_known(study: StudySettings) -> bool:
     """Whether the start's samples choose a study's questions or checklists, or calibrate it."""
     own = any(row.checklist == "own" or row.truthfulness == "trained" for row in study.rows.values())
     return own or study.practice > 0 or study.calibrate.steps > 0
-
-
-def prepare(seed: Seed, studies: Mapping[str, StudySettings], tell: Tell) -> None:
-    """The warm start, its held-out texts in every task, and what it knows of the training questions."""
-    seed.make_start(tell)
-    for name, study in studies.items():
-        seed.evaluate_start(study)
-        seed.prepare(name, study, tell)
 
 
 def run_studies(
@@ -576,7 +561,10 @@ def run_studies(
     names = steps_of(studies, only)
     for number in seeds:
         seed = open_seed(out / f"seed-{number}", number, next(iter(studies.values())), model)
-        prepare(seed, studies, tell)
+        seed.make_start(tell)
+        for name, study in studies.items():
+            seed.evaluate_start(study)
+            seed.prepare(name, study, tell)
         for name in names[1:]:
             if not only or name in only:
                 seed.train(name, studies[name.partition("/")[0]], tell, keep=name == keep)

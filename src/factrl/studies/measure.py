@@ -193,68 +193,56 @@ Results = Mapping[int, Mapping[str, Mapping[str, Any]]]
 """Seed -> row (`start`, `STUDY/ROW`) -> what the engine measured of it."""
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A value and its change against the start, each with a 95 % interval; None where one is undefined."""
-
-    value: Interval | None
-    change: Interval | None
-    seeds: int
-
-    def __str__(self) -> str:
-        if self.value is None:
-            return "–"
-        digits = 1 if abs(self.value.value) >= 10 else 2
-        text = f"{self.value.value:.{digits}f}"
-        if self.change is None:
-            return text
-        low, high = self.change.low, self.change.high
-        return f"{text} ({self.change.value:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}])".replace(
-            "-", "−"
-        )
-
-
-def cells(results: Results, row: str, start: str, how: str, column: Column) -> Cell:
-    """One row's value and change in a column, over the seeds that have both.
-
-    Args:
-        start: name of the start's results.
-        how: `greedy` or `sampled`.
-    """
-    both = [(seed[start][how], seed[row][how]) for seed in results.values() if row in seed and start in seed]
-    if len(both) == 1:
-        return Cell(value(both[0][1], column), change(*both[0], column), 1)
-    values = [_number(after, column, [*per_entity(after)]) for _, after in both]
-    pairs = [
-        [_number(side, column, _of_both(before, after)) for side in (before, after)] for before, after in both
-    ]
-    defined = [
-        (now, last - first)
-        for now, (first, last) in zip(values, pairs, strict=True)
-        if now is not None and first is not None and last is not None
-    ]
-    if not both or len(defined) < len(both):
-        return Cell(None, None, len(both))
-    now, moved = (over_seeds(side) for side in zip(*defined, strict=True))
-    return Cell(now, moved, len(both))
-
-
 def lines(
     results: Results, study: str, task: Task, rows: Sequence[str], how: str = "greedy"
 ) -> list[list[str]]:
-    """The table of a study: the start's line, then each row's value and change in every column."""
-    start = f"start-{task}"
-    columns = COLUMNS[task]
+    """The table of a study: the start's line, then each row's value and change in every column.
+
+    Args:
+        how: `greedy` or `sampled`.
+    """
+    start, columns = f"start-{task}", [*COLUMNS[task].values()]
     starts = [seed[start][how] for seed in results.values() if start in seed]
-    numbers = [[_number(one, column, [*per_entity(one)]) for one in starts] for column in columns.values()]
-    known = [[one for one in side if one is not None] for side in numbers]
-    first = [f"{statistics.fmean(side):.1f}" if side else "–" for side in known]
-    table = [["start", *first]]
+    numbers = ([_number(one, column, [*per_entity(one)]) for one in starts] for column in columns)
+    table = [["start", *(_shown(side) or "–" for side in numbers)]]
     for row in rows:
         name = f"{study}/{row}"
+        pairs = [(seed[start][how], seed[name][how]) for seed in results.values() if {start, name} <= {*seed}]
         if any(name in seed for seed in results.values()):
-            table.append([row, *(str(cells(results, name, start, how, c)) for c in columns.values())])
+            table.append([row, *(_cell(pairs, column) for column in columns)])
     return table
+
+
+def _cell(pairs: Sequence[tuple[Any, Any]], column: Column) -> str:
+    """A row's value and its change against the start with an interval; a dash where a seed has none.
+
+    Args:
+        pairs: what was measured of the start and of the row, for each seed that has both.
+    """
+    now, moved = None, None
+    if len(pairs) == 1:
+        [(before, after)] = pairs
+        now, moved = value(after, column), change(before, after, column)
+    elif pairs:
+        numbers = [
+            (
+                _number(after, column, [*per_entity(after)]),
+                *(_number(side, column, _of_both(before, after)) for side in (before, after)),
+            )
+            for before, after in pairs
+        ]
+        known = [(w, b - a) for w, a, b in numbers if w is not None and a is not None and b is not None]
+        if len(known) == len(pairs):
+            now, moved = (over_seeds(side) for side in zip(*known, strict=True))
+    if now is None:
+        return "–"
+    digits = 1 if abs(now.value) >= 10 else 2
+    text = f"{now.value:.{digits}f}"
+    if moved is not None:
+        low, high = moved.low, moved.high
+        text += f" ({moved.value:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}])"
+        text = text.replace("-", "−")
+    return text
 
 
 # -- All rewards beside each other

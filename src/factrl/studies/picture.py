@@ -36,22 +36,6 @@ BLOCKS: Mapping[Task, Sequence[tuple[str, float, Sequence[str]]]] = {
 """By task, blocks of bars: what is counted, the unit, and the parts of a bar."""
 
 
-def bars(
-    results: Results, study: str, task: Task, rows: Sequence[str], parts: Sequence[str]
-) -> Iterator[tuple[str, list[float]]]:
-    """Each row's name and its parts a text, means over the seeds; the start first."""
-    for name, row in (("start", f"start-{task}"), *((row, f"{study}/{row}") for row in rows)):
-        counts = [counts_of(seed[row]["greedy"]) for seed in results.values() if row in seed]
-        if counts:
-            yield name, [statistics.fmean(one[part] for one in counts) for part in parts]
-
-
-def counts_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The counts of a text on average, and how many claims are neither true nor false."""
-    counts = {name: statistics.fmean(row[name] for row in rows) for name in rows[0] if name != "entity"}
-    return {**counts, "unknown": counts["claims"] - counts["true"] - counts["false"]}
-
-
 def write_picture(studies: Mapping[str, StudySettings], results: Results, path: Path) -> None:
     """Draw a block of bars for each study, of greedy texts.
 
@@ -77,7 +61,7 @@ def write_picture(studies: Mapping[str, StudySettings], results: Results, path: 
                 texts.append(("tick", x + 14, y, "start", part))
                 x += 26 + 6.5 * len(part)
             texts.append(("tick", _WIDTH + 30, y, "end", counted))
-            rows = [*bars(results, name, study.task, [CALIBRATED, *study.rows], parts)]
+            rows = [*_bars(results, name, study, parts)]
             most = max(sum(sizes) for _, sizes in rows) or 1
             for row, sizes in rows:
                 y += _ROW
@@ -101,3 +85,20 @@ def write_picture(studies: Mapping[str, StudySettings], results: Results, path: 
         height=y + 10,
     )
     write_whole(path, svg.encode(), lambda there: b"<desc>a study of factrl</desc>" in there.read_bytes())
+
+
+def _bars(
+    results: Results, name: str, study: StudySettings, parts: Sequence[str]
+) -> Iterator[tuple[str, list[float]]]:
+    """Each row's name and its parts a text, means over the seeds; the start first."""
+    keys = {"start": f"start-{study.task}", **{row: f"{name}/{row}" for row in (CALIBRATED, *study.rows)}}
+    for row, key in keys.items():
+        if seeds := [seed[key]["greedy"] for seed in results.values() if key in seed]:
+            yield row, [statistics.fmean(_mean(texts, part) for texts in seeds) for part in parts]
+
+
+def _mean(texts: Sequence[Mapping[str, Any]], part: str) -> float:
+    """The count of a text on average; claims that are neither true nor false are unknown."""
+    if part == "unknown":
+        return _mean(texts, "claims") - _mean(texts, "true") - _mean(texts, "false")
+    return statistics.fmean(text[part] for text in texts)
