@@ -40,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def plan(*words: str, paper: str = "truthrl") -> Plan:
     told = [f"paper={paper}", "model.name=model", "data.train=q.jsonl", "train.prompts_per_step=2"]
     sizes = ["train.num_generations=4", "train.max_completion_length=50", "data.prompt={question}"]
-    return make_plan(read_job(None, [*told, *sizes, *words]), only_show=True)
+    return make_plan(read_job(None, [*told, *sizes, *words]))
 
 
 def test_both_sets_are_read_in_the_subset_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

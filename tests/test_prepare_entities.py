@@ -113,7 +113,7 @@ def test_questions_become_rows_that_knowrl_trains_on_and_none_is_paid_for_twice(
     assert main(["index", "pages.jsonl", "--out", "wiki"]) == 0
     given = ["paper=knowrl", "model.name=m", "data.train=rows.jsonl", "verifier.index=wiki"]
     one = ["judge.url=http://127.0.0.1:9/v1#m", "train.prompts_per_step=2"]
-    plan = make_plan(read_job(None, [*given, *one]), only_show=True)
+    plan = make_plan(read_job(None, [*given, *one]))
     search: Any = open_search(index="wiki")
     found = search.search("dvd", 5, topic=plan.examples[0].topic)
     assert [passage.title for passage in found] == ["Justice League (film)"]

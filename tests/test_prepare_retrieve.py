@@ -47,7 +47,7 @@ def test_rows_get_the_passages_that_bear_on_them_and_the_policy_reads_them(
     assert own == {**ROWS[1], "helps": False}
     assert (first["level"], first["answer"]) == (3, "Warsaw"), "other columns stay"
     words = ["paper=truthrl:retrieval", "model.name=m", "data.train=o.jsonl", "prompts_per_step=2"]
-    plan = make_plan(read_job(None, words), only_show=True)
+    plan = make_plan(read_job(None, words))
     assert plan.prompt.endswith(f"Document [1]: Facts\n{FACTS[0]}\n</DOC>\n\nQuestion: {ROWS[0]['question']}")
     assert "{evidence}" in read_job(None, [*words, "paper=truthrl:retrieval-binary"]).settings.data.prompt
     assert "{evidence}" not in read_job(None, [*words, "paper=truthrl"]).settings.data.prompt

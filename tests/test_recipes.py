@@ -108,7 +108,7 @@ def test_what_is_not_published_is_asked_for(name: str, keys: list[str]) -> None:
 def test_weights_that_are_lost_are_asked_for(recipe: str, more: list[str], wanted: str) -> None:
     job = read_job(ROOT / "recipes" / f"{recipe}.toml", [f"data.train={TOPICS}", JUDGE, *more])
     with pytest.raises(ConfigError, match=wanted):
-        make_plan(job, only_show=True)
+        make_plan(job)
 
 
 @pytest.mark.parametrize("name", paper_names())
@@ -162,7 +162,7 @@ def test_a_small_recipe_fits_two_cores_and_needs_no_server(recipe: Path) -> None
 def test_public_data_fits_a_small_recipe(name: str, data: str, count: int, with_evidence: int) -> None:
     source = Path(os.environ["FACTRL_DATA"]) / data
     told = [f"data.train={source}", *([] if with_evidence else ["verifier.index=kb"])]
-    plan = make_plan(read_job(ROOT / "recipes" / "small" / f"{name}.toml", told), only_show=True)
+    plan = make_plan(read_job(ROOT / "recipes" / "small" / f"{name}.toml", told))
     assert len(plan.examples) == count
     assert sum(bool(example.evidence) for example in plan.examples) == with_evidence
     assert plan.examples[0].question in plan.prompt
@@ -187,7 +187,7 @@ def test_rows_as_the_papers_released_them_fit_their_recipes(tmp_path: Path) -> N
         source = tmp_path / f"{name}.json"
         source.write_text(json.dumps([row]), encoding="utf-8")
         overrides = [*GIVEN[name], f"data.train={source}", "train.prompts_per_step=1", "micro_batch_size=1"]
-        plan = make_plan(read_job(ROOT / "recipes" / f"{name}.toml", overrides), only_show=True)
+        plan = make_plan(read_job(ROOT / "recipes" / f"{name}.toml", overrides))
         (example,) = plan.examples
         assert example.question == "Where is Ely?"
         assert example.answers == (() if name == "klcf" else ("England",))

@@ -11,16 +11,14 @@ from markdown_it import MarkdownIt
 
 from factrl.evals.metrics import wilson
 from factrl.job import Job, read_job
-from factrl.llm import connect
 from factrl.llm.spending import FILE as SPENT
-from factrl.papers import load_reward
 from factrl.runs.folder import Rollout, Run
 from factrl.train.page import write_training_card, write_tuning_card
 from factrl.train.plan import Plan
 from factrl.train.tuning.plan import TunePlan
 from factrl.train.tuning.rules import Candidate
 from factrl.train.tuning.samples import TuningResult
-from factrl.train.tuning.settings import tune_settings
+from factrl.train.tuning.settings import read_tuning_job
 from factrl.types import Example, Result
 from test_report import PAYLOADS
 
@@ -40,8 +38,7 @@ def write(folder: Path, *words: str, **more: Any) -> str:
     return card(folder, read_job(None, [*usual, *words]).settings, **more)
 
 
-def card(folder: Path, settings: Any, judge: Any = None, odd: str = "no_box", adapter: bool = False) -> str:
-    reward = load_reward(settings.paper)
+def card(folder: Path, settings: Any, odd: str = "no_box", adapter: bool = False) -> str:
     held_out = EXAMPLES if settings.data.eval else []
     with Run.create(folder, "run", "x = 1\n") as run:
         (run.path / "model").mkdir()
@@ -60,7 +57,7 @@ def card(folder: Path, settings: Any, judge: Any = None, odd: str = "no_box", ad
                 run.log(step, {**named, "eval/masked": 0.2})
         spent = {"calls": 1234, "tokens_in": 10**6, "tokens_out": 10**5}
         (run.path / SPENT).write_text(json.dumps({"total": spent, "dearest_step": spent}), "utf-8")
-        plan = Plan(Job(settings), reward, judge, EXAMPLES, held_out, "")
+        plan = Plan(Job(settings), EXAMPLES, held_out)
         path = write_training_card(plan, run.path)
     assert path == run.path / "model" / "README.md"
     return path.read_text("utf-8")
@@ -82,9 +79,8 @@ def shape(text: str) -> list[tuple[str, str]]:
 
 
 def test_a_card_says_what_the_run_was(tmp_path: Path) -> None:
-    judge = connect("http://secret-host:8000/v1#Qwen/Qwen3-8B", api_key="sk-secret-12345")
     words = ["judge.url=http://secret-host:8000/v1#Qwen/Qwen3-8B", "judge.price_in=1", "judge.price_out=10"]
-    text = write(tmp_path, *words, "data.eval=test.jsonl", "train.learning_rate=5e-6", judge=judge)
+    text = write(tmp_path, *words, "data.eval=test.jsonl", "train.learning_rate=5e-6")
     recipe = rows(text, "for truthrl")
     assert recipe["reward"] == ["truthrl, [arXiv:2509.25760](https://arxiv.org/abs/2509.25760)"]
     assert recipe["judge"] == ["Qwen/Qwen3-8B"]
@@ -193,7 +189,7 @@ def test_tuning_sums_up_its_rounds(tmp_path: Path) -> None:
         "model.name=m",
         "data.train=q.jsonl",
     ]
-    told = tune_settings(None, [*words, "train.learning_rate=1e-5", "data.eval=test.jsonl"])
+    job = read_tuning_job(None, [*words, "train.learning_rate=1e-5", "data.eval=test.jsonl"])
     for number in (1, 2):
         (tmp_path / f"data/round_{number}").mkdir(parents=True)
         (tmp_path / f"data/round_{number}/left_out.json").write_text(json.dumps({"rows": 3}), "utf-8")
@@ -203,7 +199,7 @@ def test_tuning_sums_up_its_rounds(tmp_path: Path) -> None:
         for label in ("incorrect", "correct")
     )
     outcome = TuningResult(EXAMPLES[:4], wrong, right)
-    plan = TunePlan(told, None, EXAMPLES, EXAMPLES[:4], {}, None)
+    plan = TunePlan(job, EXAMPLES, EXAMPLES[:4])
     text = write_tuning_card(plan, tmp_path, outcome).read_text("utf-8")
     assert rows(text, "## Held-out questions")["accuracy"][:2] == [str(wilson(0, 4)), str(wilson(4, 4))]
     assert rows(text, "for truthrl")["rounds"] == ["2"]

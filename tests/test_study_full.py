@@ -23,7 +23,7 @@ from factrl.papers.truthrl import PROMPTS
 from factrl.prepare import FEW_SHOT
 from factrl.studies import FILES, FullSettings, load_study, study_names
 from factrl.studies.full import Command, FullTable, Pipeline, model_in, read_table
-from factrl.train.tuning.settings import tune_settings
+from factrl.train.tuning.settings import read_tuning_job
 
 OWN = """
 title = "made up"
@@ -733,7 +733,8 @@ def test_klcfs_base_has_worked_examples_and_a_win_rate_is_against_it(tmp_path: P
     [ranked] = [word for word in steps["grpo-factscore"] if word.startswith("paper=")]
     assert load_reward(ranked.removeprefix("paper=")) is factscore
     words = [word for word in steps["dpo-klc"] if "=" in word]
-    told = tune_settings(recipe, ["tune.method=dpo", "tune.rule=klc", "model.name=m", "data.train=q", *words])
+    given = ["tune.method=dpo", "tune.rule=klc", "model.name=m", "data.train=q"]
+    told = read_tuning_job(recipe, [*given, *words]).settings
     assert told.reward["alpha"] == 0.4  # or the step would stop for want of weights
 
 

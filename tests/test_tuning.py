@@ -8,6 +8,7 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from factrl.text import think_answer
 from factrl.train.tuning.plan import demonstrated, plan_tuning
 from factrl.train.tuning.rules import RULES, UNDECIDED, Candidate, TargetFormat
 from factrl.train.tuning.samples import TuningResult, grading, measure_samples, measurement
-from factrl.train.tuning.settings import TuneSettings, tune_settings
+from factrl.train.tuning.settings import TuneSettings, completion_for, read_tuning_job
 from factrl.types import Completion, Example, Label
 
 KNOWN = Example("Who wrote Emma?", ("Jane Austen", "Austen"), id="1", ook=False)
@@ -172,8 +173,12 @@ def test_a_sample_without_a_measure_is_in_no_row_of_any_rule() -> None:
 # Settings
 
 
+def job(*overrides: str) -> Job[TuneSettings]:
+    return read_tuning_job(None, ["model.name=m", "data.train=q.jsonl", *overrides])
+
+
 def settings(*overrides: str) -> TuneSettings:
-    return tune_settings(None, ["model.name=m", "data.train=q.jsonl", *overrides])
+    return job(*overrides).settings
 
 
 @pytest.mark.parametrize(
@@ -276,16 +281,20 @@ def test_a_setting_that_the_method_does_not_read_is_refused(words: tuple[str, ..
         settings(f"tune.method={words[0]}", *words[1:])
 
 
-def test_the_form_of_answers_is_that_of_the_reward() -> None:
-    plain = settings("tune.method=sft")
-    assert (plain.extract, plain.completion_for("Rome")) == ("text", "Rome")
-    boxed = settings("tune.method=sft", "paper=truthrl")
-    assert (boxed.extract, boxed.completion_for("Rome")) == ("boxed", r"\boxed{Rome}")
-    assert "boxed" in boxed.data.prompt
-    tagged = settings("tune.method=sft-seed", "paper=factreason")
-    assert (tagged.extract, tagged.completion_for("Rome")) == ("answer", "<answer>Rome</answer>")
-    told = settings("tune.method=sft", "paper=truthrl", "reward.answer=text", "tune.target= {answer}.")
-    assert (told.extract, told.completion_for("Rome")) == ("text", " Rome.")
+@pytest.mark.parametrize(
+    ("words", "extract", "written"),
+    [
+        (("sft",), "text", "Rome"),
+        (("sft", "paper=truthrl"), "boxed", r"\boxed{Rome}"),
+        (("sft-seed", "paper=factreason"), "answer", "<answer>Rome</answer>"),
+        (("sft", "paper=truthrl", "reward.answer=text", "tune.target= {answer}."), "text", " Rome."),
+    ],
+)
+def test_the_form_of_answers_is_that_of_the_reward(
+    words: tuple[str, ...], extract: str, written: str
+) -> None:
+    one = job(f"tune.method={words[0]}", *words[1:])
+    assert (one.extract, completion_for(one, "Rome")) == (extract, written)
 
 
 @pytest.mark.parametrize(
@@ -304,9 +313,9 @@ def test_what_is_the_answer_follows_the_reward(spec: str, knobs: dict[str, Any],
 def test_given_answers_after_an_opened_reasoning_need_a_target() -> None:
     with pytest.raises(ConfigError, match=r"tune\.target .*<think>"):
         settings("tune.method=sft", "paper=fspo")
-    told = settings("tune.method=sft", "paper=fspo", "tune.target=I recall.</think><answer>{answer}</answer>")
-    assert told.completion_for("Rome") == "I recall.</think><answer>Rome</answer>"
-    assert settings("tune.method=rft", "paper=fspo").extract == "answer", "its own texts are as they are"
+    told = job("tune.method=sft", "paper=fspo", "tune.target=I recall.</think><answer>{answer}</answer>")
+    assert completion_for(told, "Rome") == "I recall.</think><answer>Rome</answer>"
+    assert job("tune.method=rft", "paper=fspo").extract == "answer", "its own texts are as they are"
 
 
 def test_how_the_model_is_asked_is_read_by_other_verbs(tmp_path: Path) -> None:
@@ -328,7 +337,7 @@ def questions(tmp_path: Path) -> Path:
 
 def test_questions_that_were_never_probed_are_refused(questions: Path) -> None:
     with pytest.raises(DataError, match=r"`ook`; .*factrl probe"):
-        plan_tuning(settings(f"data.train={questions}", "tune.method=rft"))
+        plan_tuning(job(f"data.train={questions}", "tune.method=rft"))
 
 
 def test_a_probe_gives_flags_and_samples(questions: Path, tmp_path: Path) -> None:
@@ -339,7 +348,7 @@ def test_a_probe_gives_flags_and_samples(questions: Path, tmp_path: Path) -> Non
         {"id": "2", "ook": None, "samples": []},
     ]
     file = write(tmp_path / "p.jsonl", *rows)
-    plan = plan_tuning(settings("tune.method=rft", f"data.train={questions}", f"tune.probe={file}"))
+    plan = plan_tuning(job("tune.method=rft", f"data.train={questions}", f"tune.probe={file}"))
     assert [example.ook for example in plan.examples] == [False, True, None]
     assert plan.probed["0"] == [
         Candidate("0 it is", length=5, truncated=True, label="correct"),
@@ -352,16 +361,16 @@ def test_a_probe_gives_flags_and_samples(questions: Path, tmp_path: Path) -> Non
 def test_a_probe_of_other_questions_is_refused(questions: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "p.jsonl", {"id": "0", "ook": False})
     with pytest.raises(DataError, match="2 of 3 questions, first '1'"):
-        plan_tuning(settings("tune.method=rft", f"data.train={questions}", f"tune.probe={file}"))
+        plan_tuning(job("tune.method=rft", f"data.train={questions}", f"tune.probe={file}"))
     file = write(tmp_path / "p.jsonl", {"id": "0", "question": "0?"})
     with pytest.raises(ConfigError, match="output of factrl probe"):
-        plan_tuning(settings("tune.method=rft", f"data.train={questions}", f"tune.probe={file}"))
+        plan_tuning(job("tune.method=rft", f"data.train={questions}", f"tune.probe={file}"))
 
 
 def test_a_probe_that_asked_otherwise_is_refused(questions: Path, tmp_path: Path) -> None:
     rows = [{"id": str(n), "ook": False, "samples": [{"text": "x", "label": "correct"}]} for n in range(3)]
     file = write(tmp_path / "p.jsonl", *rows)
-    told = settings("tune.method=rft", f"data.train={questions}", f"tune.probe={file}")
+    told = job("tune.method=rft", f"data.train={questions}", f"tune.probe={file}")
     [note] = plan_tuning(told).notes
     assert "p.about.json is not there" in note
     same = {"prompt": "{question}", "system": None, "prefill": "", "chat": True, "extract": "text"}
@@ -377,7 +386,7 @@ def test_a_probe_that_asked_otherwise_is_refused(questions: Path, tmp_path: Path
 
 
 def test_grades_are_not_kept_for_other_accepted_answers(questions: Path, tmp_path: Path) -> None:
-    plan = plan_tuning(settings("tune.method=sft", f"data.train={questions}"))
+    plan = plan_tuning(job("tune.method=sft", f"data.train={questions}"))
     measure, about = grading(plan)
     samples = [[Candidate("0")] for _ in plan.examples]
     told: dict[str, Any] = {"path": tmp_path / "m.jsonl", "prefill": "", "label": "grade"}
@@ -395,7 +404,7 @@ def test_a_malformed_text_is_no_seed(questions: Path, tmp_path: Path) -> None:
     ]
     file = write(tmp_path / "evidence.jsonl", *rows)
     words = ("tune.method=sft-seed", f"data.train={file}", "paper=factreason", "verifier.cache=false")
-    plan = plan_tuning(settings(*words, "verifier.preset=local", "verifier.judge=weak"))
+    plan = plan_tuning(job(*words, "verifier.preset=local", "verifier.judge=weak"))
     measure, _ = measurement(plan)
     said = ("<think>I know.</think><answer>Rome is in Italy.</answer>", "<answer>Rome is in Italy.</answer>")
     good, bad = measure(plan.examples[:2], [Completion(text) for text in said])
@@ -415,7 +424,7 @@ def test_facttune_scores_the_facts_of_the_reasoning_where_it_is_told(
     file = write(tmp_path / "evidence.jsonl", *rows)
     words = ("rule=factscore", f"data.train={file}", "paper=knowrl", f"claims_of={claims_of}")
     weak = ("verifier.preset=local", "verifier.judge=weak", "verifier.embedder=", "verifier.cache=false")
-    plan = plan_tuning(settings("tune.method=dpo", *words, *weak))
+    plan = plan_tuning(job("tune.method=dpo", *words, *weak))
     measure, _ = measurement(plan)
     said = (
         "<think>Marie Curie was born in Warsaw. Rome is in France.</think><answer>Rome is in Italy.</answer>",
@@ -425,7 +434,7 @@ def test_facttune_scores_the_facts_of_the_reasoning_where_it_is_told(
     measured = measure(plan.examples, [Completion(text) for text in said])
     assert [row.get("value") for row in measured] == values
     if claims_of == "reasoning":
-        reward = supply(load_reward("knowrl:format+fact"), supplier=plan.supplier())
+        reward = supply(load_reward("knowrl:format+fact"), supplier=plan.job.supplier)
         terms = [reward(plan.examples[0], said[n]).terms["fact"] for n in (0, 2)]
         assert terms == [values[0], values[2]]
 
@@ -451,7 +460,7 @@ def test_questions_without_what_measuring_needs_are_refused(
     questions: Path, words: tuple[str, ...], problem: str
 ) -> None:
     with pytest.raises((DataError, ConfigError)) as caught:
-        plan_tuning(settings(f"data.train={questions}", *words))
+        plan_tuning(job(f"data.train={questions}", *words))
     assert problem in str(caught.value)
 
 
@@ -465,9 +474,9 @@ def test_demonstrations_come_before_the_question(tmp_path: Path) -> None:
         demonstrated(settings("tune.method=sft-seed", f"tune.demonstrations={file}", "shots=4"))
     asked = write(tmp_path / "q.jsonl", {"question": "P9?", "answers": ["R9"], "evidence": ["x"]})
     words = ("tune.method=sft-seed", f"data.train={asked}", "verifier.preset=local", "verifier.judge=weak")
-    [note] = plan_tuning(settings(*words, "data.prompt=Q: {question}")).notes
+    [note] = plan_tuning(job(*words, "data.prompt=Q: {question}")).notes
     assert "tune.demonstrations" in note
-    assert plan_tuning(settings(*words, f"tune.demonstrations={file}")).notes == []
+    assert plan_tuning(job(*words, f"tune.demonstrations={file}")).notes == []
 
 
 @pytest.mark.parametrize("words", [("tune.method=sft-seed",), ("tune.method=dpo", "rule=margin-length")])
@@ -475,10 +484,10 @@ def test_factreasons_samples_are_asked_for_with_two_worked_examples(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     asked = write(tmp_path / "q.jsonl", {"question": "What is a {cave}?", "evidence": ["x"]})
-    told = settings(*words, f"data.train={asked}", "verifier.preset=local", "verifier.judge=weak")
-    assert (told.paper, told.extract) == ("factreason", "answer")
+    told = job(*words, f"data.train={asked}", "verifier.preset=local", "verifier.judge=weak")
+    assert (told.settings.paper, told.extract) == ("factreason", "answer")
     assert plan_tuning(told).notes == []
-    shown = demonstrated(told)
+    shown = demonstrated(told.settings)
     text = render_prompt(Example("What is a {cave}?"), shown.data.prompt)
     *examples, last = text.split("Request: ")[1:]
     assert last == "What is a {cave}?"
@@ -489,7 +498,7 @@ def test_factreasons_samples_are_asked_for_with_two_worked_examples(
         assert blocks.answer is not None
         assert "Let me check" in blocks.think.text
         assert "leave that out" in blocks.think.text
-    assert shown.data.prompt != told.data.prompt, "it is trained without them"
+    assert shown.data.prompt != told.settings.data.prompt, "it is trained without them"
     file = write(tmp_path / "d.jsonl", *({"prompt": f"P{n}", "response": "R"} for n in range(2)))
     assert "Great Fire" not in demonstrated(settings(*words, f"tune.demonstrations={file}")).data.prompt
 
@@ -499,13 +508,13 @@ def test_given_pairs_are_learnt_as_they_stand(tmp_path: Path) -> None:
     file = write(tmp_path / "pairs.jsonl", *rows)
     columns = ("data.columns.question=p", "data.columns.answers=better", "data.columns.rejected=worse")
     words = ("tune.method=dpo", "rule=given", f"data.train={file}", "paper=factreason")
-    plan = plan_tuning(settings(*words, *columns))
+    plan = plan_tuning(job(*words, *columns))
     assert plan.samples == 0
-    target = TargetFormat(plan.settings.completion_for)
+    target = TargetFormat(partial(completion_for, plan.job))
     first, second = (learnt("given", example, (), target) for example in plan.examples)
     assert (first, second) == ([("<think>a</think>x", "y")], "none: no given pair")
     with pytest.raises(DataError, match=r"data\.columns\.rejected=…, and .* data\.columns\.answers=…"):
-        plan_tuning(settings(*words, *columns[:2]))
+        plan_tuning(job(*words, *columns[:2]))
 
 
 # The command line

@@ -17,7 +17,7 @@ from factrl.runs.settings import JudgeSettings, VerifierSettings
 from factrl.train.offline import tune
 from factrl.train.tuning.plan import plan_tuning
 from factrl.train.tuning.samples import TuningResult
-from factrl.train.tuning.settings import tune_settings
+from factrl.train.tuning.settings import read_tuning_job
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -55,7 +55,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tuned(method: str, base: Path, file: Path, folder: Path, *more: str) -> tuple[Path, TuningResult | None]:
     words = (f"tune.method={method}", f"data.train={file}", f"model.name={base}", f"run.dir={folder}")
     told = ("train.steps=100", "train.learning_rate=1e-2", "train.gradient_checkpointing=false", *more)
-    return tune(plan_tuning(tune_settings(None, [*words, *told])))
+    return tune(plan_tuning(read_tuning_job(None, [*words, *told])))
 
 
 def test_a_tuned_model_is_read_by_the_rewards_truthfulness(base: Path, rows: Path, tmp_path: Path) -> None:

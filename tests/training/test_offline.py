@@ -24,7 +24,7 @@ from factrl.train.offline import tune
 from factrl.train.tuning.plan import TunePlan, plan_tuning
 from factrl.train.tuning.rules import Candidate
 from factrl.train.tuning.samples import check_masked, measure_samples
-from factrl.train.tuning.settings import tune_settings
+from factrl.train.tuning.settings import read_tuning_job
 from factrl.train.writing import PolicyWriter
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -82,7 +82,7 @@ def probed(questions: Path, tmp_path: Path) -> Path:
 
 def planned(words: Sequence[str], *more: str) -> TunePlan:
     sampled = () if {"tune.method=sft", "tune.method=r-tuning"} & {*more} else SAMPLED
-    return plan_tuning(tune_settings(None, [*words, *sampled, *more]))
+    return plan_tuning(read_tuning_job(None, [*words, *sampled, *more]))
 
 
 def test_a_given_completion_opens_no_reasoning_that_its_prompt_has_opened(
@@ -306,7 +306,7 @@ def test_killed_before_a_round_is_said_to_be_done_it_goes_on(words: list[str]) -
     run, _ = tune(plan)
     before = weights(run / "model")
     (run / "data" / "done.json").unlink()
-    resumed, _ = tune(plan_tuning(tune_settings(run / "tune.toml", [f"run.resume={run}"])))
+    resumed, _ = tune(plan_tuning(read_tuning_job(run / "tune.toml", [f"run.resume={run}"])))
     after = weights(resumed / "model")
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert (run / "data" / "done.json").is_file()
@@ -318,7 +318,7 @@ from factrl.runs import disk, folder as run
 from factrl.train.tuning import samples
 from factrl.train.offline import tune
 from factrl.train.tuning.plan import plan_tuning
-from factrl.train.tuning.settings import tune_settings
+from factrl.train.tuning.settings import read_tuning_job
 
 samples.PART = 8
 where, after, *words = sys.argv[1:]
@@ -333,7 +333,7 @@ def dying(self, *args):
     return plain(self, *args)
 
 setattr(kind, method, dying)
-tune(plan_tuning(tune_settings(None, words)))
+tune(plan_tuning(read_tuning_job(None, words)))
 """
 
 
@@ -366,8 +366,8 @@ def test_a_killed_run_goes_on_with_the_same_rows_and_weights(
         return plain(self, examples, *args, **named)
 
     monkeypatch.setattr(PolicyWriter, "write", counted)
-    settings = tune_settings(run / "tune.toml", [f"run.resume={run}"])
-    resumed, _ = tune(plan_tuning(settings))
+    job = read_tuning_job(run / "tune.toml", [f"run.resume={run}"])
+    resumed, _ = tune(plan_tuning(job))
     assert resumed == run
     assert not [*run.rglob("*.unfinished"), *run.rglob("*.tmp")]
     assert len(written) == (6 if where == "sampling" else 0)  # 4 parts a round, 2 of them done; or all done
@@ -377,7 +377,7 @@ def test_a_killed_run_goes_on_with_the_same_rows_and_weights(
     curves = [[(line["step"], line["loss"]) for line in read_metrics(path)] for path in (run, whole)]
     assert curves[0] == curves[1]
     written.clear()
-    tune(plan_tuning(settings))  # there is nothing left to do
+    tune(plan_tuning(job))  # there is nothing left to do
     assert written == []
 
 

@@ -226,7 +226,7 @@ def test_verls_steps_are_batches(questions: Path) -> None:
 def test_the_files_are_what_verls_dataset_and_our_reward_read(with_evidence: Path, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
-    plan = make_plan(job(with_evidence, "fspo", f"run.dir={tmp_path}"), only_show=True)
+    plan = make_plan(job(with_evidence, "fspo", f"run.dir={tmp_path}"))
     run = tmp_path / "run"
     write_files(plan, run)
     rows = pq.read_table(run / "train.parquet").to_pylist()

@@ -82,8 +82,8 @@ def train_with_verl(
     Raises:
         SetupError: what the user must change, what verl cannot do among it.
     """
-    plan, settings = make_plan(job, only_show=True), job.settings
-    if why := outside_training(plan.reward):
+    plan, settings = make_plan(job), job.settings
+    if why := outside_training(job.reward):
         raise ConfigError(f"the reward {settings.paper!r} works with --engine trl alone: {why}")
     name = settings.run.name or Path(settings.paper.replace(":", "-")).name
     folder = Path(settings.run.resume or Path(settings.run.dir) / f"{name}-verl").absolute()
@@ -215,7 +215,7 @@ def _longest(plan: Plan) -> int:
 
     data = plan.settings.data
     around = len(f"{data.system or ''}{data.prefill}".encode()) + _MARKUP
-    around += _TOOL if plan.search is not None else 0
+    around += _TOOL if plan.index is not None else 0
     return around + max(len(render_prompt(e, data.prompt).encode()) for e in plan.examples)
 
 

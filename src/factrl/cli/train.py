@@ -99,9 +99,9 @@ def _train(args: argparse.Namespace) -> int:
         return train_with_verl(job, dry_run=args.dry_run, words=args.verl, say=say, tell=tell)
     if args.verl:
         raise ConfigError(f"--verl {args.verl[0]} needs --engine verl")
-    plan = make_plan(job, only_show=args.dry_run and not args.measure)
+    plan = make_plan(job)
     if args.dry_run:
-        missing = not_installed(settings, plan.reward)
+        missing = not_installed(settings, job.reward)
         if missing is not None and find_spec("torch") is not None and find_spec("trl") is not None:
             raise missing  # as the run would
         tell(_described(plan))
@@ -201,24 +201,25 @@ def _check_vllm() -> None:
 
 def _described(plan: Plan) -> str:
     settings, told, verifier = plan.settings, plan.settings.train, plan.settings.verifier
+    reward, prompt = plan.job.reward, plan.prompt
     rules = "none: rules alone compare answers, so a paraphrase counts as wrong"
     source = verifier.index or ", ".join(verifier.docs) or verifier.web or "what comes with each question"
     lines = {
-        "reward": f"{settings.paper}, " + ", ".join(f"{k}={v}" for k, v in plan.reward.knobs.items()),
+        "reward": f"{settings.paper}, " + ", ".join(f"{k}={v}" for k, v in reward.knobs.items()),
         "model": settings.model.name + (" (LoRA)" if settings.model.lora else ""),
         "questions": f"{len(plan.examples)} to train on, {len(plan.held_out)} to evaluate on",
-        "prompt": plan.prompt if len(plan.prompt) <= 200 else f"{plan.prompt[:200]}…",
+        "prompt": prompt if len(prompt) <= 200 else f"{prompt[:200]}…",
         "steps": f"{plan.steps} of {told.prompts_per_step} questions with {told.num_generations} completions",
         "to grade": f"{plan.completions} completions",
-        "judge": settings.judge.url or (rules if "grade" in plan.reward.missing else "none"),
+        "judge": settings.judge.url or (rules if "grade" in reward.missing else "none"),
     }
-    if plan.search is not None:
+    if plan.index is not None:
         told = settings.search
         lines["search"] = (
-            f"{plan.search!r}, at most {told.turns} times an answer with {told.k} passages each, which count "
+            f"{plan.index!r}, at most {told.turns} times an answer with {told.k} passages each, which count "
             f"towards the {settings.train.max_completion_length} tokens of train.max_completion_length"
         )
-    if "verify" in plan.reward.missing:
+    if "verify" in reward.missing:
         lines["claims"] = f"verifier {verifier.preset}, evidence: {source}"
     return as_lines(lines | estimate(plan))
 

@@ -11,7 +11,14 @@ from factrl.errors import ConfigError
 from factrl.runs.config import dump_toml, flat
 from factrl.runs.folder import settings_in
 from factrl.train.tuning.plan import TunePlan, plan_tuning
-from factrl.train.tuning.settings import TUNE, Method, TuneSettings, check_method, tune_settings
+from factrl.train.tuning.settings import (
+    TUNE,
+    Method,
+    TuneSettings,
+    check_method,
+    completion_for,
+    read_tuning_job,
+)
 
 from .options import (
     Verbs,
@@ -61,17 +68,18 @@ def add_verbs(verbs: Verbs) -> None:
 
 def _tune(args: argparse.Namespace) -> int:
     source, overrides = _layers(args)
-    settings = tune_settings(source, overrides)
+    job = read_tuning_job(source, overrides)
+    settings = job.settings
     if args.resume is not None:
-        _check_unchanged(args.resume, tune_settings(source, ()), settings)
-    plan = plan_tuning(settings, only_show=args.dry_run)
+        _check_unchanged(args.resume, read_tuning_job(source, ()).settings, settings)
+    plan = plan_tuning(job)
     for note in plan.notes:
         tell(note)
     if args.dry_run:
         tell(_described(plan))
-        say(dump_toml(plan.settings).rstrip())
+        say(dump_toml(settings).rstrip())
         return 0
-    if plan.judge is None and (plan.settings.measure == "grade" or plan.held_out):
+    if not settings.judge.url and (settings.measure == "grade" or plan.held_out):
         tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
     needs_extra("train.model", "train").for_command_line()
     folder, outcome = needs_extra("train.offline", "train").tune(plan, tell)
@@ -135,6 +143,6 @@ def _described(plan: TunePlan) -> str:
             "samples": samples,
             "measure": settings.measure or "nothing",
             "judge": settings.judge.url or "none: rules alone compare answers",
-            "answers": f"written as {settings.completion_for('ANSWER')!r}",
+            "answers": f"written as {completion_for(plan.job, 'ANSWER')!r}",
         }
     )

@@ -40,7 +40,7 @@ from factrl.studies import BASE, FILES, FullSettings
 from factrl.text.escape import one_line
 from factrl.train.plan import Plan, estimate, make_plan
 from factrl.train.tuning.plan import plan_tuning
-from factrl.train.tuning.settings import TuneSettings, tune_settings
+from factrl.train.tuning.settings import TuneSettings, read_tuning_job, unread_in_tuning
 from factrl.types import Example, Passage
 
 Tell = Callable[[str], None]
@@ -372,8 +372,8 @@ def _stage(words: Sequence[str], recipe: Path) -> Stage | None:
         trained = read_job(source, overrides, unread=unread_in_training)
         return Stage(trained.settings, unread_in_training(trained))
     if verb == "tune":
-        tuned = tune_settings(source, [f"tune.method={words[1]}", f"data.train={words[2]}", *overrides])
-        return Stage(tuned, tuned.unused())
+        tuned = read_tuning_job(source, [f"tune.method={words[1]}", f"data.train={words[2]}", *overrides])
+        return Stage(tuned.settings, unread_in_tuning(tuned))
     if verb not in ("probe", "eval"):
         return None
     samples = int(words[words.index("--samples") + 1]) if "--samples" in words else None
@@ -439,10 +439,10 @@ def _check_rows(words: Sequence[str], settings: RunSettings, there: Callable[[st
     """Read a step's rows as its command does, where all of its files are there."""
     if isinstance(settings, TuneSettings):
         if there(settings.data.train) and there(settings.tune.probe or settings.data.train):
-            plan_tuning(settings, only_show=True)
+            plan_tuning(Job(settings))
     elif not isinstance(settings, AskSettings):
         if there(settings.data.train):
-            make_plan(Job(settings), only_show=True)
+            make_plan(Job(settings))
     else:
         for name in filter(there, _sets(words)):
             render_prompt(load_examples(name, require_answers="--long" not in words)[0], settings.data.prompt)
@@ -462,7 +462,8 @@ def _asks(words: Sequence[str], stage: Stage, read: Read) -> str:
         return _of_tuning(settings, read)
     if not isinstance(settings, AskSettings):
         job = Job(settings)
-        plan = Plan(job, job.checked(), None, read(settings.data.train), [], "")
+        job.checked()
+        plan = Plan(job, read(settings.data.train))
         costs = estimate(plan) if settings.judge.url else {}
         about = "; ".join(f"{name}: {value}" for name, value in costs.items())
         return about and f"{plan.steps:,} steps; {plan.completions:,} answers; {about}"

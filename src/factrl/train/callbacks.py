@@ -19,12 +19,14 @@ from transformers import PrinterCallback, Trainer, TrainerCallback
 from transformers.integrations import integration_utils
 
 from factrl.errors import ConfigError, nearest
+from factrl.job import Job
+from factrl.llm import preflight
 from factrl.llm.spending import Spending
 from factrl.runs.folder import Run
 from factrl.runs.progress import Progress
 from factrl.runs.settings import RunSettings
 
-from .model import uses_bf16
+from .model import check_start, uses_bf16
 
 COMPLETE = "complete"  # an empty file that says a checkpoint was written to its end
 _SAME = {  # settings of `[train]` that all of TRL's configurations have
@@ -33,10 +35,12 @@ _SAME = {  # settings of `[train]` that all of TRL's configurations have
 }
 
 
-def check_trackers(names: Sequence[str]) -> None:
-    """Refuse a tracker of `train.report_to` that there is not, before a run folder exists."""
+def check_setup(job: Job) -> None:
+    """Refuse, before a run folder exists, what cannot be had here: model, optimizer, trackers or judge."""
+    train = job.settings.train
+    check_start(job.settings.model)
     known = (*integration_utils.INTEGRATION_TO_CALLBACK, "all", "none")
-    for name in names:
+    for name in train.report_to:
         if name not in known:
             close = nearest(name, known) or f" (there are: {', '.join(known)})"
             raise ConfigError(f"train.report_to names {name!r}, which is no tracker{close}")
@@ -45,18 +49,17 @@ def check_trackers(names: Sequence[str]) -> None:
                 f"train.report_to names {name!r}, which is not installed; run: pip install {name}"
             )
 
-
-def check_optimizer(name: str) -> None:
-    """Refuse an optimizer of `train.optim` that is not installed, before a run folder exists."""
-    if name == "adamw_8bit" and find_spec("bitsandbytes") is None:
+    if train.optim == "adamw_8bit" and find_spec("bitsandbytes") is None:
         raise ConfigError(
             "train.optim = 'adamw_8bit' needs bitsandbytes, which is not installed; run: pip install "
             "bitsandbytes, or give train.optim=adamw_torch_fused"
         )
+    if job.judge is not None:
+        preflight(job.judge)
 
 
 def shared_arguments(settings: RunSettings, output_dir: Path) -> dict[str, Any]:
-    """What all of TRL's configurations are told."""
+    """The arguments that all of TRL's configurations share."""
     train = settings.train
     return {
         **train.model_dump(include=_SAME),

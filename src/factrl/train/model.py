@@ -106,13 +106,17 @@ def check_4bit(settings: ModelSettings) -> None:
         )
 
 
-def check_start(name: str) -> None:
-    """Refuse a folder without a model, and an adapter: what is trained on it would be saved without it."""
-    check_model(name)
-    if (Path(name) / "adapter_config.json").is_file():
+def check_start(settings: ModelSettings) -> None:
+    """Refuse what cannot be trained: no model, 4 bits that nothing here computes with, or an adapter.
+
+    What is trained on an adapter would be saved without it.
+    """
+    check_model(settings.name)
+    check_4bit(settings)
+    if (Path(settings.name) / "adapter_config.json").is_file():
         raise ModelError(
-            f"model.name = {name!r} is an adapter, and what is trained on it is saved without it; give the "
-            "whole model, which PEFT's merge_and_unload makes and `factrl tune` saves"
+            f"model.name = {settings.name!r} is an adapter, and what is trained on it is saved without it; "
+            "give the whole model, which PEFT's merge_and_unload makes and `factrl tune` saves"
         )
 
 

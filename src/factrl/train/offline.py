@@ -9,10 +9,6 @@
 
 With several rounds each has its own `data/round_N`.  A stage that is on disk is not repeated, so a run that
 was killed goes on with the same rows and the same weights.
-
-The rows are tokenised here for TRL's trainers, prompt and completion apart as in sampling, so that the
-prompt's tokens are those of sampling and of evaluation.  The end token is part of a completion unless it was
-cut at the length limit.
 """
 
 from __future__ import annotations
@@ -36,7 +32,6 @@ from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
 from factrl.errors import ConfigError, DataError
-from factrl.llm import preflight
 from factrl.runs.config import dump_toml
 from factrl.runs.disk import write_whole
 from factrl.runs.folder import Run
@@ -54,20 +49,20 @@ from factrl.train.tuning.samples import (
     measurement,
     write_samples,
 )
-from factrl.train.tuning.settings import TUNE, TuneSettings
+from factrl.train.tuning.settings import TUNE, TuneSettings, completion_for
 from factrl.types import Example
 
 from .callbacks import (
     Interrupted,
     RunCallback,
-    check_optimizer,
-    check_trackers,
+    check_setup,
     last_checkpoint,
     shared_arguments,
 )
 from .hub import check_repository, push
-from .model import check_start, encode, load_policy, lora_config, render_prompts
+from .model import encode, load_policy, lora_config, render_prompts
 from .shortcuts import restore_forward, use_packed_logprobs
+from .supervised import encode_completions, imitation_rows
 from .writing import PolicyWriter, unwrap_adapter
 
 MODEL, EVALUATION, ROWS, LEFT_OUT = "model", "evaluation.json", "train.jsonl", "left_out.json"
@@ -84,11 +79,7 @@ def tune(plan: TunePlan, tell: Tell = lambda text: None) -> tuple[Path, TuningRe
     settings = plan.settings
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError("factrl tune runs in one process; start it without accelerate or torchrun")
-    check_start(settings.model.name)
-    check_trackers(settings.train.report_to)
-    check_optimizer(settings.train.optim)
-    if plan.judge is not None:
-        preflight(plan.judge)
+    check_setup(plan.job)
     check_repository(settings.run.hub_model_id)
     with _run_folder(settings) as run:
         steps = 0
@@ -192,7 +183,7 @@ def make_rows(
     left_out: Counter[str] = Counter()
     for example, group, prompt in zip(plan.examples, samples, prompts, strict=True):
         draw = random.Random(f"{seed}:{example.id}")
-        result = plan.settings.rule.rows(example, group, _target_format(plan.settings, example, prompt, draw))
+        result = plan.settings.rule.rows(example, group, _target_format(plan, example, prompt, draw))
         if isinstance(result, str):
             left_out[result] += 1
         else:
@@ -200,18 +191,20 @@ def make_rows(
     return rows, dict(left_out.most_common())
 
 
-def _target_format(
-    settings: TuneSettings, example: Example, prompt: str, draw: random.Random
-) -> TargetFormat:
+def _target_format(plan: TunePlan, example: Example, prompt: str, draw: random.Random) -> TargetFormat:
     """How completions that are given are written: without the `<think>` that the prompt has opened."""
-    tune, begun = settings.tune, opened(prompt)
+    tune, begun = plan.settings.tune, opened(prompt)
 
     def inside(text: str) -> str:
         rest = text.lstrip()
         return rest.removeprefix("<think>").lstrip() if begun and rest.startswith("<think>") else text
 
     chosen = None if tune.chosen is None else inside(given_text(example, tune.chosen))
-    return TargetFormat(lambda answer: inside(settings.completion_for(answer)), tune.abstention, chosen, draw)
+
+    def write(answer: str) -> str:
+        return inside(completion_for(plan.job, answer))
+
+    return TargetFormat(write, tune.abstention, chosen, draw)
 
 
 def _samples(
@@ -273,8 +266,8 @@ def _outcome(plan: TunePlan, run: Run) -> TuningResult:
     outcome = TuningResult(plan.held_out, before, after)
     about = {
         "file": plan.settings.data.eval,
-        "judge": getattr(plan.judge, "identity", None),
-        "extract": plan.settings.extract,
+        "judge": getattr(plan.job.judge, "identity", None),
+        "extract": plan.job.extract,
     }
     write_whole(run.path / EVALUATION, json.dumps({**about, **outcome.to_json()}, indent=2).encode())
     return outcome
@@ -356,42 +349,32 @@ def trainer_of(
     loss had it until its DPO trainer was rewritten.  Now TRL ignores it there, but adds up weighted losses,
     and this one is exactly 2 (1 - e) times the plain loss minus (1 - 2e) times the robust one.
     """
-    tune, arguments = settings.tune, _arguments(settings, checkpoints)
+    tune, train = settings.tune, settings.train
+    step = min(train.micro_batch_size, train.prompts_per_step)
+    arguments = {
+        **shared_arguments(settings, checkpoints),
+        "per_device_train_batch_size": step,
+        "gradient_accumulation_steps": train.prompts_per_step // step,
+    }
     shared: dict[str, Any] = {"processing_class": tokenizer, "peft_config": lora_config(settings.model)}
     prompts = encode([row["prompt"] for row in rows], tokenizer, chat=settings.data.chat)
+
+    def tokens(text: str, cut: str) -> list[list[int]]:
+        return encode_completions(tokenizer, [row[text] for row in rows], [row[cut] for row in rows])
+
     if "completion" in rows[0]:
-        both = list(zip(prompts, _completions(tokenizer, rows, "completion", "truncated"), strict=True))
-        data = {
-            "input_ids": [prompt + text for prompt, text in both],
-            "labels": [[-100] * len(prompt) + text for prompt, text in both],
-        }
         sft = SFTConfig(**arguments, max_length=None, completion_only_loss=True)
-        return SFTTrainer(model, args=sft, train_dataset=Dataset.from_dict(data), **shared)
+        lessons = imitation_rows(prompts, tokens("completion", "truncated"))
+        return SFTTrainer(model, args=sft, train_dataset=lessons, **shared)
     e, loss = tune.label_smoothing, {}
     if e:
         loss = {"loss_type": ["sigmoid", "robust"], "loss_weights": [2 * (1 - e), -(1 - 2 * e)]}
     data = {
         "prompt_ids": prompts,
-        "chosen_ids": _completions(tokenizer, rows, "chosen", "chosen_truncated"),
-        "rejected_ids": _completions(tokenizer, rows, "rejected", "rejected_truncated"),
+        "chosen_ids": tokens("chosen", "chosen_truncated"),
+        "rejected_ids": tokens("rejected", "rejected_truncated"),
     }
     dpo = DPOConfig(**arguments, **loss, max_length=None, beta=tune.beta, label_smoothing=e)
     # With an adapter the reference is the model without it.
     reference = None if settings.model.lora else load_policy(start)[0]
     return _Tokenised(model, reference, args=dpo, train_dataset=Dataset.from_dict(data), **shared)
-
-
-def _completions(tokenizer: Any, rows: Sequence[TrainingRow], text: str, cut: str) -> list[list[int]]:
-    ids = tokenizer([row[text] for row in rows], add_special_tokens=False)["input_ids"]
-    return [one if row[cut] else [*one, tokenizer.eos_token_id] for one, row in zip(ids, rows, strict=True)]
-
-
-def _arguments(settings: TuneSettings, checkpoints: Path) -> dict[str, Any]:
-    """What both of TRL's configurations are told."""
-    train = settings.train
-    rows = min(train.micro_batch_size, train.prompts_per_step)
-    return {
-        **shared_arguments(settings, checkpoints),
-        "per_device_train_batch_size": rows,
-        "gradient_accumulation_steps": train.prompts_per_step // rows,
-    }

@@ -17,7 +17,6 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 
 from factrl.errors import ConfigError, TooManyMasked
-from factrl.llm import preflight
 from factrl.llm.spending import OverBudget, Spending, judge_meter, read_account
 from factrl.llm.writers import conversation
 from factrl.rewards import Reward
@@ -28,13 +27,13 @@ from factrl.train.held_out import Evaluate, TrueGap, evaluator
 from factrl.train.page import write_run_page, write_training_card
 from factrl.train.plan import Plan, check_enough
 from factrl.types import Example
+from factrl.verifier import open_search
 from factrl.verifier.search import Given, Search
 
 from .callbacks import (
     Interrupted,
     RunCallback,
-    check_optimizer,
-    check_trackers,
+    check_setup,
     last_checkpoint,
     shared_arguments,
 )
@@ -42,8 +41,6 @@ from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer
 from .hub import check_repository, push
 from .model import (
     beginning,
-    check_4bit,
-    check_start,
     encode,
     load_policy,
     lora_config,
@@ -68,15 +65,12 @@ def train(plan: Plan) -> Path:
         Interrupted, TooManyMasked, OverBudget: the run stopped; a checkpoint was written.
     """
     settings = plan.settings
-    check_start(settings.model.name)
-    check_trackers(settings.train.report_to)
-    check_optimizer(settings.train.optim)
-    check_4bit(settings.model)
     grpo_config(settings, Path(settings.run.dir))  # raises where the numbers do not fit the processes
-    if plan.judge is not None:
-        preflight(plan.judge)
+    reward = plan.job.supplied
+    check_setup(plan.job)
+    search = open_search(index=plan.index, embedder=settings.search.embedder)
     model, tokenizer = load_policy(settings.model)
-    if plan.search is not None:
+    if search is not None:
         check_calls(settings.model.name, tokenizer)
     examples, prompts = fitting_prompts(plan.examples, tokenizer, settings)
     check_repository(settings.run.hub_model_id)
@@ -85,13 +79,13 @@ def train(plan: Plan) -> Path:
             settings,
             model,
             tokenizer,
-            plan.reward,
+            reward,
             examples,
             prompts,
             run,
             _evaluation(plan, tokenizer, run),
             _spending(plan, run),
-            plan.search,
+            search,
         )
         trainer.save_model(str(run.path / "model"))
         if trainer.accelerator.is_main_process:
@@ -110,7 +104,7 @@ def _evaluation(plan: Plan, tokenizer: Any, run: Run) -> Evaluate | None:
     if not settings.train.eval_steps:  # a single evaluation has nothing to be compared with
         return evaluator(plan.held_out, tokenizer, settings, grader, where)
     begun = beginning(tokenizer, settings.data.prefill, chat=settings.data.chat)
-    gap = TrueGap(plan.reward, where, run.path, prefill=begun)
+    gap = TrueGap(plan.job.supplied, where, run.path, prefill=begun)
     return evaluator(plan.held_out, tokenizer, settings, grader, where, gap)
 
 
@@ -184,7 +178,7 @@ def _why_it_stopped(
 
 def _spending(plan: Plan, run: Run) -> Spending | None:
     """What counts for the judge; None where it is not paid for."""
-    meter = judge_meter(plan.judge)
+    meter = judge_meter(plan.job.judge)
     if meter is None:
         return None
     settings = plan.settings

@@ -30,6 +30,7 @@ from factrl.errors import DataError
 from factrl.evals.metrics import short_form
 from factrl.evals.plots import MOST, Point, series_chart
 from factrl.evals.report import curves_section
+from factrl.job import Job
 from factrl.llm import models
 from factrl.llm.spending import read_account
 from factrl.llm.writers import digest_of
@@ -239,6 +240,7 @@ def _is_short(value: Any) -> bool:
 def write_training_card(plan: Plan, run: Path) -> Path:
     """The card of `factrl train`, into `model` of its run folder; returns its path."""
     settings, train, metrics = plan.settings, plan.settings.train, read_metrics(run)
+    needed = plan.job.reward.missing
     steps = max((row["step"] for row in metrics), default=0)
     reinforce = train.loss_type == "reinforce++"
     spent, price = read_account(run).total, settings.judge.price
@@ -248,10 +250,10 @@ def write_training_card(plan: Plan, run: Path) -> Path:
         "steps": f"{steps} of {train.prompts_per_step} questions with {train.num_generations} completions",
         "learning rate": f"{train.learning_rate:g}",
         "time in steps": _minutes(metrics),
-        "judge": _judge(settings, plan.judge, grades="grade" in plan.reward.resources),
+        "judge": _judge(plan.job, grades="grade" in needed),
         "judge calls": tokens + cost if spent.calls else "none to a server",
     }
-    if "verify" in plan.reward.resources:
+    if "verify" in needed:
         facts["claims"] = (
             f"verifier {settings.verifier.preset}, judge {shown(settings.verifier.judge or 'as usual')}"
         )
@@ -290,7 +292,7 @@ def write_tuning_card(plan: TunePlan, run: Path, outcome: TuningResult | None) -
         "rounds": str(tune.rounds),
         "rows": str(sum(one["rows"] for one in rounds)),
         "learning rate": f"{settings.train.learning_rate:g}",
-        "judge": _judge(settings, plan.judge, grades=settings.measure == "grade" or bool(plan.held_out)),
+        "judge": _judge(plan.job, grades=settings.measure == "grade" or bool(plan.held_out)),
     }
     return _write_card(
         run,
@@ -374,13 +376,14 @@ def _on_hub(name: str) -> str | None:
     return name if _HUB_ID.fullmatch(name) and not os.path.exists(name) else None
 
 
-def _judge(settings: RunSettings, judge: Any, *, grades: bool) -> str:
+def _judge(job: Job, *, grades: bool) -> str:
     """The name of the model that judged, never where it is."""
-    if settings.judge.url == LOCAL:
-        return f"{getattr(judge, 'name', LOCAL)}, in the process"
-    if settings.judge.url:
-        address, _, name = settings.judge.url.partition("#")
-        return shown(getattr(judge, "model", None) or name or address)
+    url = job.settings.judge.url
+    if url == LOCAL:
+        return f"{getattr(job.judge, 'name', LOCAL)}, in the process"
+    if url:
+        address, _, name = url.partition("#")
+        return shown(getattr(job.judge, "model", None) or name or address)
     return "none: rules alone compare answers" if grades else "none"
 
 

@@ -28,9 +28,7 @@ from factrl.text import clean
 from factrl.types import Example
 
 if TYPE_CHECKING:
-    from factrl.llm.local.llama import LlamaModel
-    from factrl.llm.openai_compatible import OpenAICompatible
-    from factrl.verifier.search import Search
+    from factrl.verifier.search.index import Index
 
 SCORED = 64  # held-out answers that the reward scores too (`train.held_out`)
 _REPLY = 512  # tokens that a verdict may have
@@ -43,26 +41,25 @@ class Plan:
     """A run that can start as far as can be told without its model.
 
     Attributes:
-        reward: the job's; its resources are supplied unless the plan is only shown.
-        judge: None when answers are compared by rules alone.
-        prompt: what the user says in the first example.
-        search: what the policy may search before it answers; None where it answers at once.
+        index: what the policy may search before it answers; None where it answers at once.
         repeats: what is to be said of prompts that stand in several rows; "" where none does.
     """
 
     job: Job
-    reward: Reward
-    judge: OpenAICompatible | LlamaModel | None
     examples: Sequence[Example]
-    held_out: Sequence[Example]
-    prompt: str
-    search: Search | None = None
+    held_out: Sequence[Example] = ()
+    index: Index | None = None
     repeats: str = ""
 
     @property
     def settings(self) -> RunSettings:
         """Of the job."""
         return self.job.settings
+
+    @property
+    def prompt(self) -> str:
+        """What the user says in the first example."""
+        return render_prompt(self.examples[0], self.settings.data.prompt)
 
     @property
     def steps(self) -> int:
@@ -84,8 +81,8 @@ class Plan:
         return self.batches * train.prompts_per_step * train.num_generations
 
 
-def make_plan(job: Job, *, only_show: bool = False) -> Plan:
-    """Check what can be checked without the model; a plan that is only shown opens no judge."""
+def make_plan(job: Job) -> Plan:
+    """Check what can be checked without the model; nobody is asked."""
     settings, data = job.settings, job.settings.data
     for key, why in asked_of(settings.paper).items():  # what the paper has and does not tell
         section, _, name = key.partition(".")
@@ -98,17 +95,14 @@ def make_plan(job: Job, *, only_show: bool = False) -> Plan:
     held_out = load_held_out(data)
     # Each can lack a column, or hold what is no text.
     prompts = [render_prompt(example, data.prompt) for example in (*examples, *held_out)]
-    searching = settings.search
-    search = None
-    if searching.index is not None:
+    index = None
+    if settings.search.index is not None:
         if "certainty" in reward.resources:
             raise ConfigError(f"{settings.paper} pays for the certainty of one text; leave search.index out")
-        from factrl.verifier import open_search
+        from factrl.verifier.search.index import Index
 
-        search = open_search(index=searching.index, embedder="" if only_show else searching.embedder)
-    reward, judge = (reward, None) if only_show else (job.supplied, job.judge)
-    repeats = repeated(prompts[: len(examples)], examples)
-    return Plan(job, reward, judge, examples, held_out, prompts[0], search, repeats)
+        index = Index.open(settings.search.index)
+    return Plan(job, examples, held_out, index, repeated(prompts[: len(examples)], examples))
 
 
 def repeated(prompts: Sequence[str], examples: Sequence[Example]) -> str:
@@ -206,7 +200,8 @@ def _of_judge(plan: Plan) -> Spent | None:
     The text of a request is the prompt, the question, its answers and the completion, at four bytes a token.
     """
     settings, every = plan.settings, plan.settings.train.eval_steps
-    asking = {name: RESOURCES[name] for name in plan.reward.missing if RESOURCES[name].asks(settings.judge)}
+    needed = {name: RESOURCES[name] for name in plan.job.reward.missing}
+    asking = {name: row for name, row in needed.items() if row.asks(settings.judge)}
     if not all(row.prompt for row in asking.values()):
         return None
     rounds = 1 + ((plan.steps - 1) // every if every else 0)

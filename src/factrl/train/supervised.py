@@ -1,18 +1,19 @@
 """Supervised steps on given texts, on a model that is in memory already: the warm start of demo and studies.
 
-`factrl tune sft` does the same from files, with checkpoints and a run folder.
+`factrl tune sft` does the same from files, with checkpoints and a run folder.  Rows are tokenised here,
+prompt and completion apart as in sampling, so that a prompt's tokens are those of sampling and evaluation.
 """
 
 from __future__ import annotations
 
 import gc
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import PrinterCallback, TrainerCallback
+from transformers import PrinterCallback
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
@@ -31,9 +32,7 @@ def supervise(
     batch_size: int,
     learning_rate: float,
     bf16: bool,
-    chat: bool = False,
     seed: int = 0,
-    on_step: Callable[[], None] = lambda: None,
 ) -> None:
     """Change the model's weights that require a gradient, by the loss of `texts` after their prompts.
 
@@ -43,16 +42,9 @@ def supervise(
         steps: optimizer steps; the rate rises over a tenth of them and falls as a cosine.
         batch_size: texts of a step.
     """
-    prompt_ids = encode(prompts, tokenizer, chat=chat)
-    text_ids = [
-        [*ids, tokenizer.eos_token_id]
-        for ids in tokenizer(list(texts), add_special_tokens=False)["input_ids"]
-    ]
-    rows = list(zip(prompt_ids, text_ids, strict=True))
-    data = {
-        "input_ids": [prompt + text for prompt, text in rows],
-        "labels": [[-100] * len(prompt) + text for prompt, text in rows],
-    }
+    rows = imitation_rows(
+        encode(prompts, tokenizer, chat=False), encode_completions(tokenizer, texts, [False] * len(texts))
+    )
     on_cpu = not torch.cuda.is_available()
     with tempfile.TemporaryDirectory() as scratch:
         config = SFTConfig(
@@ -74,13 +66,7 @@ def supervise(
             disable_tqdm=True,
             seed=seed,
         )
-        trainer = SFTTrainer(
-            model,
-            args=config,
-            train_dataset=Dataset.from_dict(data),
-            processing_class=tokenizer,
-            callbacks=[_OnStep(on_step)],
-        )
+        trainer = SFTTrainer(model, args=config, train_dataset=rows, processing_class=tokenizer)
         trainer.remove_callback(PrinterCallback)
         if on_cpu:
             use_packed_logprobs(unwrap_adapter(model))
@@ -90,9 +76,19 @@ def supervise(
     gc.collect()  # a trainer is part of a circle, and holds the optimizer's two copies of the weights
 
 
-class _OnStep(TrainerCallback):
-    def __init__(self, call: Callable[[], None]) -> None:
-        self.call = call
+def encode_completions(tokenizer: Any, texts: Sequence[str], cut: Sequence[bool]) -> list[list[int]]:
+    """Token ids of completions, with the end token but where a text was cut off at the length limit."""
+    ids = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+    ends = ([] if truncated else [tokenizer.eos_token_id] for truncated in cut)
+    return [[*one, *end] for one, end in zip(ids, ends, strict=True)]
 
-    def on_step_end(self, *_: Any, **__: Any) -> None:
-        self.call()
+
+def imitation_rows(prompts: Sequence[list[int]], completions: Sequence[list[int]]) -> Dataset:
+    """The rows of an `SFTTrainer` whose loss is that of the completions."""
+    both = list(zip(prompts, completions, strict=True))
+    return Dataset.from_dict(
+        {
+            "input_ids": [prompt + text for prompt, text in both],
+            "labels": [[-100] * len(prompt) + text for prompt, text in both],
+        }
+    )

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from factrl.errors import ConfigError, DataError
 from factrl.job import Job
-from factrl.llm import LLM
 from factrl.papers import settings_of
-from factrl.rewards import Reward
-from factrl.rewards.resources import Supplier
 from factrl.runs.data import load_held_out, load_training, render_prompt
 from factrl.runs.rows import read_rows
 from factrl.train.tuning.demonstrations import ELICITED, TWO_SHOT
 from factrl.train.tuning.labelled import LABELLED, load_lessons
 from factrl.train.tuning.rules import Candidate, given_text
-from factrl.train.tuning.settings import TuneSettings
+from factrl.train.tuning.settings import VERIFIED, TuneSettings, measuring_job
 from factrl.types import Example
-
-VERIFIED = "factreason"  # a reward that asks `verify` alone of what is needed to measure precision
 
 
 @dataclass(frozen=True)
@@ -30,20 +25,21 @@ class TunePlan:
     """A run that can start as far as can be told without its model.
 
     Attributes:
-        judge: None when rules alone compare answers, or while the plan is only shown.
         examples: the questions to learn from, with what a probe found of them.
         probed: id -> samples that a probe wrote, graded; empty without a probe.
-        reward: what samples are ranked by, its resources missing; None when it is something else.
         notes: what a person should know before it starts, one line each.
     """
 
-    settings: TuneSettings
-    judge: LLM | None
+    job: Job[TuneSettings]
     examples: Sequence[Example]
-    held_out: Sequence[Example]
-    probed: Mapping[str, Sequence[Candidate]]
-    reward: Reward | None
+    held_out: Sequence[Example] = ()
+    probed: Mapping[str, Sequence[Candidate]] = field(default_factory=dict)
     notes: Sequence[str] = ()
+
+    @property
+    def settings(self) -> TuneSettings:
+        """Of the job."""
+        return self.job.settings
 
     @property
     def samples(self) -> int:
@@ -52,25 +48,23 @@ class TunePlan:
         rounds = settings.tune.rounds - bool(self.probed)
         return 0 if settings.measure is None else rounds * len(self.examples) * settings.sampling.num_samples
 
-    def supplier(self) -> Supplier:
-        """Makes what measures samples."""
-        return Supplier(self.judge, self.settings.judge, self.settings.verifier)
 
-
-def plan_tuning(settings: TuneSettings, *, only_show: bool = False) -> TunePlan:
-    """Check what can be checked without the model; a plan that is only shown opens no judge."""
-    data, tune = settings.data, settings.tune
+def plan_tuning(job: Job[TuneSettings]) -> TunePlan:
+    """Check what can be checked without the model; nobody is asked."""
+    settings, data, tune = job.settings, job.settings.data, job.settings.tune
+    measuring = measuring_job(job)
     notes: list[str] = []
     if tune.method in LABELLED:
         examples, left_out = load_lessons(tune.method, data.train, data.limit)
         notes += [f"{count} rows left out: {why}" for why, count in left_out.most_common()]
     else:
-        examples = load_training(data, require_answers=settings.needs_answers)
+        rule = measuring.reward if measuring and settings.measure == "reward" else settings.rule
+        examples = load_training(data, require_answers=rule.needs_answers)
     render_prompt(examples[0], data.prompt)
     probed: Mapping[str, Sequence[Candidate]] = {}
     if tune.probe is not None:
         examples, probed = _probed(examples, tune.probe)
-        notes += _check_same_prompt(settings, tune.probe)
+        notes += _check_same_prompt(job, tune.probe)
     if (name := tune.rule or tune.method) in ELICITED and demonstrated(settings) is settings:
         notes.append(
             f"{name} learns from samples that were asked for without worked examples, unlike its paper, "
@@ -92,10 +86,16 @@ def plan_tuning(settings: TuneSettings, *, only_show: bool = False) -> TunePlan:
             f"tune.chosen = {tune.chosen!r}: none of {len(examples)} rows of {data.train} has a text in that "
             "column; give it the completions that are preferred, such as DeepSeek-R1's, reasoning and answer"
         )
-    reward = _measuring(settings, examples)
+    if tune.claims_of == "reasoning" and (settings.measure, job.extract) != ("precision", "answer"):
+        raise ConfigError(
+            "tune.claims_of = 'reasoning' needs a rule that measures precision, such as factscore, and a "
+            "paper whose answers stand in <answer>, such as paper=knowrl"
+        )
+    if measuring is not None:
+        measuring.check_examples(examples)
+        measuring.checked()
     demonstrated(settings)
-    judge = None if only_show else Job(settings).judge
-    return TunePlan(settings, judge, examples, _held_out(settings), probed, reward, notes)
+    return TunePlan(job, examples, _held_out(settings), probed, notes)
 
 
 def _held_out(settings: TuneSettings) -> Sequence[Example]:
@@ -137,29 +137,6 @@ def _with_prompt(settings: TuneSettings, prompt: str) -> TuneSettings:
     return settings.model_copy(update={"data": settings.data.model_copy(update={"prompt": prompt})})
 
 
-def _measuring(settings: TuneSettings, examples: Sequence[Example]) -> Reward | None:
-    """The reward that samples are ranked by, None for grades and precision; each has what it needs."""
-    if settings.tune.claims_of == "reasoning" and (settings.measure, settings.extract) != (
-        "precision",
-        "answer",
-    ):
-        raise ConfigError(
-            "tune.claims_of = 'reasoning' needs a rule that measures precision, such as factscore, and a "
-            "paper whose answers stand in <answer>, such as paper=knowrl"
-        )
-    if settings.measure == "precision":
-        alone = {"paper": VERIFIED, "reward": {"weight_preference": 0.0}}
-        verified = Job(settings.model_copy(update=alone))
-        verified.check_examples(examples)
-        verified.checked()
-    if settings.measure not in ("reward", "klcf"):
-        return None
-    job = Job(settings.model_copy(update={"reward": dict(settings.knobs)}))
-    job.checked()
-    job.check_examples(examples)
-    return job.reward
-
-
 def _probed(
     examples: Sequence[Example], file: str
 ) -> tuple[list[Example], Mapping[str, Sequence[Candidate]]]:
@@ -188,9 +165,9 @@ def _sample(row: Mapping[str, Any]) -> Candidate:
     return Candidate(text, length, bool(row.get("truncated")), label=row.get("label"), cause=cause)
 
 
-def _check_same_prompt(settings: TuneSettings, file: str) -> list[str]:
+def _check_same_prompt(job: Job[TuneSettings], file: str) -> list[str]:
     """Refuse a probe that asked in other words or read answers elsewhere; another model is only told."""
-    path = Path(file).with_suffix(".about.json")
+    settings, path = job.settings, Path(file).with_suffix(".about.json")
     try:
         about = json.loads(path.read_text("utf-8"))["about"]
     except FileNotFoundError:
@@ -201,7 +178,7 @@ def _check_same_prompt(settings: TuneSettings, file: str) -> list[str]:
     wanted = {name: getattr(data, name) for name in ("prompt", "system", "prefill", "chat")}
     problems = [
         f"--probe {file} was made with {name} = {about[name]!r}, and here it is {value!r}"
-        for name, value in {**wanted, "extract": settings.extract}.items()
+        for name, value in {**wanted, "extract": job.extract}.items()
         if name in about and about[name] != value
     ]
     if problems:

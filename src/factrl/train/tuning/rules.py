@@ -96,7 +96,7 @@ class Rule:
     rows: Callable[[Example, Sequence[Candidate], TargetFormat], Rows]
     measure: Measure | None = None  # of the samples; None when there are none
     needs_ook: bool = False  # whether a question is out of knowledge
-    needs_answers: bool | None = True  # None where the reward that measures decides
+    needs_answers: bool = True  # where a reward measures, it decides
 
 
 def _imitate(sample: Candidate, why: str) -> Rows:
@@ -236,7 +236,7 @@ RULES: Mapping[str, Rule] = {
     "rft": Rule(_own, "grade", needs_ook=True),
     "sft-seed": Rule(_most_precise, "precision", needs_answers=False),
     "correctness": Rule(_correctness, "grade", needs_ook=True),
-    "max-min": Rule(_max_min, "reward", needs_answers=None),
+    "max-min": Rule(_max_min, "reward"),
     "margin-length": Rule(_margin_length, "precision", needs_answers=False),
     "factscore": Rule(_every_two, "precision", needs_answers=False),
     "factscore-ends": Rule(_max_min, "precision", needs_answers=False),

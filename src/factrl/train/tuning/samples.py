@@ -23,6 +23,7 @@ from factrl.runs.progress import Progress
 from factrl.text import MALFORMED, Slice, think_answer
 from factrl.train.tuning.plan import TunePlan
 from factrl.train.tuning.rules import Candidate
+from factrl.train.tuning.settings import measuring_job
 from factrl.types import Completion, Example, Grade
 from factrl.verifier.report import Report
 
@@ -142,26 +143,27 @@ def _ours(cause: str | None) -> bool:
 
 def grading(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
     """Grades short answers; and what decides the grades."""
-    grader, extract = plan.supplier().grade(), plan.settings.extract
+    grader, extract = plan.job.supplier.grade(), plan.job.extract
 
     def grade(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Mapping[str, Any]]:
         rows = grade_completions(list(zip(examples, texts, strict=True)), grader, extract)
         return [{"label": row.grade and row.grade.label, "cause": row.cause} for row in rows]
 
-    return grade, {"measure": "grade", "judge": graded_by(plan.judge), "extract": extract}
+    return grade, {"measure": "grade", "judge": graded_by(plan.job.judge), "extract": extract}
 
 
 def measurement(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
     """What the plan's method measures samples by; and what decides the outcome."""
-    if plan.settings.measure == "grade":
+    measuring = measuring_job(plan.job)
+    if measuring is None:
         return grading(plan)
     tuned = {"reward_model", "truthfulness_model", "extractor_model", "checklist_model", "preference_model"}
     models = plan.settings.judge.model_dump(include=tuned)
     settings = digest_of(plan.settings.verifier.model_dump(exclude={"deadline", "cache"}), models)
-    about = {"measure": plan.settings.measure, "judge": graded_by(plan.judge), "settings": settings}
-    if plan.reward is None:
+    about = {"measure": plan.settings.measure, "judge": graded_by(plan.job.judge), "settings": settings}
+    if plan.settings.measure == "precision":
         return _precision(plan), about
-    reward = supply(plan.reward, supplier=plan.supplier())
+    reward = supply(measuring.reward, supplier=plan.job.supplier)
 
     def rank(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Mapping[str, Any]]:
         return [
@@ -169,7 +171,7 @@ def measurement(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
             for result in reward.batch(examples, texts)
         ]
 
-    return rank, {**about, "reward": plan.settings.paper, "knobs": dict(plan.reward.knobs)}
+    return rank, {**about, "reward": plan.settings.paper, "knobs": dict(measuring.reward.knobs)}
 
 
 def _precision(plan: TunePlan) -> Measure:
@@ -178,7 +180,7 @@ def _precision(plan: TunePlan) -> Measure:
 
     There a text that is not `<think>…</think><answer>…</answer>` has none, or it would be taught.
     """
-    verify, tagged = plan.supplier().verify(), plan.settings.extract == "answer"
+    verify, tagged = plan.job.supplier.verify(), plan.job.extract == "answer"
     thought = plan.settings.tune.claims_of == "reasoning"
 
     def measure(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Mapping[str, Any]]:

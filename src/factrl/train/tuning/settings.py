@@ -26,6 +26,7 @@ from factrl.train.tuning.rules import RULES, Measure, Rule
 Method = Literal["sft", "rft", "r-tuning", "dpo", "iterative-dpo", "sft-seed", Labelled]
 RuleName = Literal["correctness", "max-min", "margin-length", "factscore", "factscore-ends", "klc", "given"]
 PAIRED = ("dpo", "iterative-dpo")
+VERIFIED = "factreason"  # a reward that asks `verify` alone of what is needed to measure precision
 TUNE = "tune.toml"  # of a run folder: all settings; its config.toml says how the model is asked
 
 _REWARDED = (  # of `[train]`: for training with a reward alone
@@ -132,7 +133,7 @@ class TuneSettings(AskSettings):
         """What is wrong with answers without reasoning where the assistant's turn has begun in one."""
         tune = self.tune
         if (
-            self._writes_answers
+            self.writes_answers
             and tune.method not in LABELLED
             and tune.target is None
             and begun.rfind("<think>") > begun.rfind("</think>")
@@ -144,7 +145,8 @@ class TuneSettings(AskSettings):
             )
 
     @property
-    def _writes_answers(self) -> bool:
+    def writes_answers(self) -> bool:
+        """Whether completions are made of given answers, and are not all the model's own."""
         return self.tune.method in ("sft", "r-tuning", *LABELLED) or self.tune.rule == "correctness"
 
     @property
@@ -156,55 +158,6 @@ class TuneSettings(AskSettings):
     def measure(self) -> Measure | None:
         """What the samples are measured by; None when none are needed."""
         return self.rule.measure
-
-    @property
-    def needs_answers(self) -> bool:
-        """Whether the questions need accepted answers."""
-        needed = self.rule.needs_answers
-        return load_reward(self.paper).needs_answers if needed is None else needed
-
-    @property
-    def knobs(self) -> Mapping[str, Any]:
-        """The knobs of the reward that measures: of KLCF's, what is not of its Eq. 11 has no weight."""
-        if self.measure != "klcf":
-            return self.reward
-        return {**self.reward, "general": 0.0, "length_max": None, "length_buffer": None}
-
-    @property
-    def resources(self) -> Sequence[str]:
-        """What measures samples, and what grades held-out answers."""
-        needed: list[str] = ["grade"] if self.measure == "grade" or self.data.eval else []
-        if self.measure == "precision":
-            needed.append("verify")
-        if self.measure in ("reward", "klcf"):
-            needed += load_reward(self.paper).with_(**self.knobs).missing
-        return needed
-
-    def unused(self) -> Unused:
-        """The settings that the method does not read."""
-        tune = self.tune
-        unused = {f"train.{name}": "it is for training with a reward" for name in _REWARDED}
-        unused |= {**unread(self, self.resources), "run.max_cost": "factrl tune has no limit of cost"}
-        if tune.method not in PAIRED:
-            of_pairs = ("tune.beta", "tune.label_smoothing")
-            unused |= dict.fromkeys(of_pairs, f"{tune.method} learns from no pairs")
-        if not self._writes_answers:
-            unused |= dict.fromkeys(("tune.target", "tune.abstention"), "all completions are the model's own")
-        if self.measure is None:
-            names = ("sampling", "tune.demonstrations", "tune.shots", "train.max_masked_share")
-            unused |= dict.fromkeys(names, f"{tune.method} writes no samples")
-        if tune.method != "iterative-dpo":
-            unused["tune.rounds"] = f"{tune.method} has one round"
-        return unused
-
-    @property
-    def extract(self) -> Extract:
-        """What of a completion is the answer."""
-        return Job(self).extract
-
-    def completion_for(self, answer: str) -> str:
-        """The completion that gives this answer and nothing else."""
-        return (self.tune.target or _TARGETS[self.extract]).format_map({"answer": answer})
 
     def asking(self) -> str:
         """`config.toml`: how the model is asked, without what is only of tuning; any verb reads it."""
@@ -265,8 +218,8 @@ _RULES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def tune_settings(source: Path | str | None, overrides: Sequence[str]) -> TuneSettings:
-    """The settings of a recipe or an earlier run, with the defaults of method, rule and paper.
+def read_tuning_job(source: Path | str | None, overrides: Sequence[str]) -> Job[TuneSettings]:
+    """The job of a recipe or an earlier run, with the defaults of method, rule and paper.
 
     Raises:
         ConfigError: every problem at once, one line each.
@@ -292,7 +245,59 @@ def tune_settings(source: Path | str | None, overrides: Sequence[str]) -> TuneSe
             )
     for layer in layers:
         _merge(defaults, layer)
-    return load_settings(TuneSettings, source, overrides, defaults, knobs, problems, TuneSettings.unused)
+
+    def unused(settings: TuneSettings) -> Unused:
+        return unread_in_tuning(Job(settings))
+
+    return Job(load_settings(TuneSettings, source, overrides, defaults, knobs, problems, unused))
+
+
+def measuring_job(job: Job[TuneSettings]) -> Job[TuneSettings] | None:
+    """The job whose reward needs what samples are measured with; None where they are graded, or are none.
+
+    For precision it is a reward that needs a verifier alone; of KLCF's, what is not of its Eq. 11 has no
+    weight.
+    """
+    settings, measure = job.settings, job.settings.measure
+    changed: dict[str, Any] = {}
+    if measure == "precision":
+        changed = {"paper": VERIFIED, "reward": {"weight_preference": 0.0}}
+    elif measure == "klcf":
+        own = {"general": 0.0, "length_max": None, "length_buffer": None}
+        changed = {"reward": {**settings.reward, **own}}
+    elif measure != "reward":
+        return None
+    return Job(settings.model_copy(update=changed))
+
+
+def unread_in_tuning(job: Job[TuneSettings]) -> Unused:
+    """The settings that tuning by the job's method does not read."""
+    settings, tune, measuring = job.settings, job.settings.tune, measuring_job(job)
+    needed = ["grade"] if settings.measure == "grade" or settings.data.eval else []
+    needed += measuring.reward.missing if measuring else ()
+    unused = {f"train.{name}": "it is for training with a reward" for name in _REWARDED}
+    unused |= {**unread(settings, needed), "run.max_cost": "factrl tune has no limit of cost"}
+    if tune.method not in PAIRED:
+        of_pairs = ("tune.beta", "tune.label_smoothing")
+        unused |= dict.fromkeys(of_pairs, f"{tune.method} learns from no pairs")
+    if not settings.writes_answers:
+        unused |= dict.fromkeys(("tune.target", "tune.abstention"), "all completions are the model's own")
+    if settings.measure is None:
+        names = ("sampling", "tune.demonstrations", "tune.shots", "train.max_masked_share")
+        unused |= dict.fromkeys(names, f"{tune.method} writes no samples")
+    if tune.method != "iterative-dpo":
+        unused["tune.rounds"] = f"{tune.method} has one round"
+    return unused
+
+
+def completion_for(job: Job[TuneSettings], answer: str) -> str:
+    """The completion that gives this answer and nothing else.
+
+    >>> words = ["tune.method=sft", "paper=truthrl", "model.name=org/model", "data.train=questions.jsonl"]
+    >>> completion_for(read_tuning_job(None, words), "Lima")
+    '\\\\boxed{Lima}'
+    """
+    return (job.settings.tune.target or _TARGETS[job.extract]).format_map({"answer": answer})
 
 
 def _of_every_stage(paper: str) -> Mapping[str, Mapping[str, Any]]:
