@@ -120,9 +120,9 @@ class CoVeWriter:
             for number, (request, draft) in enumerate(zip(requests, drafts, strict=True))
             if not isinstance(draft, Unscored)
         }
-        plans = self._replies({number: [PLAN_PROMPT.format(**of)] for number, of in fields.items()})
+        plans = self._replies({number: [PLAN_PROMPT.format(**field)] for number, field in fields.items()})
         questions = _good("plan", plans, finals)
-        prompts = {n: [ANSWER_PROMPT.format(question=one) for one in of] for n, of in questions.items()}
+        prompts = {n: [ANSWER_PROMPT.format(question=one) for one in each] for n, each in questions.items()}
         revisions: dict[int, list[str]] = {}
         for number, answers in _good("answer", self._replies(prompts), finals).items():
             pairs = zip(questions[number], answers, strict=True)
@@ -134,24 +134,24 @@ class CoVeWriter:
 
     def _replies(self, prompts_of: Mapping[int, Sequence[str]]) -> dict[int, list[Written]]:
         """Greedy replies to the prompts of each draft; equal prompts are asked once."""
-        prompts = dict.fromkeys(prompt for of in prompts_of.values() for prompt in of)
+        prompts = dict.fromkeys(prompt for each in prompts_of.values() for prompt in each)
         examples = [Example(prompt, id=digest_of(prompt)) for prompt in prompts]
         groups = self._steps.write(examples) if examples else []
         reply_to = {example.question: reply for example, (reply,) in zip(examples, groups, strict=True)}
-        return {number: [reply_to[prompt] for prompt in of] for number, of in prompts_of.items()}
+        return {number: [reply_to[prompt] for prompt in each] for number, each in prompts_of.items()}
 
 
 def _good(
     step: str, replies: Mapping[int, Sequence[Written]], finals: dict[int, Written]
 ) -> dict[int, list[str]]:
-    """What a step wrote for each draft; a step that failed is final."""
-    texts = {number: _texts(step, of) for number, of in replies.items()}
+    """The texts of a step for each draft; the failure of a step is the draft's final answer."""
+    texts = {number: _texts(step, each) for number, each in replies.items()}
     finals |= {number: one for number, one in texts.items() if isinstance(one, Unscored)}
     return {number: one for number, one in texts.items() if not isinstance(one, Unscored)}
 
 
 def _texts(step: str, replies: Sequence[Written]) -> list[str] | Unscored:
-    """Replies that are all there, a plan's as its questions; else the first thing that went wrong."""
+    """The replies, of a plan its questions; or the first failure among them."""
     for reply in replies:
         if isinstance(reply, Unscored):
             return reply
@@ -169,9 +169,9 @@ def _texts(step: str, replies: Sequence[Written]) -> list[str] | Unscored:
 def open_writer(settings: RunSettings) -> Writer:
     """The model that `model.name` names: a server's address, `local`, or a policy to load in this process.
 
-    A server is asked one tiny question, so that it is there and its model has a name.  Servers have ways of
-    their own to cut a distribution (llama.cpp `min_p` and `top_k`, vLLM those of the model's
-    `generation_config.json`): they are off in `local`, and elsewhere a matter of how the server is started.
+    A server is asked one tiny question, so that it is there and its model has a name.  Some servers cut a
+    distribution by themselves (llama.cpp `min_p` and `top_k`, vLLM as the model's `generation_config.json`
+    says): in `local` that is off, elsewhere it depends on how the server is started.
 
     Raises:
         SetupError: what the user must change.
@@ -205,7 +205,7 @@ def open_writer(settings: RunSettings) -> Writer:
 
 
 def open_cove(settings: RunSettings) -> CoVeWriter:
-    """Chain of verification with the model that `model.name` names, its drafts asked for as told."""
+    """Chain of verification with the model that `model.name` names; only drafts are asked by `[data]`."""
     data = settings.data
     limit = max(STEP_TOKENS, settings.train.max_completion_length)  # the revised answer needs its own room
     train = settings.train.model_copy(update={"max_completion_length": limit})

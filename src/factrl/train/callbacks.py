@@ -1,4 +1,4 @@
-"""What happens beside the optimizer steps: metrics, progress, evaluation, stopping, complete checkpoints."""
+"""What happens around the optimizer steps: metrics, progress, evaluation, stopping, complete checkpoints."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ class RunCallback(TrainerCallback):
 
     Args:
         before: steps that the run did in earlier rounds.
-        evaluate: of a step; called every `eval_steps` steps and at the end, and what it returns is logged.
+        evaluate: called with the step, every `eval_steps` steps and at the end; its numbers are logged.
         spending: what all processes spend, added up after each step and its evaluation.
         must_stop: asked after each step; then a checkpoint is saved, as for a signal.
-        verb: of the command line that goes on.
+        verb: the command that resumes the run.
     """
 
     def __init__(
@@ -171,7 +171,11 @@ class RunCallback(TrainerCallback):
 
 
 def nothing_learnt(logs: Mapping[str, float]) -> str:
-    """What to do where every completion of a step was masked or floored for one reason, else ""."""
+    """A hint for a step of which every completion was masked or floored for one reason; else "".
+
+    >>> nothing_learnt({"floored/no_box": 1.0, "completions/clipped_ratio": 0.9}).partition("; ")[2]
+    'most were cut off; raise train.max_completion_length'
+    """
     for name, share in logs.items():
         state, _, cause = name.partition("/")
         if state not in ("floored", "masked") or not share or share < 1:

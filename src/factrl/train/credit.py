@@ -109,7 +109,7 @@ def _holder(owners: Sequence[int], piece: str) -> int:
 
 
 def _common(piece: str, text: str, begin: int) -> int:
-    """How many characters `written` and `text[begin:]` have in common at the start."""
+    """How many characters `piece` and `text[begin:]` have in common at the start."""
     if text.startswith(piece, begin):
         return len(piece)
     pairs = enumerate(zip(piece, text[begin : begin + len(piece)], strict=False))

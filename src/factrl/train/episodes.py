@@ -84,7 +84,7 @@ def _answers(
 
 
 class _Loop:
-    """What TRL's loop of tools asks of the trainer that it is a method of."""
+    """What TRL's tool loop, a method of its trainer, reads from `self`."""
 
     use_vllm = _is_vlm = False
     environment_factories = None

@@ -1,6 +1,6 @@
-"""What a step is, in numbers, without torch; the definitions are in docs/metrics.md.
+"""Metrics of a training step, without torch; the definitions are in docs/metrics.md.
 
-The states, causes and terms of its results, and signs of reward hacking: the completions as numbers.  Each
+They are the states, causes and terms of its results, and signs of reward hacking in its completions.  Each
 sign is the mean of a number per completion, by rule and cheap (about four milliseconds per hundred words),
 and independent of the reward, so that curves of different rewards mean the same.  docs/metrics.md says from
 which level on to read completions.  None of them changes a reward, and a person decides.  Claims are those
@@ -48,7 +48,13 @@ _extract = SentenceClaims()
 
 
 def reward_metrics(results: Sequence[Result]) -> dict[str, float]:
-    """State shares, causes and per-term statistics of a batch of all processes; see docs/metrics.md."""
+    """State shares, causes and per-term statistics of a batch of all processes; see docs/metrics.md.
+
+    >>> results = [Result("scored", 1.0, {"outcome": 1.0}), Result("masked", None, cause="timeout")]
+    >>> metrics = reward_metrics(results)
+    >>> metrics["reward/masked_frac"], metrics["masked/timeout"], metrics["rewards/outcome/mean"]
+    (0.5, 0.5, 1.0)
+    """
     n = len(results)
     states = Counter(result.state for result in results)
     metrics = {f"reward/{s}_frac": states[s] / n for s in ("scored", "masked", "floored")}

@@ -149,7 +149,7 @@ def lora_config(settings: ModelSettings) -> LoraConfig | None:
 
 
 def uses_bf16(settings: TrainSettings) -> bool:
-    """Whether to run in bfloat16: as told, or, for `auto`, where the GPU or the CPU has the instructions."""
+    """Whether to run in bfloat16; `auto` is where the GPU or the CPU has the instructions for it."""
     if settings.bf16 != "auto":
         return settings.bf16
     if torch.cuda.is_available():
@@ -315,10 +315,10 @@ class _Roomy(DynamicLayer):
         # A selection of rows, or another precision, puts other tensors in the place of the first parts.
         held: Any = (self.keys, self.values)
         news = (key_states, value_states)
-        ours = [(room.data_ptr(), room.dtype) for room in self.rooms] == [
+        kept = [(room.data_ptr(), room.dtype) for room in self.rooms] == [
             (part.data_ptr(), new.dtype) for part, new in zip(held, news, strict=True)
         ]
-        if not ours or end > self.rooms[0].size(-2):
+        if not kept or end > self.rooms[0].size(-2):
             size = (*key_states.shape[:-2], end + end // 8 + 1, key_states.size(-1))
             rooms = key_states.new_empty(size), value_states.new_empty(size)
             if before:

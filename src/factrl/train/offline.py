@@ -1,7 +1,7 @@
-"""`factrl tune` by given rows: what a model wrote itself is measured, made into rows, and learnt from.
+"""`factrl tune`: samples of a model are measured and made into rows, from which the model then learns.
 
     data/samples.jsonl     what the model wrote, question by question
-    data/measured.jsonl    what became of it
+    data/measured.jsonl    the grade or the value of each
     data/train.jsonl       the rows that it learns from: `prompt` and `completion`, or `chosen` and `rejected`
     data/left_out.json     how many questions gave none, and why
     evaluation.json        the held-out questions before and after
@@ -121,7 +121,7 @@ def _round(plan: TunePlan, run: Run, number: int, before: int, tell: Tell) -> in
     elif number == 1:
         about = json.loads((data / LEFT_OUT).read_text("utf-8"))
         raise DataError(
-            f"no question gives a row to learn from ({_summed(about)}); take more samples "
+            f"no question gives a row to learn from ({_summary(about)}); take more samples "
             "(sampling.num_samples), other questions or another rule, or ask so that the form is kept "
             "(data.prompt, data.prefill)"
         )
@@ -166,7 +166,7 @@ def _rows(
         }
         write_whole(data / LEFT_OUT, json.dumps(about, indent=2).encode())
         write_whole(file, "".join(json.dumps(row) + "\n" for row in rows).encode())
-        tell(_summed(about))
+        tell(_summary(about))
     return json_lines(file.read_bytes())
 
 
@@ -245,7 +245,7 @@ def _identity(writer: PolicyWriter, run: Run) -> str:
     return writer.identity.replace(str(run.path), "RUN")
 
 
-def _summed(about: Mapping[str, Any]) -> str:
+def _summary(about: Mapping[str, Any]) -> str:
     parts = [f"{about['rows']} rows from {about['questions']} questions"]
     parts += [f"{count} left out: {reason}" for reason, count in about["left_out"].items()]
     parts += [f"{about['prompt_too_long']} prompts too long"] * bool(about["prompt_too_long"])

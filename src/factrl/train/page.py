@@ -120,7 +120,7 @@ def write_run_page(folder: str | Path, path: str | Path | None = None) -> Path:
 
 @contextmanager
 def _damage(folder: Path) -> Iterator[None]:
-    """What is said of a folder whose files do not hold what they must."""
+    """Reports files that do not hold what they should as damage of the folder."""
     try:
         yield
     except (LookupError, AttributeError, TypeError, ValueError, RecursionError) as error:
@@ -128,7 +128,7 @@ def _damage(folder: Path) -> Iterator[None]:
 
 
 def _outcome(points: Sequence[Point], metrics: Sequence[Mapping[str, Any]]) -> str:
-    """What came of the run in one line: on held-out questions, else the reward."""
+    """The result of the run in one line: on held-out questions, else the reward."""
     if not points:
         ends = [f"{row['reward']:.2f} at step {row['step']}" for row in (metrics[0], metrics[-1])]
         return f"reward {' → '.join(ends)}; no question was held out"
@@ -166,7 +166,7 @@ def _number(value: Any) -> str:
 
 
 def _states(folder: Path) -> Mapping[str, Any]:
-    """How many completions a run wrote, and those that were not scored by state and cause."""
+    """The number of a run's completions, and of those that were not scored, by state and cause."""
     states = count_states(folder)
     odd = [(*key, count) for key, count in states.most_common() if key[0] != "scored"]
     return {"total": states.total(), "odd": odd, "count": sum(count for *_, count in odd)}
@@ -199,7 +199,7 @@ def _step(file: Path) -> Mapping[str, Any]:
 
 
 def _group(rows: Sequence[Mapping[str, Any]]) -> tuple[str, list[Any]]:
-    """A question, or the end of a long prompt, and what was written to it; what is alike once."""
+    """A question, or the end of a long prompt, and its completions; equal ones are counted."""
     question = rows[0].get("question") or rows[0]["prompt"]
     short = question if len(question) <= _PROMPT else f"…{question[-_PROMPT:]}"
     alike = defaultdict[tuple[Any, ...], list[Mapping[str, Any]]](list)
@@ -209,7 +209,7 @@ def _group(rows: Sequence[Mapping[str, Any]]) -> tuple[str, list[Any]]:
 
 
 def _completion(row: Mapping[str, Any], count: int) -> Mapping[str, Any]:
-    """What was written so many times, with what it earned, its judged steps and its checked claims."""
+    """A completion with its count, reward, judged steps and checked claims."""
     facts, text = json.loads(row.get("facts") or "{}"), row["completion"]
     checked = facts.get("checked")
     pieces, position = [], 0
@@ -314,7 +314,7 @@ def _write_card(
     facts: Mapping[str, str],
     **values: Any,
 ) -> Path:
-    """Header, title and recipe, and what is particular to a kind of run.
+    """The card: header, title and recipe, and the `values` of this kind of run.
 
     Args:
         method: in words, and its tag on the hub, such as `grpo`.

@@ -1,7 +1,7 @@
 """What a training run will do, ask and cost: settings, reward, questions and judge, checked without torch.
 
-Everything that is wrong here is found in a second, before a model is loaded or a run folder exists, and
-whether or not the extra `train` is installed.
+Mistakes are reported within a second, before a model is loaded or a run folder exists, and whether or not the
+extra `train` is installed.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _UNKNOWN = "unknown: it depends on what the completions say"
 
 @dataclass(frozen=True)
 class Plan:
-    """A run that can start as far as can be told without its model.
+    """A run that was checked as far as possible without its model.
 
     Attributes:
         index: what the policy may search before it answers; None where it answers at once.
-        repeats: what is to be said of prompts that stand in several rows; "" where none does.
+        repeats: a warning about prompts that stand in several rows; "" where there are none.
     """
 
     job: Job
@@ -106,7 +106,7 @@ def make_plan(job: Job) -> Plan:
 
 
 def repeated(prompts: Sequence[str], examples: Sequence[Example]) -> str:
-    """What is to be said of prompts that stand in several rows, above all with other answers; "" of none."""
+    """A warning about prompts that stand in several rows, above all with other answers; "" without any."""
     rows: dict[str, list[Example]] = {}
     for prompt, example in zip(prompts, examples, strict=True):
         rows.setdefault(prompt, []).append(example)
@@ -114,7 +114,7 @@ def repeated(prompts: Sequence[str], examples: Sequence[Example]) -> str:
     if not several:
         return ""
     note = f"{len(several)} of {len(rows)} prompts stand in {sum(map(len, several))} rows"
-    others = [(same[0], next(filter(partial(_apart, same[0]), same), None)) for same in several]
+    others = [(same[0], next(filter(partial(_disagree, same[0]), same), None)) for same in several]
     apart = [(one, other) for one, other in others if other is not None]
     if apart:
         one, other = apart[0]
@@ -126,7 +126,7 @@ def repeated(prompts: Sequence[str], examples: Sequence[Example]) -> str:
     return note
 
 
-def _apart(one: Example, other: Example) -> bool:
+def _disagree(one: Example, other: Example) -> bool:
     accepted = ({clean(answer).casefold() for answer in example.answers} for example in (one, other))
     return all((one.answers, other.answers)) and set.isdisjoint(*accepted)
 
@@ -144,10 +144,7 @@ def check_enough(left: int, total: int, settings: RunSettings) -> None:
 
 
 def not_installed(settings: RunSettings, reward: Reward) -> MissingExtra | None:
-    """What a run with this bare reward would miss first on this machine; None where nothing is missing.
-
-    Nothing is imported or loaded.
-    """
+    """The first package that a run with this reward lacks on this machine; nothing is imported."""
     local = settings.judge.url == LOCAL
     needs: list[tuple[tuple[str, ...], str]] = [
         (("torch", "transformers", "trl", "peft", "accelerate", "datasets"), "train")
@@ -169,7 +166,7 @@ def not_installed(settings: RunSettings, reward: Reward) -> MissingExtra | None:
 
 
 def estimate(plan: Plan) -> dict[str, str]:
-    """Calls, tokens and cost, each counted or bounded in a line; what cannot be told is unknown."""
+    """Calls, tokens and cost, a line each: counted, bounded, or unknown."""
     settings, url, price = plan.settings, plan.settings.judge.url, plan.settings.judge.price
     around = len(f"{settings.data.system or ''}{settings.data.prefill}".encode())
     prompt = around + fmean(len(render_prompt(e, settings.data.prompt).encode()) for e in plan.examples)
@@ -195,7 +192,7 @@ def estimate(plan: Plan) -> dict[str, str]:
 
 
 def _of_judge(plan: Plan) -> Spent | None:
-    """What the judge will be asked at most, but for repeated requests; None where claims decide it.
+    """At most how many calls and tokens the judge gets, without retries; None where claims decide it.
 
     The text of a request is the prompt, the question, its answers and the completion, at four bytes a token.
     """

@@ -37,7 +37,13 @@ _NOTHING = "Nothing was found."
 
 
 class SearchEnvironment:
-    """One episode at a time: `reset` begins it, `search` is the policy's; every public method would be.
+    """One episode at a time: `reset` begins it, and `search` is the one tool that the policy has.
+
+    >>> from factrl.verifier.search import Given
+    >>> episode = SearchEnvironment(Given(["Ada is from Rome."]), turns=2)
+    >>> print(episode.search("Ada's home"))
+    [1] {"text": "Ada is from Rome."}
+    1 of 2 searches are left.
 
     Args:
         source: what is searched.
@@ -118,8 +124,10 @@ def last_message(own: Sequence[int]) -> int:
 
 
 def tolerant(tokenizer: Any) -> Any:
-    """The tokenizer, whose reader of calls says of one that is nested too deep what it says of any that it
-    cannot read, after which TRL takes the message for text: a `RecursionError` would end the run."""
+    """The tokenizer, which reads a call that is nested too deep as one that is malformed.
+
+    TRL then takes the message for text; a `RecursionError` would end the run.
+    """
     read = type(tokenizer).parse_response  # of the class: one that is tolerant already gets no second layer
 
     def parse_response(*args: Any, **kwargs: Any) -> Any:
@@ -133,7 +141,7 @@ def tolerant(tokenizer: Any) -> Any:
 
 
 def check_calls(name: str, tokenizer: Any) -> None:
-    """Refuse a policy whose chat template has no place for a search, or for what it finds.
+    """Refuse a policy whose chat template has no place for a tool or for its reply.
 
     Raises:
         ModelError: what else can be done.
@@ -157,7 +165,7 @@ def check_calls(name: str, tokenizer: Any) -> None:
 
 
 def transcript(messages: Sequence[Mapping[str, Any]]) -> str:
-    """A conversation as a person reads it: who speaks, what is said, and each call on a line of its own."""
+    """A conversation for a person to read: role and text of each message, and each call on its own line."""
     lines = []
     for message in messages:
         parts = [message["content"]] if message.get("content") else []

@@ -44,7 +44,7 @@ def unwrap_adapter(model: Any) -> Any:
 
 @contextmanager
 def evaluating(model: Any, *, bf16: bool = False) -> Iterator[None]:
-    """Without dropout, and in bfloat16 where told."""
+    """Without dropout, and in bfloat16 with `bf16`."""
     training = model.training
     model.eval()
     with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):

@@ -22,7 +22,7 @@ from factrl.types import Example
 
 @dataclass(frozen=True)
 class TunePlan:
-    """A run that can start as far as can be told without its model.
+    """A run that was checked as far as possible without its model.
 
     Attributes:
         examples: the questions to learn from, with what a probe found of them.

@@ -60,12 +60,12 @@ def write_samples(
             groups = writer.write(part, numbers, **sampling) if new else ()
             for example, group in zip(part, groups, strict=False):
                 if example.id in new:
-                    journal.add(example.id, {"samples": [_plain(sample) for sample in group]})
+                    journal.add(example.id, {"samples": [_row_of(sample) for sample in group]})
             progress.advance(len(new))
         return [[Candidate(**row) for row in journal[example.id]["samples"]] for example in examples]
 
 
-def _plain(completion: Written) -> Mapping[str, Any]:
+def _row_of(completion: Written) -> Mapping[str, Any]:
     if isinstance(completion, Unscored):
         return {"text": "", "cause": completion.cause}
     length = len(completion.split()) if completion.tokens is None else completion.tokens
@@ -142,7 +142,7 @@ def _ours(cause: str | None) -> bool:
 
 
 def grading(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
-    """Grades short answers; and what decides the grades."""
+    """How short answers are graded, and what decides the grades."""
     grader, extract = plan.job.supplier.grade(), plan.job.extract
 
     def grade(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Mapping[str, Any]]:
@@ -153,7 +153,7 @@ def grading(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
 
 
 def measurement(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
-    """What the plan's method measures samples by; and what decides the outcome."""
+    """How the plan's method measures samples, and what decides the outcome."""
     measuring = measuring_job(plan.job)
     if measuring is None:
         return grading(plan)

@@ -1,5 +1,5 @@
-"""What `factrl tune` can be told: the settings of a model that is asked, a section `[tune]`, and what each
-method takes from its paper.
+"""The settings of `factrl tune`: those of a model that is asked, a section `[tune]`, and what each method
+takes from its paper.
 
 In `[train]`, `prompts_per_step` are the rows of one optimizer step and `micro_batch_size` those of one
 forward pass; what belongs to reinforcement learning alone is refused as an override.
@@ -89,7 +89,7 @@ class TuneSection(Section):
 
 
 class TuneSettings(AskSettings):
-    """Everything `factrl tune` can be told."""
+    """All settings of `factrl tune`."""
 
     paper: str = ""
     """A reward: the one that max-min ranks by, and whose prompt, form of answers, verifier and adapter are
