@@ -76,6 +76,8 @@ MISTAKES: list[tuple[str, str]] = [
     ("train good.toml train.lerning_rate=1", "unknown key train.lerning_rate; did you mean 'train.learning_"),
     ("train good.toml reward.abstian=1", "unknown knob reward.abstian; did you mean 'abstain'?"),
     ("train typo.toml", "typo.toml: unknown key train.stesp; did you mean 'train.steps'?"),
+    ("train --config knowrl.toml", "knowrl.toml does not exist; did you mean 'recipes/knowrl.toml'?"),
+    ("train --config small/truthlr", "small/truthlr does not exist; did you mean 'small/truthrl'?"),
     ("train god.toml", "god.toml does not exist; did you mean 'good.toml'?"),
     ("train good.toml --config typo.toml", "good.toml and --config typo.toml are two recipes; give one"),
     ("train trutrl --model m --data questions.jsonl", "unknown paper 'trutrl'; did you mean 'truthrl'?"),
@@ -97,14 +99,10 @@ MISTAKES: list[tuple[str, str]] = [
         "score questions.jsonl --paper truthrl --output ./questions.jsonl",
         "questions.jsonl exists; name another file",
     ),
-    ("stress robust --embedded", "--embedded is gone since 0.2 (commit 1b92e7e has it): --judge local"),
-    ("show truthrl --toml", "--toml is gone since 0.2 (commit 1b92e7e has it): recipes/ has the papers'; "),
     # usage
     ("prepare klfc", "factrl prepare has no kind 'klfc'; did you mean 'klcf'?"),
     ("prepare", "factrl prepare needs a kind (there are: questions, klcf, "),
     ("trian", "unknown verb 'trian'; did you mean 'train'? (there are: demo, verify, "),
-    ("check truthrl", "`factrl check` is gone; use `factrl show SPEC`"),
-    ("lab --table truthrl", "`factrl lab` is gone; use `factrl study NAME`"),
     ("train truthrl --modle m", "unknown option '--modle'; did you mean '--model'?; see factrl train --help"),
     ("train good.toml --model", "argument --model: expected one argument; see factrl train --help"),
     ("eval", "the following arguments are required: FILE"),
@@ -294,12 +292,11 @@ def test_recipe_and_paper_in_any_form(capsys: pytest.CaptureFixture[str], words:
 
 
 def test_a_small_recipe_is_found_by_name_from_anywhere(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "small/truthrl", "--dry-run"]) == 0
-    assert "SmolLM2-135M-Instruct" in capsys.readouterr().out
+    for words in (["small/truthrl"], ["--config", "small/truthrl"]):
+        assert main(["train", *words, "--dry-run"]) == 0
+        assert "SmolLM2-135M-Instruct" in capsys.readouterr().out
     assert main(["train", "small/truthrl", "--dry-run", "--data", "none.jsonl"]) == 2
     assert "none.jsonl" in capsys.readouterr().err
-    assert main(["train", "small/truthlr", "--dry-run"]) == 2
-    assert "did you mean 'small/truthrl'?" in capsys.readouterr().err
 
 
 def trains_nothing(monkeypatch: pytest.MonkeyPatch) -> list[RunSettings]:

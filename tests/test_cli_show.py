@@ -26,7 +26,7 @@ SPECS = [f"{name}:{variant}" for name in paper_names() for variant in rewards_of
 # Knobs that a variant leaves to the user.
 GIVEN = {"klcf:weights-required": {"alpha": 1.0, "beta": 1.0, "gamma": 1.0}}
 OWN = """
-from factrl import Example, reward
+from factrl import Example, Unscored, reward
 
 @reward
 def right(example, completion, *, grade, bonus=1.0):
@@ -44,6 +44,10 @@ def odd(example, completion, *, oracle):
 @reward
 def mine(example, completion):
     return {"mine": example.meta["mine"]}
+
+@reward
+def masked(example, completion):
+    raise Unscored("odd", "nobody knows")
 """
 
 
@@ -82,7 +86,8 @@ def test_every_training_value_is_shown_with_its_source(capsys: pytest.CaptureFix
         assert path is not None
         text = path.read_text("utf-8")
         told = {key: (value, source) for key, value, source in sourced(text)}
-        out = out_of(capsys, "show", name)
+        weights = [f"reward.{name}=1" for name in ("alpha", "beta", "gamma") if path.stem == "klcf"]
+        out = out_of(capsys, "show", path.stem, *weights)
         for key, value in tomllib.loads(text).get("train", {}).items():
             assert told[f"train.{key}"][0] == value
             assert told[f"train.{key}"][1], f"train.{key} has no source in {path}"
@@ -126,8 +131,24 @@ def test_a_reward_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert out.startswith("own.py:right: Pays for right answers.\n")
     assert re.search(r"^correct +2 = right 2", out, re.M)
     assert re.search(r"^bonus +2(\.0)? +what a right answer pays\.", out, re.M)
-    assert "depends on oracle, which nothing here can stand in for" in out_of(capsys, "show", "own.py:odd")
-    assert "could not be found out: reward 'mine' failed" in out_of(capsys, "show", "own.py:mine")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("odd", "it depends on oracle, which nothing here can stand in for"),
+        ("mine", "reward 'mine' failed on example 'probe' with KeyError: 'mine'"),
+        ("masked", "none of the probes could be graded"),
+    ],
+)
+def test_pay_that_is_not_known_is_said_and_fails(
+    name: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", f"own.py:{name}"]) == 1
+    out, err = capsys.readouterr()
+    assert err == f"factrl: what own.py:{name} pays is not known: {why}\n"
+    assert re.search(rf"^variant +what differs[\s\S]*^{name} ", out, re.M)
+    assert "holds" not in out
 
 
 # An ablation that does not look at the answer; as its mean is over characters, the answer's length moves it.

@@ -762,8 +762,3 @@ def test_knowrls_rows_are_what_the_paper_compares(capfd: pytest.CaptureFixture[s
     assert "tune.chosen=reasoned" in steps["dpo"]
     assert "tune.claims_of=reasoning" in steps["facttune-fs"]
     assert "paper=knowrl:truthrl" in steps["truthrl"]
-
-
-def test_the_former_name_says_the_new_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["reproduce", "truthrl", "--output", "out"]) == 2
-    assert capsys.readouterr().err == "factrl: `factrl reproduce` is gone; use `factrl study PAPER --full`\n"

@@ -62,47 +62,6 @@ _VERBS = (
 )
 
 
-# What 0.1 had, as verb and option or last part of a setting, and what to do instead; CHANGELOG.md has the
-# whole list, and commit 1b92e7e the code.
-_CLASSIFIER = "no reward reads a classifier of truth; the odds of two words are what KLCF's reads"
-_LABELLED = "labelled rows are learnt as any others are; --evaluate FILE names those that are held out"
-GONE = {
-    "index dense": "an index is searched by words, which found more than vectors (notebook/search.md)",
-    "index add": "build another index of all the files",
-    "verify recall-at": "--json has the counts, and factrl eval reports F1@K of benchmarks",
-    "train second": "grade the same answers twice: factrl eval FILE --judge of each",
-    **{
-        f"prepare {what} contaminated": "what --against finds is left out and counted"
-        for what in ("klcf", "prompts", "retrieve", "convert")
-    },
-    "show toml": "recipes/ has the papers'; factrl train SPEC … --dry-run prints one for any reward",
-    "probe confidence": "0.95 saved one sample in eight at most; --samples says how many a question gets",
-    "eval weights": "truthfulness is accuracy - hallucination; weigh them yourself",
-    "eval shots": "worked examples are the rows of --demonstrations FILE",
-    "eval base-probe": "factrl report BASE MODEL lists what the base got right and the model declines",
-    "eval judge-quality": "precision is as the judge has it; notebook/judges.md has how often judges err",
-    "eval export-lm-eval": "lm-evaluation-harness has tasks of its own for these datasets",
-    "demo retrieval": "the demo is factrl study truthrl, whose world has no passages",
-    "stress search": "notebook/hacks.md has what it found; --policies and --forms try what is known",
-    "stress html": "--json has the same, with every text",
-    "stress output": "what judges say is kept in the cache (verifier.cache), so a stopped run goes on",
-    "stress form": 'a line FORM = "tags" (boxed, text) in the file of the reward says it',
-    "stress length": 'a line LENGTH = "long" (short) in the file of the reward says it',
-    "stress embedded": "--judge local; with --questions 2 --paraphrases 1 --forms 2 it is as short",
-    **dict.fromkeys(("tune head", "tune with-evidence"), _CLASSIFIER),
-    **dict.fromkeys(("tune trainable-layers", "tune files", "tune positive", "tune negative"), _LABELLED),
-    **dict.fromkeys(("tune held-out", "tune calibrate", "tune style"), _LABELLED),
-}
-FORMER = {
-    "lab": "study NAME",
-    "reproduce": "study PAPER --full",
-    "describe": "show SPEC",
-    "check": "show SPEC",
-    "label": "report FOLDER --of causes",
-}
-"""Verbs that there were, and what does it now."""
-
-
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "check texts": ("verify", "index", "mcp"),
     "train": ("demo", "train", "tune", "study", "prepare", "probe", "stress", "serve"),
@@ -213,12 +172,6 @@ def _parse(
     if kinds and not (rest and rest[0].startswith("-")):
         problem = f"has no kind {rest[0]!r}{nearest(rest[0], kinds)}" if rest else "needs a kind"
         raise ConfigError(f"factrl {verb} {problem} (there are: {', '.join(kinds)})")
-    if verb in FORMER:
-        raise ConfigError(f"`factrl {verb}` is gone; use `factrl {FORMER[verb]}`")
-    for name in (word.partition("=")[0].strip() for word in rest if word.startswith("--") or "=" in word):
-        leaf = name.rpartition(".")[2].lstrip("-").replace("_", "-")
-        if (why := GONE.get(f"{verb} {leaf}")) and not name.startswith("reward."):
-            raise ConfigError(f"{name} is gone since 0.2 (commit 1b92e7e has it): {why}")
     if verb.startswith("-"):
         chosen, (args, unknown) = parser, parser.parse_known_args([verb])
     elif verb in verbs:

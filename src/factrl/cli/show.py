@@ -32,7 +32,7 @@ from factrl.text.escape import one_line
 from factrl.types import Result
 
 from .options import Verbs, add_settings, add_verb, take_settings
-from .terminal import say, show_rows
+from .terminal import complain, say, show_rows
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -77,7 +77,7 @@ def _show(args: argparse.Namespace) -> int:
         for name in paper_names():
             say(f"{name:<12}{(load_paper(name).__doc__ or '').partition(chr(10))[0]}")
     else:
-        _explain(args.paper, args.settings)
+        return _explain(args.paper, args.settings)
     return 0
 
 
@@ -93,7 +93,8 @@ def kind(annotation: Any) -> str:
     return _KINDS.get(origin or annotation, "any value")
 
 
-def _explain(spec: str, words: Sequence[str]) -> None:
+def _explain(spec: str, words: Sequence[str]) -> int:
+    """Everything about one reward; 1 where nobody can tell what it pays."""
     module = load_paper(split_spec(spec)[0])
     reward = read_job(None, [f"paper={spec}", *REWARD_ALONE, *words]).reward
     reward.check_knobs()
@@ -101,10 +102,14 @@ def _explain(spec: str, words: Sequence[str]) -> None:
         say(module.__doc__.strip() + "\n")
     about = " ".join((inspect.getdoc(reward.fn) or "").partition("\n\n")[0].split())
     say(f"{spec}: {about}" if about else spec)
+    unknown = ""
     try:
-        _show_payoffs(payoffs(reward))
+        paid = payoffs(reward)
+        _show_payoffs(paid)
+        if not any(payoff.value(name) is not None for payoff in paid for name in OUTCOMES):
+            unknown = "none of the probes could be graded"
     except (ConfigError, RewardBug) as error:
-        say(f"\nwhat it pays could not be found out: {one_line(str(error))}")
+        unknown = str(error)
     helps = knob_help(reward, module)
     knobs = [(name, shown(value), helps.get(name, "")) for name, value in reward.knobs.items()]
     needs = [
@@ -129,6 +134,9 @@ def _explain(spec: str, words: Sequence[str]) -> None:
     ):
         if rows:
             show_rows(columns, rows, lines=False)
+    if unknown:
+        complain(f"what {spec} pays is not known: {unknown}")
+    return int(bool(unknown))
 
 
 def _show_payoffs(paid: Sequence[Payoff]) -> None:
@@ -140,17 +148,23 @@ def _show_payoffs(paid: Sequence[Payoff]) -> None:
     if given := [f"{name} {facts[name]:g}" for name in ("confidence", "threshold") if facts.get(name)]:
         say(f"\nall of it at {' and '.join(given)}")
     say("")
+    order = "correct > abstained > wrong >= malformed"
     for payoff in paid:
-        above, order = payoff.answering_pays_above, "correct > abstained > wrong >= malformed"
-        if above is None:
-            first = "a right answer pays no more than a wrong one"
-        elif not 0 < above < 1:
-            first = "answering always pays" if above <= 0 else "answering never pays more than abstaining"
-        else:
-            first = f"answering pays above {above:.0%} confidence"
         broken = f"does not hold: {', '.join(payoff.broken)}" if payoff.broken else "holds"
-        for line in (first, f"{order} {broken}"):
+        lines = [_when_answering_pays(payoff), f"{order} {broken}"]
+        if masked := [name for name in OUTCOMES[:3] if payoff.value(name) is None]:
+            lines = [f"when answering pays is not known: {', '.join(masked)} could not be graded"]
+        for line in lines:
             say(f"{payoff.when}: {line}" if payoff.when else line)
+
+
+def _when_answering_pays(payoff: Payoff) -> str:
+    above = payoff.answering_pays_above
+    if above is None:
+        return "a right answer pays no more than a wrong one"
+    if 0 < above < 1:
+        return f"answering pays above {above:.0%} confidence"
+    return "answering always pays" if above <= 0 else "answering never pays more than abstaining"
 
 
 def _cell(result: Result) -> str:

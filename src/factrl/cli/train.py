@@ -11,10 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from factrl.bridges.verl_run import train_with_verl
-from factrl.errors import ConfigError, SetupError, nearest
+from factrl.errors import ConfigError, SetupError
 from factrl.job import Job, read_job, unread_in_training
 from factrl.llm.spending import OverBudget
-from factrl.runs import RECIPES, located
 from factrl.runs.config import dump_toml
 from factrl.runs.folder import gpus_here, read_metrics, settings_in
 from factrl.runs.progress import clock
@@ -167,18 +166,11 @@ def _layers(args: argparse.Namespace) -> tuple[str | Path | None, list[str]]:
         return settings_in(args.resume, "config.toml"), [*overrides, f"run.resume={args.resume}"]
     if args.paper is None:
         return args.config, overrides
-    recipe = args.paper
-    if "/" in recipe and ".py" not in recipe and not recipe.endswith(".toml"):
-        recipe = f"recipes/{args.paper}.toml"
-        if not located(recipe).is_file():
-            names = [f"small/{path.stem}" for path in sorted(RECIPES.glob("small/*.toml"))]
-            known = f"{nearest(args.paper, names)} (there are: {', '.join(names)})"
-            raise ConfigError(f"no recipe is called {args.paper!r}{known}")
-    if not recipe.endswith(".toml"):
-        return args.config, [f"paper={recipe}", *overrides]
+    if not args.paper.endswith(".toml") and ("/" not in args.paper or ".py" in args.paper):
+        return args.config, [f"paper={args.paper}", *overrides]
     if args.config is not None:
         raise ConfigError(f"{args.paper} and --config {args.config} are two recipes; give one")
-    return recipe, overrides
+    return args.paper, overrides
 
 
 def _check_vllm() -> None:

@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from factrl.errors import ConfigError, nearest
-from factrl.runs import located
+from factrl.runs import RECIPES, located
 from factrl.runs.rows import refuse_pipe
 
 if sys.version_info >= (3, 11):
@@ -239,7 +239,7 @@ def _read(
         draft.merge({table: _without_none(known)}, "")
     draft.merge(defaults or {}, "paper's settings: ")
     if source is not None:
-        draft.merge(read_toml(located(source)), f"{source}: ")
+        draft.merge(read_toml(_recipe(source)), f"{source}: ")
     names = [*keys, *(f"{table}.{name}" for table, known in knobs.items() for name in known)]
     for override in overrides:
         try:
@@ -254,6 +254,23 @@ def _read(
     return draft
 
 
+def _recipe(source: Path | str) -> Path:
+    """The file of a recipe; `small/truthrl` is factrl's own where there is no such file."""
+    path, own = located(source), RECIPES / f"{source}.toml"
+    named = len(path.parts) == 2 and not path.exists() and not path.is_absolute()
+    return own if named and own.is_file() else path
+
+
+def _nearest_recipe(path: Path) -> str:
+    """The end of an error: a file beside one that is missing, or factrl's own recipe of that name."""
+    if (RECIPES / path).is_file():
+        return f"; did you mean 'recipes/{path}'?"
+    around = [other.name for other in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+    return nearest(path.name, around) or nearest(
+        str(path), [f"small/{recipe.stem}" for recipe in RECIPES.glob("small/*.toml")]
+    )
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """A TOML file as it stands, without what it stands for being checked.
 
@@ -265,8 +282,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
-        around = [other.name for other in path.parent.glob("*.toml")] if path.parent.is_dir() else []
-        raise ConfigError(f"{path} does not exist{nearest(path.name, around)}") from None
+        raise ConfigError(f"{path} does not exist{_nearest_recipe(path)}") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
