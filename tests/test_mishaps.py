@@ -149,7 +149,7 @@ PLACES = ["a-file/below", "/proc/none/below", "a-folder.html", "full"]
 WRITERS = [
     ("eval rows.jsonl --output {}", ""),
     ("score rows.jsonl --paper truthrl --output {}", ".jsonl"),
-    ("verify Oslo --docs notes.txt --html {}", ".html"),
+    ("verify Oslo --docs notes.txt --judge weak --html {}", ".html"),
     ("prepare convert rows.jsonl --to trl --output {}", "/x.jsonl"),
     ("probe rows.jsonl --model http://127.0.0.1:9/v1#m --output {}", ".jsonl"),
 ]
@@ -195,7 +195,7 @@ def judge() -> Iterator[FaultServer]:
         "score rows.jsonl --paper truthrl --output s.jsonl",
         "index notes.txt --out idx",
         "prepare convert rows.jsonl --to verl --output p.parquet",
-        "verify Oslo --docs notes.txt --html s.html --no-cache",
+        "verify Oslo --docs notes.txt --judge weak --html s.html --no-cache",
     ],
 )
 @pytest.mark.parametrize("size", [0, 100, 1_500])

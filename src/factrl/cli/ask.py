@@ -27,7 +27,6 @@ from .options import (
     as_overrides,
     check_judge,
     quiet_policy,
-    take_settings,
 )
 from .terminal import say
 
@@ -63,7 +62,6 @@ def add_verbs(verbs: Verbs) -> None:
 
 
 def _ask(args: argparse.Namespace) -> int:
-    take_settings(args, "after")
     overrides = ["data.train=-", f"model.name={args.model}", *as_overrides(args)]
     job = read_job(args.config, overrides, AskSettings, _unread)
     settings = job.settings
@@ -74,21 +72,17 @@ def _ask(args: argparse.Namespace) -> int:
     names = {"before": args.model, "after": args.after} if args.after else {"answer": args.model}
     writers = {}
     for name, model in names.items():
-        asked = settings.model_copy(update={"model": settings.model.model_copy(update={"name": model})})
-        quiet_policy(asked.model)
-        writers[name] = open_writer(asked)
-    sampling = settings.sampling
-    how = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": settings.run.seed}
+        named = settings.model.model_copy(update={"name": model})
+        quiet_policy(named)
+        writers[name] = open_writer(settings.model_copy(update={"model": named}))
     for example in _examples():
         for name, writer in writers.items():
-            [[text]] = writer.write([example], **how)
-            if isinstance(text, Unscored):
-                said = f"no answer: {text}"
-            else:
-                verdict = _label(example, text, grade, job.extract)
-                verdict += f", {_reward(job, reward, example, text)}"
-                said = f"{text}  [{verdict}]"
-            say(f"  {name:<6}  {one_line(said)}")
+            [[text]] = writer.write([example], **settings.draw)
+            line = f"no answer: {text}"
+            if not isinstance(text, Unscored):
+                label, paid = _label(example, text, grade, job.extract), _reward(job, reward, example, text)
+                line = f"{text}  [{label}, {paid}]"
+            say(f"  {name:<6}  {one_line(line)}")
     return 0
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from factrl.studies import CALIBRATED, RANDOM, add_row, load_study
 from factrl.text.escape import one_line
 
-from .options import Verbs, a_seed, add_settings, add_verb, needs_extra
+from .options import Verbs, add_option, add_seed, add_settings, add_verb, needs_extra
 from .study import hold, render
 from .terminal import say, show_table, tell
 
@@ -41,15 +41,11 @@ def add_verbs(verbs: Verbs) -> None:
             f"It is factrl study {_STUDY} without the random reward, and goes on where it was stopped."
         ),
     )
-    parser.add_argument("--reward", metavar="SPEC", help="a further reward, such as my.py:mine")
-    parser.add_argument("--quick", action="store_true", help="a few steps, to see that everything works")
-    parser.add_argument(
-        "--seed", metavar="N", type=a_seed, default=0, help="of the split and of all training"
-    )
-    parser.add_argument(
-        "--output", metavar="DIR", help="folder of everything that is made (default: runs/demo)"
-    )
-    parser.add_argument("--model", metavar="NAME", help="start from this model")
+    add_option(parser, "--reward SPEC", "a further reward, such as my.py:mine")
+    add_option(parser, "--quick", "a few steps, to see that everything works")
+    add_seed(parser, "of the split and of all training")
+    add_option(parser, "--output DIR", "folder of everything that is made (default: runs/demo)")
+    add_option(parser, "--model NAME", "start from this model")
     add_settings(parser, "any setting of the study, such as train.steps=30")
 
 

@@ -33,19 +33,19 @@ from factrl.job import Job, read_job, unread_in_asking
 from factrl.llm import LLM
 from factrl.prepare import few_shot, read_demonstrations
 from factrl.rewards.grading import AnswerForm, Grader, graded_by
-from factrl.runs.settings import LOCAL, AskSettings
+from factrl.runs.settings import AskSettings
 from factrl.text.escape import one_line
 from factrl.train.answering import open_writer
 from factrl.types import Example
 
 from .options import (
     Verbs,
+    add_option,
     add_options,
     add_verb,
     as_overrides,
     at_least_one,
     check_judge,
-    is_setting,
     quiet_policy,
 )
 from .report import win_rates
@@ -80,6 +80,7 @@ def add_verbs(verbs: Verbs) -> None:
         "key=value, how a --model is asked, e.g. data.prompt=... train.max_completion_length=64; "
         "factrl show --settings lists them",
     )
+    parser.set_defaults(settings=[])
     add_options(
         parser,
         *("judge", "column", "limit", "config", "json"),
@@ -98,42 +99,38 @@ def add_verbs(verbs: Verbs) -> None:
         help="what rules accept: short, what equals an accepted answer; sentence, what gives one (default: "
         "sentence; short with --extract, or for a FILE with the --config of a reward)",
     )
-    for option, metavar, about in (
-        ("--by", "COLUMN", "also the rows of each value, e.g. question_type"),
-        (
-            "--output",
-            "FOLDER",
-            "numbers, answers and a page; answers are kept as soon as they are there, and the same command "
-            "goes on from there; may be left out for answers in FILE",
-        ),
-        (
-            "--baseline",
-            "FOLDER",
-            "evaluation of the same prompts for long answers: also how often the --judge prefers these "
-            "answers to those (50 for itself)",
-        ),
-        ("--completions", "FILE", "grade these answers instead of asking a --model"),
-        (
-            "--demonstrations",
-            "FILE",
-            "questions with answers that are shown first, each in the words of data.prompt; for a base model "
-            "with data.chat=false",
-        ),
-    ):
-        parser.add_argument(option, metavar=metavar, help=about)
-    parser.add_argument(
-        "--samples", metavar="K", type=at_least_one, help="answers per question: Avg@K and majority@K"
+    add_option(parser, "--by COLUMN", "also the rows of each value, e.g. question_type")
+    add_option(
+        parser,
+        "--output FOLDER",
+        "numbers, answers and a page; answers are kept as soon as they are there, and the same command "
+        "goes on from there; may be left out for answers in FILE",
     )
-    _add_flags(parser)
-
-
-def _add_flags(parser: argparse.ArgumentParser) -> None:
-    for option, about in (
-        ("--long", "FILE asks for long answers: their claims are checked, against the evidence of its rows"),
-        ("--evidence", "show the documents that come with a question"),
-        ("--reasoning", "also the share of true steps of the <think> block, where a question has evidence"),
-    ):
-        parser.add_argument(option, action="store_true", help=about)
+    add_option(
+        parser,
+        "--baseline FOLDER",
+        "evaluation of the same prompts for long answers: also how often the --judge prefers these "
+        "answers to those (50 for itself)",
+    )
+    add_option(parser, "--completions FILE", "grade these answers instead of asking a --model")
+    add_option(
+        parser,
+        "--demonstrations FILE",
+        "questions with answers that are shown first, each in the words of data.prompt; for a base model "
+        "with data.chat=false",
+    )
+    add_option(parser, "--samples K", "answers per question: Avg@K and majority@K", type=at_least_one)
+    add_option(
+        parser,
+        "--long",
+        "FILE asks for long answers: their claims are checked, against the evidence of its rows",
+    )
+    add_option(parser, "--evidence", "show the documents that come with a question")
+    add_option(
+        parser,
+        "--reasoning",
+        "also the share of true steps of the <think> block, where a question has evidence",
+    )
     sure = parser.add_mutually_exclusive_group()
     for option, source, about in (
         ("--confidence", "stated", "ask how sure the model is of its answer"),
@@ -144,10 +141,9 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _eval(args: argparse.Namespace) -> int:
-    targets = [word for word in args.words if not is_setting(word)]
-    args.settings = [word for word in args.words if is_setting(word)]
+    targets = args.words
     if not targets:
-        raise ConfigError(f"{args.words[0]!r} says how a model is asked; name a FILE or a BENCH first")
+        raise ConfigError(f"{args.settings[0]!r} says how a model is asked; name a FILE or a BENCH first")
     files = [word for word in targets if _is_file(word)]
     named = find(word for word in targets if word not in files)
     # Without a model, what a file of one's own holds is graded.
@@ -161,7 +157,7 @@ def _eval(args: argparse.Namespace) -> int:
         raise ConfigError(f"two of {', '.join(targets)} have one name; evaluate them one after the other")
     if "reasoning" in kinds and not importlib.util.find_spec("math_verify"):
         raise MissingExtra("math-verify", "eval")
-    # Wrong files are told before one pays.
+    # Errors in files come before anything is paid for.
     jobs = [(one, *_read(one, args, how, asks=asks)) for one in benchmarks]
     with_evidence = [any(one.evidence for one in examples) for _, examples, *_ in jobs]
     bare = [file for file, any_has in zip(files, with_evidence[len(named) :], strict=True) if not any_has]
@@ -174,7 +170,7 @@ def _eval(args: argparse.Namespace) -> int:
         )
     if asks:
         quiet_policy(settings.model)
-    check_judge(job, short="short" in kinds)
+    check_judge(job, rules="short" in kinds)
     supplier, baseline = job.supplier, _baseline(args, benchmarks, job.judge)
     extract = args.extract or job.extract
     # What rules expect an answer to be: a text that is graded whole is sentences.
@@ -185,8 +181,8 @@ def _eval(args: argparse.Namespace) -> int:
     model = NamedModel(open_writer) if asks else None
     verifier = supplier.verify() if "long" in kinds or args.reasoning else None
     folder = Path(args.output) if args.output else None
-    stated, at_once = args.confidence == "stated", 1 if settings.judge.url == LOCAL else 16
-    tools = Tools(supplier.grade(form), extract, stated, settings.data.chat, at_once)
+    stated = args.confidence == "stated"
+    tools = Tools(supplier.grade(form), extract, stated, settings.data.chat, settings.judge.callers)
     graded = f"{judge} {form} {extract}"
     about = {**_about(args, settings), "judge": judge, "extract": extract, "form": form}
     sources = {one.name: source for one, _, source, _ in jobs}
@@ -201,7 +197,7 @@ def _eval(args: argparse.Namespace) -> int:
         samples = {name: graded for name, (_, graded) in results.items()}
         output, page = Output(folder or Path(), about, rows, samples), None
         if args.baseline and job.judge:
-            _add_win_rates(output, baseline or output, job.judge, at_once)
+            _add_win_rates(output, baseline or output, job.judge, settings.judge.callers)
         if folder:
             output.write()
             page = write_eval_page(output)
@@ -248,12 +244,12 @@ def _add_win_rates(output: Output, baseline: Output, judge: LLM, workers: int) -
             half = Number(0.5, 0.5, 0.5, output.benchmarks[name]["questions"], about, "higher")
             output.benchmarks[name]["numbers"]["win_rate"] = asdict(half)
         return
-    for name, found in win_rates(judge, baseline, output, names, workers=workers).items():
-        if found.masked:
-            tell(f"{name}: {sum(found.masked.values())} pairs could not be compared ({tally(found.masked)})")
-        if found.rate is not None:
-            n = found.wins + found.ties + found.losses
-            number = Number(**asdict(found.rate), n=n, about=about, better="higher")
+    for name, won in win_rates(judge, baseline, output, names, workers=workers).items():
+        if won.masked:
+            tell(f"{name}: {sum(won.masked.values())} pairs could not be compared ({tally(won.masked)})")
+        if won.rate is not None:
+            n = won.wins + won.ties + won.losses
+            number = Number(**asdict(won.rate), n=n, about=about, better="higher")
             output.benchmarks[name]["numbers"]["win_rate"] = asdict(number)
 
 

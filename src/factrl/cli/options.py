@@ -15,10 +15,12 @@ from factrl.llm import preflight
 from factrl.runs.disk import MayReplace, anything, check_free
 from factrl.runs.folder import version_of
 from factrl.runs.settings import ModelSettings
+from factrl.verifier import Verifier
 
 from .terminal import tell
 
 Verbs = Any  # argparse names the type of add_subparsers() only privately
+RULES_ALONE = "No --judge: rules alone compare answers, so a paraphrase counts as wrong."
 TRL = "1.16"  # as pyproject.toml pins it; factrl.train.grpo says why
 _ON_TRL = ("train.online", "train.offline", "studies.engine")
 _DIGITS = 18  # what fits into 64 bits, as all that counts rows needs
@@ -60,8 +62,25 @@ def add_verb(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.set_defaults(run=run, stands_for={})
+
+    def start(args: argparse.Namespace) -> int:
+        _take_settings(parser, args)
+        return run(args)
+
+    parser.set_defaults(run=start, stands_for={})
     return parser
+
+
+def _take_settings(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Make settings of the `key=value` words that stand where another word may be left out."""
+    actions = [action for action in parser._get_positional_actions() if action.nargs in ("?", "+", "*")]
+    for action in reversed(actions if "settings" in args else []):
+        value = getattr(args, action.dest)
+        words = value if isinstance(value, list) else [value] if value else []
+        if action.dest != "settings" and any(map(is_setting, words)):
+            args.settings = [*filter(is_setting, words), *args.settings]
+            others = [word for word in words if not is_setting(word)]
+            setattr(args, action.dest, others if isinstance(value, list) else None)
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str, **helps: str) -> None:
@@ -92,6 +111,23 @@ def add_options(parser: argparse.ArgumentParser, *names: str, **helps: str) -> N
     parser.set_defaults(stands_for=stands_for)
 
 
+def add_seed(parser: argparse.ArgumentParser, about: str) -> None:
+    """`--seed` of a verb that has no setting for it."""
+    parser.add_argument("--seed", metavar="N", type=a_seed, default=0, help=about)
+
+
+def add_option(parser: Any, usage: str, about: str, **more: Any) -> None:
+    """An option as its usage shows it: `--output FILE` takes a value, `--dry-run` is a flag.
+
+    Args:
+        parser: or a group of one.
+        more: what else `add_argument` takes.
+    """
+    option, _, metavar = usage.partition(" ")
+    more |= {"metavar": metavar} if metavar else {"action": "store_true"}
+    parser.add_argument(option, help=about, **more)
+
+
 def add_settings(parser: argparse.ArgumentParser, about: str = "any other setting") -> None:
     """Free `key=value` words, last."""
     parser.add_argument(
@@ -113,28 +149,25 @@ def is_setting(word: str) -> bool:
     return bool(_SETTING.match(word))
 
 
-def take_settings(args: argparse.Namespace, *names: str) -> None:
-    """Settings that stand where another word could are settings."""
-    for name in names:
-        word = getattr(args, name)
-        if word is not None and is_setting(word):
-            setattr(args, name, None)
-            args.settings = [word, *args.settings]
-
-
-def check_judge(job: Job, *, short: bool = True) -> None:
+def check_judge(job: Job, *, rules: bool = True) -> None:
     """Make sure that the judge is there before anything is answered, which takes longest.
 
     Args:
-        short: there are short answers, which rules alone grade worse.
+        rules: where no judge is named, rules alone grade, which is said.
 
     Raises:
         SetupError: the judge is not there.
     """
     if job.judge is not None:
         preflight(job.judge)
-    elif short:
-        tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
+    elif rules:
+        tell(RULES_ALONE)
+
+
+def warn_of_weak(verifier: object) -> None:
+    """Say that a verifier compares words, where it does."""
+    if isinstance(verifier, Verifier) and verifier.judge.weak:
+        tell("No model judges claims: words, names and numbers are compared, which is no verification.")
 
 
 def quiet_policy(model: ModelSettings) -> None:
@@ -161,7 +194,6 @@ def within(least: int, most: int) -> Callable[[str], int]:
     return number
 
 
-whole_number = within(-(10**_DIGITS), 10**_DIGITS)
 at_least_one = within(1, 10**_DIGITS)
 a_seed = within(0, 2**32 - 1)
 
@@ -181,11 +213,11 @@ def between(low: float, high: float) -> Callable[[str], float]:
     return number
 
 
-def check_place(option: str, path: Path, *suffixes: str, mine: MayReplace = anything) -> None:
+def check_place(option: str, path: Path, *suffixes: str, may_replace: MayReplace = anything) -> None:
     """Refuse a file that cannot be written, before anything is read or paid for.
 
     Args:
-        mine: what may be replaced; see `factrl.runs.disk.check_free`.
+        may_replace: see `factrl.runs.disk.check_free`.
 
     Raises:
         ConfigError: it is a folder, in one that does not exist, has none of the suffixes, or something is
@@ -196,7 +228,7 @@ def check_place(option: str, path: Path, *suffixes: str, mine: MayReplace = anyt
         raise ConfigError(f"{option} {path} {wrong}")
     if suffixes and path.suffix.lower() not in suffixes:
         raise ConfigError(f"{option} {path} must end in {' or '.join(suffixes)}")
-    check_free(path, mine)
+    check_free(path, may_replace)
 
 
 def needs_extra(module: str, extra: str) -> Any:

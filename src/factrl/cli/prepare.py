@@ -30,7 +30,7 @@ from factrl.runs.data import ColumnName, load_examples, load_training
 from factrl.runs.disk import check_free, nothing, write_whole
 from factrl.runs.progress import Progress
 from factrl.runs.rows import Row, read_rows
-from factrl.runs.settings import LOCAL, AskSettings, RunSettings
+from factrl.runs.settings import AskSettings, RunSettings
 from factrl.studies import StartSettings
 from factrl.studies.world import PARTS, Task, open_world
 from factrl.text.escape import one_line
@@ -39,8 +39,9 @@ from factrl.verifier import open_search
 
 from .options import (
     Verbs,
-    a_seed,
+    add_option,
     add_options,
+    add_seed,
     add_settings,
     add_verb,
     as_overrides,
@@ -48,6 +49,7 @@ from .options import (
     between,
     check_place,
     quiet_policy,
+    warn_of_weak,
     within,
 )
 from .terminal import say, tally, tell
@@ -100,12 +102,11 @@ def _add_klcf(verbs: Verbs) -> None:
     parser.add_argument("file", metavar="PROMPTS", help="rows with a question, and maybe topic or evidence")
     judge = "finds claims, judges them and chooses the items; or local"
     add_options(parser, "samples", "limit", "seed", "config", model=f"who answers: {_ASKED}", judge=judge)
-    _add_files(
-        parser,
-        ("--output*", "DIR", "folder for the dataset and its journal"),
-        ("--demonstrations", "FILE", "questions with answers that are shown first; none by default"),
-        settings="any other setting, e.g. verifier.index=wiki train.max_completion_length=256",
+    add_option(parser, "--output DIR", "folder for the dataset and its journal", required=True)
+    add_option(
+        parser, "--demonstrations FILE", "questions with answers that are shown first; none by default"
     )
+    _add_against(parser, "any other setting, e.g. verifier.index=wiki train.max_completion_length=256")
 
 
 def _add_prompts(verbs: Verbs) -> None:
@@ -122,16 +123,18 @@ def _add_prompts(verbs: Verbs) -> None:
         ),
     )
     add_options(parser, "seed", model=f"who writes: {_ASKED}")
-    count = "prompts that are wanted"
-    parser.add_argument("--count", metavar="N", required=True, type=at_least_one, help=count)
-    _add_files(
-        parser,
-        ("--demonstrations*", "FILE", "prompts that ask for facts; each call shows two"),
-        ("--like*", "FILE", "prompts as users write them; each call shows four"),
-        ("--output*", "FILE.jsonl", "where they go; journal beside it"),
-        ("--sft", "FILE.jsonl", "where three of seven go instead: prompts for SFT, apart from those for RL"),
-        settings="any other setting, e.g. sampling.temperature=0.8",
+    add_option(parser, "--count N", "prompts that are wanted", required=True, type=at_least_one)
+    add_option(
+        parser, "--demonstrations FILE", "prompts that ask for facts; each call shows two", required=True
     )
+    add_option(parser, "--like FILE", "prompts as users write them; each call shows four", required=True)
+    add_option(parser, "--output FILE.jsonl", "where they go; journal beside it", required=True)
+    add_option(
+        parser,
+        "--sft FILE.jsonl",
+        "where three of seven go instead: prompts for SFT, apart from those for RL",
+    )
+    _add_against(parser, "any other setting, e.g. sampling.temperature=0.8")
 
 
 def _add_entities(verbs: Verbs) -> None:
@@ -153,8 +156,8 @@ def _add_entities(verbs: Verbs) -> None:
     )
     parser.add_argument("file", metavar="FILE", help=f"{_QUESTIONS}, with accepted answers")
     add_options(parser, "limit", judge="names the entities, GPT-4o in the paper; or local")
-    made = ("--output*", "FILE.jsonl", "the rows that `factrl train knowrl` reads")
-    _add_files(parser, made, settings="columns or the judge's, e.g. data.columns.question=q")
+    add_option(parser, "--output FILE.jsonl", "the rows that `factrl train knowrl` reads", required=True)
+    _add_against(parser, "columns or the judge's, e.g. data.columns.question=q")
 
 
 def _add_retrieve(verbs: Verbs) -> None:
@@ -175,26 +178,24 @@ def _add_retrieve(verbs: Verbs) -> None:
         ),
     )
     parser.add_argument("file", metavar="FILE", help=_QUESTIONS)
-    parser.add_argument("--k", type=at_least_one, default=50, help="passages for a question (50, as TruthRL)")
+    add_option(parser, "--k K", "passages for a question (50, as TruthRL)", type=at_least_one, default=50)
     about = "passages of other questions that are mixed in, without an accepted answer (0)"
-    parser.add_argument("--distractors", metavar="N", type=within(0, 1000), default=0, help=about)
+    add_option(parser, "--distractors N", about, type=within(0, 1000), default=0)
     about = "share of the questions that lose every passage with an accepted answer (0)"
-    parser.add_argument("--withhold", metavar="SHARE", type=between(0, 1), default=0.0, help=about)
+    add_option(parser, "--withhold SHARE", about, type=between(0, 1), default=0.0)
     add_options(parser, "limit", "seed")
-    _add_files(
+    add_option(
         parser,
-        (
-            "--index",
-            "FOLDER",
-            "an index that `factrl index` made, for questions without passages of their own",
-        ),
-        (
-            "--output*",
-            "FILE.jsonl",
-            "the rows with passages in `evidence`, and in `helps` whether one holds an answer",
-        ),
-        settings="columns or a ranking, e.g. data.columns.question=q verifier.embedder=NAME",
+        "--index FOLDER",
+        "an index that `factrl index` made, for questions without passages of their own",
     )
+    add_option(
+        parser,
+        "--output FILE.jsonl",
+        "the rows with passages in `evidence`, and in `helps` whether one holds an answer",
+        required=True,
+    )
+    _add_against(parser, "columns or a ranking, e.g. data.columns.question=q verifier.embedder=NAME")
 
 
 def _add_thresholds(verbs: Verbs) -> None:
@@ -213,11 +214,11 @@ def _add_thresholds(verbs: Verbs) -> None:
     )
     parser.add_argument("file", metavar="FILE", help=_QUESTIONS)
     of = f"from 0 up to 1; one is drawn for each question ({' '.join(f'{t:g}' for t in VALUES)})"
-    parser.add_argument("--of", metavar="T", nargs="+", type=float, default=VALUES, help=of)
-    parser.add_argument("--each", action="store_true", help="each question at each threshold, to evaluate")
+    add_option(parser, "--of T", of, nargs="+", type=float, default=VALUES)
+    add_option(parser, "--each", "each question at each threshold, to evaluate")
     add_options(parser, "limit", "seed")
-    made = ("--output*", "FILE.jsonl", "the rows with their thresholds")
-    _add_files(parser, made, settings="columns, e.g. data.columns.question=q")
+    add_option(parser, "--output FILE.jsonl", "the rows with their thresholds", required=True)
+    _add_against(parser, "columns, e.g. data.columns.question=q")
 
 
 def _add_mix(verbs: Verbs) -> None:
@@ -238,20 +239,25 @@ def _add_mix(verbs: Verbs) -> None:
     )
     parser.add_argument("file", metavar="QUESTIONS", help=f"{_QUESTIONS}, with accepted answers")
     about = "share of the rows written that are unanswerable (0.1)"
-    parser.add_argument("--share", type=between(0.001, 0.9), default=0.1, help=about)
+    add_option(parser, "--share SHARE", about, type=between(0.001, 0.9), default=0.1)
     add_options(parser, "limit", "seed")
-    _add_files(
+    add_option(
         parser,
-        (
-            "--unanswerable*",
-            "FILE",
-            "questions that nobody can answer: rows with `answerable` false or, where they have no such "
-            "column, without an answer; others are left out",
-        ),
-        ("--column", "NAME", "the column of FILE with the question; then answers beside it do not count"),
-        ("--output*", "FILE.jsonl", "the rows, the unanswerable ones with `answerable` false"),
-        settings="columns of QUESTIONS, e.g. data.columns.question=q",
+        "--unanswerable FILE",
+        "questions that nobody can answer: rows with `answerable` false or, where they have no such "
+        "column, without an answer; others are left out",
+        required=True,
     )
+    add_option(
+        parser, "--column NAME", "the column of FILE with the question; then answers beside it do not count"
+    )
+    add_option(
+        parser,
+        "--output FILE.jsonl",
+        "the rows, the unanswerable ones with `answerable` false",
+        required=True,
+    )
+    _add_against(parser, "columns of QUESTIONS, e.g. data.columns.question=q")
 
 
 def _add_convert(verbs: Verbs) -> None:
@@ -269,11 +275,8 @@ def _add_convert(verbs: Verbs) -> None:
     parser.add_argument("file", metavar="FILE", help=_QUESTIONS)
     parser.add_argument("--to", required=True, choices=get_args(Target), help="the trainer")
     add_options(parser, "config", "limit")
-    _add_files(
-        parser,
-        ("--output*", "FILE", ".parquet or .jsonl"),
-        settings="prompt and columns, e.g. paper=truthrl data.system=... data.columns.question=q",
-    )
+    add_option(parser, "--output FILE", ".parquet or .jsonl", required=True)
+    _add_against(parser, "prompt and columns, e.g. paper=truthrl data.system=... data.columns.question=q")
 
 
 def _add_fspo(verbs: Verbs) -> None:
@@ -298,9 +301,10 @@ def _add_fspo(verbs: Verbs) -> None:
     about = "questions and answers without evidence, all of which are taken; the paper's are SimpleRL's 8,523"
     parser.add_argument(MATHEMATICS, metavar="MATHEMATICS", nargs="?", help=about)
     about = f"questions of the first two, drawn in the release's proportion (default: {sum(FACTS)})"
-    parser.add_argument("--facts", metavar="N", type=at_least_one, default=sum(FACTS), help=about)
-    _add_seed(parser, "of what is drawn")
-    _add_files(parser, ("--output*", "FILE.jsonl", "the rows, in an order drawn"))
+    add_option(parser, "--facts N", about, type=at_least_one, default=sum(FACTS))
+    add_seed(parser, "seed of what is drawn (default: 0)")
+    add_option(parser, "--output FILE.jsonl", "the rows, in an order drawn", required=True)
+    _add_against(parser)
 
 
 def _add_questions(verbs: Verbs) -> None:
@@ -316,27 +320,15 @@ def _add_questions(verbs: Verbs) -> None:
         "of whose answers a share declines, at random; and, without --table, facts.csv, which is for\n"
         "verifier.judge=table:facts.csv and factrl study --table",
     )
-    parser.add_argument("--output", metavar="DIR", required=True, help="folder for the files")
-    parser.add_argument("--table", metavar="FILE", help="your own facts: entity,relation,value")
-    _add_seed(parser, "of the split")
+    add_option(parser, "--output DIR", "folder for the files", required=True)
+    add_option(parser, "--table FILE", "your own facts: entity,relation,value")
+    add_seed(parser, "seed of the split (default: 0)")
 
 
-def _add_seed(parser: argparse.ArgumentParser, of: str) -> None:
-    parser.add_argument("--seed", metavar="N", type=a_seed, default=0, help=f"seed {of} (default: 0)")
-
-
-def _add_files(parser: argparse.ArgumentParser, *rows: tuple[str, str, str], settings: str = "") -> None:
-    """Options with value and help, `*` behind those that are required, `--against` and maybe settings."""
-    for flag, value, about in rows:
-        name = flag.removesuffix("*")
-        parser.add_argument(name, metavar=value, required=name != flag, help=about)
-    parser.add_argument(
-        "--against",
-        metavar="EVAL",
-        action="append",
-        default=[],
-        help="an evaluation set, file or folder, whose questions are left out; may be repeated",
-    )
+def _add_against(parser: argparse.ArgumentParser, settings: str = "") -> None:
+    """`--against`, and maybe settings with this help."""
+    about = "an evaluation set, file or folder, whose questions are left out; may be repeated"
+    add_option(parser, "--against EVAL", about, action="append", default=[])
     if settings:
         add_settings(parser, settings)
 
@@ -352,19 +344,18 @@ def _klcf(args: argparse.Namespace) -> int:
     overrides = [f"data.train={args.file}", *as_overrides(args)]
     settings = load_settings(AskSettings, args.config, overrides, _defaults("klcf", template))
     template, own = settings.data.prompt, settings.data.prompt in (ZERO_SHOT, FEW_SHOT)
-    examples, sieved = _sifted(args, _examples(args, settings))
+    examples, contamination = _read(args, settings)
     data = settings.data.model_copy(update={"prompt": few_shot(template, shown)})
     settings = settings.model_copy(update={"data": data})
     quiet_policy(settings.model)
     work = open_preparation(settings, examples, template if shown else "")
-    if work.verifier.judge.weak:
-        tell("No model judges claims: words, names and numbers are compared, which is no verification.")
+    warn_of_weak(work.verifier)
     if work.chooser is None:
         tell("No --judge: items are not filtered by importance; only equal ones are one.")
     with Journal(folder / JOURNAL, work.head()) as journal:
         prepared = work.run(examples, journal)
         by = "factrl's own; the paper's is lost" if own else "given"
-        about = work.about(prompts=args.file, prompt_by=by, contamination=sieved)
+        about = work.about(prompts=args.file, prompt_by=by, contamination=contamination)
         counts = write_dataset(folder, prepared, about, settings.run.seed)
     tell("asked now: " + ", ".join(f"{work.asked[kind]} {kind}" for kind in ("samples", "checks", "choices")))
     names = ("claims", "supported", "refuted", "unknown", "unjudged", "questions", "checklist_items")
@@ -389,7 +380,10 @@ def _prompts(args: argparse.Namespace) -> int:
     sft = Path(args.sft) if args.sft else None
     if sft is not None:
         check_place(
-            "--sft", sft, ".jsonl", mine=lambda made: made.read_bytes().startswith(b'{"id": "synthetic-')
+            "--sft",
+            sft,
+            ".jsonl",
+            may_replace=lambda path: path.read_bytes().startswith(b'{"id": "synthetic-'),
         )
         if sft.resolve() == path.resolve():
             raise ConfigError(f"--sft and --output are both {path}; the two parts need a file each")
@@ -420,17 +414,18 @@ def _entities(args: argparse.Namespace) -> int:
     from factrl.llm.store import Store
     from factrl.prepare.entities import entity_rows
 
-    check_place("--output", Path(args.output), ".jsonl", mine=nothing)
+    check_place("--output", Path(args.output), ".jsonl", may_replace=nothing)
     settings = _settings(args)
     judge = open_judge(settings.judge)
     if judge is None:
         raise ConfigError("prepare entities needs --judge: the model that names the entities")
-    examples, _ = _sifted(args, load_training(settings.data, limit=args.limit))
-    callers = 1 if settings.judge.url == LOCAL else settings.judge.max_concurrency
+    examples, _ = _read(args, settings, require_answers=True)
     preflight(judge)
     store = Store(cache_folder() / "verdicts.db") if settings.verifier.cache else None
     with Progress("entities", len(examples)) as progress:
-        rows, left_out = entity_rows(judge, examples, store, callers=callers, on_done=progress.advance)
+        rows, left_out = entity_rows(
+            judge, examples, store, callers=settings.judge.callers, on_done=progress.advance
+        )
     if not rows:
         raise TooManyMasked(f"none of the {len(examples)} questions has entities ({tally(left_out)})")
     write_rows(Path(args.output), rows)
@@ -546,7 +541,7 @@ def _settings(args: argparse.Namespace) -> AskSettings:
 
 def _rows(args: argparse.Namespace, settings: AskSettings) -> list[tuple[Mapping[str, Any], Example]]:
     """The rows of a file with their examples, without those of an evaluation set."""
-    data, examples = settings.data, _examples(args, settings)
+    data, examples = settings.data, load_training(settings.data, limit=args.limit, require_answers=False)
     rows = itertools.islice(read_rows(data.train, data.split, data.subset), len(examples))
     kept = {example.id for example in _sifted(args, examples)[0]}
     return [(row, one) for row, one in zip(rows, examples, strict=True) if one.id in kept]
@@ -556,7 +551,7 @@ def _convert(args: argparse.Namespace) -> int:
     check_place("--output", Path(args.output), ".parquet", ".jsonl")
     overrides = [f"data.train={args.file}", "model.name=none", *args.settings]  # no model is opened
     settings = read_job(args.config, overrides, AskSettings).settings
-    examples, _ = _sifted(args, _examples(args, settings))
+    examples, _ = _read(args, settings)
     convert(examples, args.to, settings.data, Path(args.output))
     for line in _usage(args.to, args.output, settings):
         tell(line)
@@ -572,14 +567,16 @@ def _defaults(job: str, prompt: str) -> dict[str, Any]:
     }
 
 
-def _examples(args: argparse.Namespace, settings: RunSettings) -> list[Example]:
-    return load_training(settings.data, limit=args.limit, require_answers=False)
+def _read(
+    args: argparse.Namespace, settings: RunSettings, *, require_answers: bool = False
+) -> tuple[list[Example], dict[str, Any] | None]:
+    """The questions that are in no evaluation set, and a report on those that are."""
+    return _sifted(args, load_training(settings.data, limit=args.limit, require_answers=require_answers))
 
 
 def _sifted(
     args: argparse.Namespace, examples: Sequence[Example]
 ) -> tuple[list[Example], dict[str, Any] | None]:
-    """The examples that are in no evaluation set, after a word on the others."""
     if not args.against:
         return list(examples), None
     kept, matches = Sieve.read(args.against).sift(examples)

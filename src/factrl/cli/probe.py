@@ -19,11 +19,11 @@ from factrl.rewards.grading import AnswerForm, graded_by
 from factrl.runs.data import load_training
 from factrl.runs.disk import Journal, check_begun, write_whole
 from factrl.runs.rows import read_rows
-from factrl.runs.settings import LOCAL
 from factrl.train.answering import open_writer
 
 from .options import (
     Verbs,
+    add_option,
     add_options,
     add_settings,
     add_verb,
@@ -32,7 +32,7 @@ from .options import (
     check_place,
     quiet_policy,
 )
-from .terminal import say, show_rows, tally, tell, writing
+from .terminal import say, show_rows, tally, tell
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -59,15 +59,13 @@ def add_verbs(verbs: Verbs) -> None:
         "http://host:8000/v1#model (key: FACTRL_POLICY_API_KEY)",
         samples="answers per question, at most (default: 256, as TruthRL)",
     )
-    parser.add_argument(
-        "--output",
-        metavar="FILE.jsonl",
+    add_option(
+        parser,
+        "--output FILE.jsonl",
+        "the questions with `ook`, `pass_rate` and `samples`; what made them goes beside it",
         required=True,
-        help="the questions with `ook`, `pass_rate` and `samples`; what made them goes beside it",
     )
-    parser.add_argument(
-        "--full", action="store_true", help="stop no question early; adds the majority of k answers"
-    )
+    add_option(parser, "--full", "stop no question early; adds the majority of k answers")
     parser.add_argument(
         "--extract",
         choices=get_args(Extract),
@@ -101,12 +99,7 @@ def _probe(args: argparse.Namespace) -> int:
     check_judge(job)
     quiet_policy(settings.model)
     writer = open_writer(settings)
-    sampling: dict[str, Any] = {
-        "extract": args.extract or job.extract,
-        "temperature": settings.sampling.temperature,
-        "top_p": settings.sampling.top_p,
-        "seed": settings.run.seed,
-    }
+    sampling: dict[str, Any] = {"extract": args.extract or job.extract, **settings.draw}
     # A label is for the reward that will read it; without one, answers may be sentences.
     form: AnswerForm = "short" if settings.paper or sampling["extract"] != "text" else "sentence"
     about = {"model": writer.identity, "grader": graded_by(job.judge), **sampling, "form": form}
@@ -120,18 +113,17 @@ def _probe(args: argparse.Namespace) -> int:
             journal,
             stopping=stopping,
             max_ungraded=settings.probe.max_ungraded,
-            workers=1 if settings.judge.url == LOCAL else min(settings.judge.max_concurrency, 64),
+            workers=min(settings.judge.callers, 64),
             **sampling,
         )
     # The columns of the questions as they are, which an example no longer has.
     rows = itertools.islice(read_rows(data.train, data.split, data.subset), data.limit)
     write_probed(output, list(rows), probed)
     document = {"output": str(output), **summary(probed, stopping), "majority": []}
-    if not stopping.first_correct and any(found.ook is not None for found in probed):
+    if not stopping.first_correct and any(one.ook is not None for one in probed):
         document["majority"] = majority_curve(probed, seed=settings.run.seed)
     document["about"] = {**about, **_provenance(settings), "factrl": __version__}
-    with writing("--output", beside):
-        write_whole(beside, (json.dumps(document, indent=2) + "\n").encode())
+    write_whole(beside, (json.dumps(document, indent=2) + "\n").encode())
     _show(document, as_json=args.json)
     return 0
 

@@ -23,11 +23,11 @@ from factrl.llm.models import cache_folder
 from factrl.llm.store import Store, kept
 from factrl.rewards.preference import second_wins
 from factrl.runs.progress import Progress
-from factrl.runs.settings import LOCAL, JudgeSettings
+from factrl.runs.settings import JudgeSettings
 from factrl.text.escape import one_line
 from factrl.train.page import PAGE, write_run_page
 
-from .options import Verbs, add_options, add_verb
+from .options import Verbs, add_option, add_options, add_verb
 from .terminal import say, show_rows, tally, tell
 
 COMPARISON = "comparison.html"
@@ -59,11 +59,7 @@ def add_verbs(verbs: Verbs) -> None:
         help="another evaluation: RUN and AFTER are of factrl eval; of more than two, their numbers and risk "
         "against coverage side by side",
     )
-    parser.add_argument(
-        "--output",
-        metavar="FILE.html",
-        help=f"where to (default: {PAGE} in RUN; {COMPARISON} in AFTER)",
-    )
+    add_option(parser, "--output FILE.html", f"where to (default: {PAGE} in RUN; {COMPARISON} in AFTER)")
     about = "sort the wrong answers of one evaluation by cause, or its reasoning by strategy, with --judge"
     parser.add_argument("--of", choices=KINDS, help=about)
     judge = "`local` or a server: which of two answers it prefers, asked in both orders; or what --of asks"
@@ -178,11 +174,12 @@ def _row(one: Categorized) -> dict[str, object]:
 
 def _judge(url: str | None) -> tuple[LLM, int]:
     """The judge, which is there, and how many calls it takes at once."""
-    judge = open_judge(JudgeSettings(url=url))
+    settings = JudgeSettings(url=url)
+    judge = open_judge(settings)
     if judge is None:
         raise ConfigError("--judge names no model; give `local` or http://host:8000/v1#model")
     preflight(judge)
-    return judge, 1 if url == LOCAL else 16
+    return judge, settings.callers
 
 
 def _preferred(url: str, before: Output, after: Output, names: Sequence[str]) -> dict[str, WinRate]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
@@ -15,17 +15,25 @@ from typing import Any, TextIO
 from factrl.errors import TooManyMasked
 from factrl.evals.catalogue import completions_of
 from factrl.job import read_job
-from factrl.llm import preflight
 from factrl.rewards import SUM, THREADS, Reward
 from factrl.runs.data import load_examples
 from factrl.runs.disk import nothing, whole_file
 from factrl.runs.progress import Progress
 from factrl.text import implied
 from factrl.types import Completion, Example, Result
-from factrl.verifier import Verifier
 
-from .options import Verbs, add_options, add_settings, add_verb, as_overrides, check_place
-from .terminal import say, show_rows, tally, tell, writing
+from .options import (
+    Verbs,
+    add_option,
+    add_options,
+    add_settings,
+    add_verb,
+    as_overrides,
+    check_judge,
+    check_place,
+    warn_of_weak,
+)
+from .terminal import say, show_rows, tally, tell
 
 AT_ONCE = 4 * THREADS  # completions that are scored between two writes to the file of rows
 _STATES = ("scored", "masked", "floored")
@@ -53,15 +61,14 @@ def add_verbs(verbs: Verbs) -> None:
         help="rows with question, completion and what the reward needs: answers, evidence",
     )
     add_options(parser, "paper", "config", "judge", "column", "limit", "json")
-    parser.add_argument(
-        "--output", metavar="FILE.jsonl", help="write a row per completion, once all are known"
-    )
+    add_option(parser, "--output FILE.jsonl", "write a row per completion, once all are known")
     add_settings(parser, "any setting of the reward, e.g. reward.wrong=-2 verifier.index=wiki.index")
 
 
 def _score(args: argparse.Namespace) -> int:
-    if args.output is not None:
-        check_place("--output", Path(args.output), ".jsonl", mine=nothing)
+    output = None if args.output is None else Path(args.output)
+    if output is not None:
+        check_place("--output", output, ".jsonl", may_replace=nothing)
     # No model is asked, and a recipe may leave it to the user.
     overrides = [f"data.train={args.file}", "model.name=none", *as_overrides(args)]
     job = read_job(args.config, overrides)
@@ -73,28 +80,22 @@ def _score(args: argparse.Namespace) -> int:
     job.checked()
     job.check_examples([example for example, text in stored if text is not None])
     reward = job.supplied
-    if job.judge is not None:
-        preflight(job.judge)
-    elif "grade" in reward.resources:
-        tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
-    verifier = reward.resources.get("verify")
-    if isinstance(verifier, Verifier) and verifier.judge.weak:
-        tell("No model judges claims: words, names and numbers are compared, which is no verification.")
+    check_judge(job, rules="grade" in reward.resources)
+    warn_of_weak(reward.resources.get("verify"))
     results: list[Result] = []
-    with ExitStack() as stack:
-        file = None
-        if args.output is not None:
-            stack.enter_context(writing("--output", args.output))
-            unfinished = stack.enter_context(whole_file(Path(args.output), nothing))
-            file = stack.enter_context(unfinished.open("w", encoding="utf-8"))
-        progress = stack.enter_context(Progress("score", len(stored)))
-        size = len(stored) if "group" in reward.resources else AT_ONCE  # a group is not cut
+    size = len(stored) if "group" in reward.resources else AT_ONCE  # a group is not cut
+    with (
+        nullcontext(None) if output is None else _rows_file(output) as file,
+        Progress("score", len(stored)) as progress,
+    ):
         for start in range(0, len(stored), size):
             chunk = stored[start : start + size]
             new = score_stored(reward, chunk, settings.data.prefill)
-            if file is not None:
-                _write(file, chunk, new)
             results += new
+            if file is not None:
+                rows = (_row(*one, result) for one, result in zip(chunk, new, strict=True))
+                file.writelines(json.dumps(row) + "\n" for row in rows)
+                file.flush()
             progress.advance(len(chunk))
     summary = summarise(results)
     about = {"file": args.file, "paper": settings.paper, "reward": dict(reward.knobs)}
@@ -102,12 +103,12 @@ def _score(args: argparse.Namespace) -> int:
         say(json.dumps({**about, "output": args.output, **summary}, indent=2))
     else:
         _show(summary)
-    if args.output is not None:
+    if output is not None:
         tell(f"one row per completion: {args.output}")
     n, masked = summary["completions"], summary["states"]["masked"]
     if masked == n:
-        told = tally(summary["causes"]["masked"])
-        raise TooManyMasked(f"none of the {n} completions could be graded ({told})")
+        causes = tally(summary["causes"]["masked"])
+        raise TooManyMasked(f"none of the {n} completions could be graded ({causes})")
     if masked:
         tell(f"{masked} of {n} completions could not be graded; the means are of the others.")
     return 0
@@ -125,15 +126,15 @@ def score_stored(reward: Reward, stored: Sequence[Stored], prefill: str = "") ->
     """
     present = [(example, text) for example, text in stored if text is not None]
     starts = (prefill.strip(), prefill[max(prefill.rfind("<"), 0) :].strip())
-    written = [
+    completions = [
         Completion(text, prefill="" if text.lstrip().startswith(starts) else prefill)
         if prefill
         else Completion(text, prefill=implied(text))
         for _, text in present
     ]
-    scored = iter(reward.batch([example for example, _ in present], written))
-    nothing = Result("masked", None, cause="no_completion", detail="the file has no completion here")
-    return [nothing if text is None else next(scored) for _, text in stored]
+    scored = iter(reward.batch([example for example, _ in present], completions))
+    absent = Result("masked", None, cause="no_completion", detail="the file has no completion here")
+    return [absent if text is None else next(scored) for _, text in stored]
 
 
 def summarise(results: Sequence[Result]) -> dict[str, Any]:
@@ -175,18 +176,21 @@ def _show(summary: dict[str, Any]) -> None:
     show_rows(("term", "mean", "completions", "causes"), rows)
 
 
-def _write(file: TextIO, stored: Sequence[Stored], results: Sequence[Result]) -> None:
-    for (example, text), result in zip(stored, results, strict=True):
-        row = {
-            "id": example.id,
-            "state": result.state,
-            "value": result.value,
-            "terms": dict(result.terms),
-            "cause": result.cause,
-            "detail": result.detail,
-            "facts": dict(result.facts),
-            "spans": [asdict(span) for span in result.spans],
-            "completion": text,
-        }
-        file.write(json.dumps(row) + "\n")
-    file.flush()
+@contextmanager
+def _rows_file(path: Path) -> Iterator[TextIO]:
+    with whole_file(path, nothing) as unfinished, unfinished.open("w", encoding="utf-8") as file:
+        yield file
+
+
+def _row(example: Example, text: str | None, result: Result) -> dict[str, Any]:
+    return {
+        "id": example.id,
+        "state": result.state,
+        "value": result.value,
+        "terms": dict(result.terms),
+        "cause": result.cause,
+        "detail": result.detail,
+        "facts": dict(result.facts),
+        "spans": [asdict(span) for span in result.spans],
+        "completion": text,
+    }

@@ -16,12 +16,12 @@ from factrl.runs.settings import AskSettings
 
 from .options import (
     Verbs,
+    add_option,
     add_options,
     add_settings,
     add_verb,
     as_overrides,
     check_judge,
-    is_setting,
     needs_extra,
     within,
 )
@@ -51,22 +51,20 @@ def add_verbs(verbs: Verbs) -> None:
         metavar="SPEC",
         help="truthrl, truthrl:binary, my.py:reward, …; any other setting as key=value",
     )
+    parser.set_defaults(settings=[])
     add_options(parser, "config", "judge")
-    parser.add_argument("--verify", action="store_true", help="offer /v1/verify also when no reward verifies")
-    parser.add_argument(
-        "--page",
-        action="store_true",
-        help="a page for browsers: paste a text and documents, see the verdicts",
+    add_option(parser, "--verify", "offer /v1/verify also when no reward verifies")
+    add_option(parser, "--page", "a page for browsers: paste a text and documents, see the verdicts")
+    add_option(
+        parser,
+        "--host HOST",
+        "address to listen on (default: 127.0.0.1; others need a token)",
+        default="127.0.0.1",
     )
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1; others need a token)"
+    add_option(
+        parser, "--port PORT", "port to listen on (default: 8100)", type=within(1, 65_535), default=8100
     )
-    parser.add_argument(
-        "--port", type=within(1, 65_535), default=8100, help="port to listen on (default: 8100)"
-    )
-    parser.add_argument(
-        "--workers", type=within(1, 256), default=1, metavar="N", help="processes (default: 1)"
-    )
+    add_option(parser, "--workers N", "processes (default: 1)", type=within(1, 256), default=1)
     agents = add_verb(
         verbs,
         "mcp",
@@ -92,8 +90,7 @@ def _mcp(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    specs = [word for word in args.words if not is_setting(word)]
-    args.settings = [word for word in args.words if is_setting(word)]
+    specs = args.words
     if not specs and not args.page:
         raise ConfigError("name a reward to serve, such as truthrl, or give --page")
     if args.page and args.workers > 1:
@@ -104,16 +101,16 @@ def _serve(args: argparse.Namespace) -> int:
             f"--host {args.host} can be reached from other machines; set {app.TOKEN} to a secret that "
             "clients must bring, or leave --host out"
         )
-    told = {
+    settings = {
         "rewards": specs,
         "config": args.config,
         "overrides": as_overrides(args),
         "verify": args.verify or args.page,
         "page": args.page,
     }
-    app.read_jobs(told)  # what is wrong is said once, here, and not by every worker
+    app.read_jobs(settings)  # one error here, and not one of every worker
     _check_address(args.host, args.port)
-    os.environ[app.SETTINGS] = json.dumps(told)
+    os.environ[app.SETTINGS] = json.dumps(settings)
     host = f"[{args.host}]" if ":" in args.host else args.host
     url = f"http://{host}:{args.port}"
     if specs:
@@ -153,7 +150,7 @@ def _check_address(host: str, port: int) -> None:
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno == errno.EADDRNOTAVAIL:
             return  # another machine's address, which uvicorn names itself
-        told = error.strerror if isinstance(error, OSError) else error
+        why = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(
-            f"cannot listen on --host {host[:80]} --port {port} ({told}); name another one"
+            f"cannot listen on --host {host[:80]} --port {port} ({why}); name another one"
         ) from None

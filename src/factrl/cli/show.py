@@ -28,10 +28,9 @@ from factrl.rewards.resources import RESOURCES
 from factrl.runs import RECIPES
 from factrl.runs.config import flat, settable
 from factrl.runs.settings import RunSettings
-from factrl.text.escape import one_line
 from factrl.types import Result
 
-from .options import Verbs, add_settings, add_verb, take_settings
+from .options import Verbs, add_option, add_settings, add_verb
 from .terminal import complain, say, show_rows
 
 if sys.version_info >= (3, 11):
@@ -61,12 +60,11 @@ def add_verbs(verbs: Verbs) -> None:
     )
     parser.add_argument("paper", nargs="?", metavar="SPEC", help="truthrl, truthrl:binary or my.py:reward")
     listed = "list every setting of train"
-    parser.add_argument("--settings", dest="list_settings", action="store_true", help=listed)
+    add_option(parser, "--settings", listed, dest="list_settings")
     add_settings(parser, "knobs, e.g. reward.wrong=-3")
 
 
 def _show(args: argparse.Namespace) -> int:
-    take_settings(args, "paper")
     if args.list_settings and (args.paper is not None or args.settings):
         raise ConfigError("--settings stands alone; factrl show SPEC lists the knobs of a reward")
     if args.settings and args.paper is None:

@@ -11,12 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.job import REWARD_ALONE, Job, read_job
-from factrl.llm import preflight
 from factrl.papers import form_of, length_of, load_reward
 from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL
 
-from .options import Verbs, add_options, add_settings, add_verb, at_least_one, whole_number
+from .options import (
+    Verbs,
+    add_option,
+    add_options,
+    add_seed,
+    add_settings,
+    add_verb,
+    at_least_one,
+    check_judge,
+)
 from .terminal import say, show_rows, tell
 
 if TYPE_CHECKING:
@@ -50,25 +58,19 @@ def add_verbs(verbs: Verbs) -> None:
         ),
     )
     parser.add_argument("reward", metavar="REWARD", help="truthrl, truthrl:binary or my.py:reward")
-    parser.add_argument("--policies", metavar="IDS", help="only these, e.g. D01,D07-D11,F01")
-    parser.add_argument(
-        "--judge",
-        metavar="WHO",
-        help="oracle (default: exact, offline), local (the judges in this process), or a server's URL",
+    add_option(parser, "--policies IDS", "only these, e.g. D01,D07-D11,F01")
+    add_option(
+        parser,
+        "--judge WHO",
+        "oracle (default: exact, offline), local (the judges in this process), or a server's URL",
     )
-    parser.add_argument(
-        "--live", action="store_true", help="judge and verifier of the settings, without oracles"
-    )
+    add_option(parser, "--live", "judge and verifier of the settings, without oracles")
     add_options(parser, "config", "json")
-    for option, about in (
-        ("--questions", "only the first N of 20 questions"),
-        ("--paraphrases", "only N of 3 wordings"),
-        ("--forms", "answer forms of each family (default: 24)"),
-    ):
-        parser.add_argument(option, metavar="N", type=at_least_one, help=about)
-    seed = "of the answer forms (default: 0)"
-    parser.add_argument("--seed", metavar="N", type=whole_number, default=0, help=seed)
-    parser.add_argument("--strict", action="store_true", help="known failures count as broken")
+    add_option(parser, "--questions N", "only the first N of 20 questions", type=at_least_one)
+    add_option(parser, "--paraphrases N", "only N of 3 wordings", type=at_least_one)
+    add_option(parser, "--forms N", "answer forms of each family (default: 24)", type=at_least_one)
+    add_seed(parser, "of the answer forms (default: 0)")
+    add_option(parser, "--strict", "known failures count as broken")
     add_settings(parser, "any setting of the reward, judge or verifier, e.g. reward.wrong=-2")
 
 
@@ -115,8 +117,7 @@ def _setup(args: argparse.Namespace, job: Job) -> Setup:
         tell("Oracles judge: they know by heart what is true here. --live asks the judges of your settings.")
     else:
         reward, settings = job.supplied, job.settings
-        if job.judge is not None:
-            preflight(job.judge)
+        check_judge(job, rules=False)
         claims = settings.verifier.judge or settings.verifier.preset
         who = f"judge {settings.judge.url or 'none'}, verifier {claims}"
         form, length = form_of(args.reward, reward), length_of(args.reward, reward)

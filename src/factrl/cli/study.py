@@ -47,7 +47,7 @@ from factrl.studies.full import (
 from factrl.studies.world import Task
 from factrl.verifier.judges import Table
 
-from .options import Verbs, a_seed, add_settings, add_verb, at_least_one, needs_extra
+from .options import Verbs, a_seed, add_option, add_settings, add_verb, at_least_one, needs_extra
 from .terminal import say, tell
 
 _TABLE = "table.md"
@@ -82,68 +82,53 @@ def add_verbs(verbs: Verbs) -> None:
         "study", metavar="STUDY", help="a name, a TOML file, or `all`: every row from one start"
     )
     scale = parser.add_mutually_exclusive_group()
-    scale.add_argument(
-        "--small", action="store_true", help="the small world, a 135M model on two CPU cores (default)"
-    )
-    scale.add_argument(
-        "--full", action="store_true", help="the paper's pipeline: its model, its data, its values"
-    )
-    parser.add_argument("--output", metavar="DIR", required=True, help="folder of everything that is made")
-    parser.add_argument(
-        "--seeds", metavar="N", type=at_least_one, default=1, help="seeds 0 to N-1 (default: 1)"
-    )
-    parser.add_argument(
-        "--first-seed", metavar="N", type=a_seed, default=0, help="begin with this seed instead of 0"
-    )
-    parser.add_argument(
-        "--only",
-        metavar="STEP",
+    add_option(scale, "--small", "the small world, a 135M model on two CPU cores (default)")
+    add_option(scale, "--full", "the paper's pipeline: its model, its data, its values")
+    add_option(parser, "--output DIR", "folder of everything that is made", required=True)
+    add_option(parser, "--seeds N", "seeds 0 to N-1 (default: 1)", type=at_least_one, default=1)
+    add_option(parser, "--first-seed N", "begin with this seed instead of 0", type=a_seed, default=0)
+    add_option(
+        parser,
+        "--only STEP",
+        "this step alone, repeated: `start`, a row as STUDY/ROW, or a step of --full",
         action="append",
         default=[],
-        help="this step alone, repeated: `start`, a row as STUDY/ROW, or a step of --full",
     )
-    parser.add_argument(
-        "--model",
-        metavar="NAME",
+    add_option(
+        parser,
+        "--model NAME",
+        "start from this model; with --full repeated, a folder for each and one table",
         action="append",
         default=[],
-        help="start from this model; with --full repeated, a folder for each and one table",
     )
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="print the steps, with --full what each asks the judge; run nothing",
-    )
+    add_option(parser, "--dry-run", "print the steps, with --full what each asks the judge; run nothing")
     small = parser.add_argument_group("the small world alone")
-    small.add_argument("--add", metavar="SPEC", action="append", default=[], help="a reward as a further row")
-    small.add_argument("--table", metavar="FILE", help="your own facts: entity,relation,value")
-    small.add_argument(
-        "--gpu", action="store_true", help="the sizes of a GPU: larger steps, more held-out texts"
-    )
+    add_option(small, "--add SPEC", "a reward as a further row", action="append", default=[])
+    add_option(small, "--table FILE", "your own facts: entity,relation,value")
+    add_option(small, "--gpu", "the sizes of a GPU: larger steps, more held-out texts")
     full = parser.add_argument_group("--full alone")
-    full.add_argument("--train", metavar="FILE", help="questions to train on")
-    for option, metavar, about in (
-        ("--held-out", "FILE", "questions to evaluate on; repeated, the table has each file and their mean"),
-        (
-            "--judge",
-            "URL",
-            "what grades, e.g. http://host:8000/v1#model; repeated, each further one evaluates the trained "
-            "models once more",
-        ),
-    ):
-        full.add_argument(option, metavar=metavar, action="append", help=about)
-    full.add_argument("--warm", metavar="FILE", help="rows of the cold start")
-    full.add_argument("--claims", metavar="FILE", help="claims with labels, where a verifier is trained")
-    full.add_argument("--extractions", metavar="FILE", help="texts with their claims, for an extractor")
-    full.add_argument("--checked", metavar="FILE", help="texts with checked lists, for what checks them")
-    full.add_argument("--passages", metavar="FILE", help="passages to search, where the pipeline retrieves")
+    add_option(full, "--train FILE", "questions to train on")
+    add_option(
+        full,
+        "--held-out FILE",
+        "questions to evaluate on; repeated, the table has each file and their mean",
+        action="append",
+    )
+    add_option(
+        full,
+        "--judge URL",
+        "what grades, e.g. http://host:8000/v1#model; repeated, each further one evaluates the trained "
+        "models once more",
+        action="append",
+    )
+    add_option(full, "--warm FILE", "rows of the cold start")
+    add_option(full, "--claims FILE", "claims with labels, where a verifier is trained")
+    add_option(full, "--extractions FILE", "texts with their claims, for an extractor")
+    add_option(full, "--checked FILE", "texts with checked lists, for what checks them")
+    add_option(full, "--passages FILE", "passages to search, where the pipeline retrieves")
     full.add_argument("--engine", choices=("trl", "verl"), help="what trains with a reward (default: trl)")
-    full.add_argument(
-        "--verl-python", metavar="PATH", help="Python of an environment with factrl[verl], which has no trl"
-    )
-    full.add_argument(
-        "--verl", metavar="KEY=VALUE", action="append", help="an override of verl's own; repeated"
-    )
+    add_option(full, "--verl-python PATH", "Python of an environment with factrl[verl], which has no trl")
+    add_option(full, "--verl KEY=VALUE", "an override of verl's own; repeated", action="append")
     add_settings(
         parser,
         "any setting of the small studies, such as train.steps=30; with --full, of the steps that train "

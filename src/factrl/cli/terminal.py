@@ -10,13 +10,12 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import factrl
-from factrl.errors import ConfigError, FactrlError, RewardBug
+from factrl.errors import FactrlError, RewardBug
 from factrl.text.escape import one_line, visible
 
 if TYPE_CHECKING:
@@ -159,16 +158,3 @@ def mishap(error: BaseException) -> str | None:
             return f"{' '.join(text.split())}; {_REMEDIES[number]}"
         cause = cause.__cause__
     return None
-
-
-@contextmanager
-def writing(option: str, path: Path | str) -> Iterator[None]:
-    """Names the option whose file a block could not write.
-
-    Raises:
-        ConfigError: the disk, its rights or the name did not let it.
-    """
-    try:
-        yield
-    except OSError as error:
-        raise ConfigError(f"{option} {path} cannot be written: {error.strerror or error}") from error

@@ -23,12 +23,12 @@ from factrl.train.plan import Plan, estimate, make_plan, not_installed
 
 from .options import (
     Verbs,
+    add_option,
     add_options,
     add_settings,
     add_verb,
     as_overrides,
     needs_extra,
-    take_settings,
 )
 from .terminal import complain, say, tell
 
@@ -69,22 +69,22 @@ def add_verbs(verbs: Verbs) -> None:
         default="trl",
         help="TRL here (default), or verl on a Ray cluster",
     )
-    parser.add_argument(
-        "--verl",
+    add_option(
+        parser,
+        "--verl KEY=VALUE",
+        "a setting of verl's own, such as trainer.nnodes=2; may be given again",
         action="append",
         default=[],
-        metavar="KEY=VALUE",
-        help="a setting of verl's own, such as trainer.nnodes=2; may be given again",
     )
-    parser.add_argument(
+    add_option(
+        parser,
         "--dry-run",
-        action="store_true",
-        help="print the resolved settings, the plan and what it will take; train nothing, ask nobody",
+        "print the resolved settings, the plan and what it will take; train nothing, ask nobody",
     )
-    parser.add_argument(
+    add_option(
+        parser,
         "--measure",
-        action="store_true",
-        help="with --dry-run: take one step, its judge included, to tell time and memory; nothing is kept",
+        "with --dry-run: take one step, its judge included, to tell time and memory; nothing is kept",
     )
     add_settings(parser)
 
@@ -156,7 +156,6 @@ def _measured(plan: Plan) -> str:
 
 def _layers(args: argparse.Namespace) -> tuple[str | Path | None, list[str]]:
     """The recipe and the overrides behind the command line."""
-    take_settings(args, "paper")
     overrides = as_overrides(args)
     if args.resume is not None:
         if args.paper or args.config:

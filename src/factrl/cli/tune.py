@@ -21,13 +21,14 @@ from factrl.train.tuning.settings import (
 )
 
 from .options import (
+    RULES_ALONE,
     Verbs,
+    add_option,
     add_options,
     add_settings,
     add_verb,
     as_overrides,
     needs_extra,
-    take_settings,
 )
 from .terminal import say, show_table, tell
 from .train import as_lines
@@ -60,9 +61,7 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument("file", nargs="?", metavar="QUESTIONS", help="questions, or rows of claims")
     names = ("config", "model", "rule", "judge", "probe", "evaluate", "steps", "seed", "runs", "resume")
     add_options(parser, *names)
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print the resolved settings and the plan; train nothing"
-    )
+    add_option(parser, "--dry-run", "print the resolved settings and the plan; train nothing")
     add_settings(parser)
 
 
@@ -80,7 +79,7 @@ def _tune(args: argparse.Namespace) -> int:
         say(dump_toml(settings).rstrip())
         return 0
     if not settings.judge.url and (settings.measure == "grade" or plan.held_out):
-        tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
+        tell(RULES_ALONE)
     needs_extra("train.model", "train").for_command_line()
     folder, outcome = needs_extra("train.offline", "train").tune(plan, tell)
     rows, model, recipe = (shlex.quote(str(folder / name)) for name in ("data", "model", "config.toml"))
@@ -94,7 +93,6 @@ def _tune(args: argparse.Namespace) -> int:
 
 def _layers(args: argparse.Namespace) -> tuple[Path | str | None, list[str]]:
     """The file of settings and the overrides behind the command line."""
-    take_settings(args, "file", "method")
     overrides = as_overrides(args)
     given = args.method or args.file or args.config
     if args.resume is not None:

@@ -23,7 +23,7 @@ from factrl.text.escape import one_line
 from factrl.verifier.formats import to_junit, to_sarif
 from factrl.verifier.report import SURE, Report
 
-from .options import Verbs, add_options, add_verb, at_least_one, between, check_place
+from .options import Verbs, add_option, add_options, add_verb, at_least_one, between, check_place
 from .terminal import say, tell
 
 if TYPE_CHECKING:
@@ -62,61 +62,53 @@ def add_verbs(verbs: Verbs) -> None:
         metavar="TEXT | FILE | -",
         help="what to check: a text, files, or - for stdin",
     )
-    parser.add_argument("--question", metavar="TEXT", default="", help="the question that the text answers")
-    parser.add_argument(
-        "--topic", metavar="TITLE", default="", help="search only the document with this title"
-    )
+    add_option(parser, "--question TEXT", "the question that the text answers", default="")
+    add_option(parser, "--topic TITLE", "search only the document with this title", default="")
     evidence = parser.add_argument_group("evidence, one of them")
-    evidence.add_argument(
-        "--docs",
-        metavar="FILE",
+    add_option(
+        evidence,
+        "--docs FILE",
+        "txt, md, html, pdf, jsonl, csv, parquet, or a folder of these; the text itself is left out",
         nargs="+",
         action="extend",
         default=[],
-        help="txt, md, html, pdf, jsonl, csv, parquet, or a folder of these; the text itself is left out",
     )
-    evidence.add_argument("--index", metavar="FOLDER", help="made by factrl index")
-    evidence.add_argument(
-        "--web",
-        metavar="ENGINE",
-        help="searxng:URL, wikipedia, serper, tavily, brave, exa, or a server that speaks like Serper",
+    add_option(evidence, "--index FOLDER", "made by factrl index")
+    add_option(
+        evidence,
+        "--web ENGINE",
+        "searxng:URL, wikipedia, serper, tavily, brave, exa, or a server that speaks like Serper",
     )
-    parser.add_argument(
-        "--preset", default="local", metavar="NAME", help="local, factscore, veriscore, knowrl, fspo"
+    add_option(parser, "--preset NAME", "local, factscore, veriscore, knowrl, fspo", default="local")
+    add_option(
+        parser, "--llm SPEC", "model server that finds the claims and judges, e.g. http://host:8000/v1#model"
     )
-    for option, metavar, about in (
-        ("--llm", "SPEC", "model server that finds the claims and judges, e.g. http://host:8000/v1#model"),
-        (
-            "--judge",
-            "local|weak|nli:NAME|spans:URL#MODEL",
-            "what judges (default: local where its model is, else weak)",
-        ),
-        ("--html", "FILE", "write the report as one self-contained page"),
-    ):
-        parser.add_argument(option, metavar=metavar, help=about)
-    for option, about in (
-        ("--k", "passages for each claim"),
-        ("--max-claims", "claims that are judged"),
-        ("--max-chars", "a longer text is not read"),
-    ):
-        parser.add_argument(option, metavar="N", type=at_least_one, help=about)
+    add_option(
+        parser,
+        "--judge local|weak|nli:NAME|spans:URL#MODEL",
+        "what judges (default: local where its model is, else weak)",
+    )
+    add_option(parser, "--html FILE", "write the report as one self-contained page")
+    add_option(parser, "--k N", "passages for each claim", type=at_least_one)
+    add_option(parser, "--max-claims N", "claims that are judged", type=at_least_one)
+    add_option(parser, "--max-chars N", "a longer text is not read", type=at_least_one)
     parser.add_argument("--format", choices=("junit", "sarif"), help="print a report that CI servers read")
     add_options(parser, json="print JSON instead of text")
-    parser.add_argument(
-        "--sure",
-        metavar="P",
+    add_option(
+        parser,
+        "--sure P",
+        "the judge's probability from which on a claim is shown as supported, and not as unsure "
+        "(default: %(default)s)",
         type=between(0.5, 1),
         default=SURE,
-        help="the judge's probability from which on a claim is shown as supported, and not as unsure "
-        "(default: %(default)s)",
     )
-    parser.add_argument(
+    add_option(
+        parser,
         "--strict",
-        action="store_true",
-        help="exit code 1 unless there is a claim, every one is supported for sure, and no sentence is "
+        "exit code 1 unless there is a claim, every one is supported for sure, and no sentence is "
         "a mere hedge",
     )
-    parser.add_argument("--no-cache", action="store_true", help="neither read nor keep verdicts")
+    add_option(parser, "--no-cache", "neither read nor keep verdicts")
     _add_index(verbs)
 
 
@@ -141,7 +133,7 @@ def _add_index(verbs: Verbs) -> None:
         metavar="FILE",
         help="jsonl, csv, tsv, txt, md, html (each also .gz), pdf, parquet, db, or a folder of these",
     )
-    parser.add_argument("--out", required=True, metavar="FOLDER", help="where the index shall be")
+    add_option(parser, "--out FOLDER", "where the index shall be", required=True)
 
 
 def _index(args: argparse.Namespace) -> int:
@@ -162,7 +154,7 @@ def _verify(args: argparse.Namespace) -> int:
             "search server with --web"
         )
     if args.html is not None:
-        check_place("--html", Path(args.html), mine=partial(is_page, template="verifier/report.html"))
+        check_place("--html", Path(args.html), may_replace=partial(is_page, template="verifier/report.html"))
     if args.json and args.format:
         raise ConfigError(f"--json and --format {args.format} exclude each other; leave one out")
     texts = _texts(args.texts)

@@ -118,10 +118,9 @@ def evaluate(
             samples = weigh(benchmark, policy, examples, journal, on_done)
     else:
         if policy is not None:
-            sampling = settings.sampling
-            draw = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": settings.run.seed}
+            draw = settings.draw
             with _asking(benchmark, examples, source, folder, policy, **draw) as (journal, on_done):
-                texts = ask(policy, examples, journal, sampling.num_samples, on_done, **draw)
+                texts = ask(policy, examples, journal, settings.sampling.num_samples, on_done, **draw)
         graded_from = (benchmark, examples, texts or {})
         with Progress(f"{benchmark.name}: grade", len(graded_from[2])) as progress:
             if verifier is not None and kind == "long":

@@ -163,6 +163,11 @@ class JudgeSettings(Section):
         """How `factrl.llm.connect` asks this judge, and each model of the user's beside it."""
         return self.model_dump(include={"max_concurrency", "timeout_attempt", "timeout_call", "max_attempts"})
 
+    @property
+    def callers(self) -> int:
+        """Threads that ask at once; the model in this process answers one after the other."""
+        return 1 if self.url == LOCAL else self.max_concurrency
+
     def _problems(self) -> Iterator[str]:
         if self.timeout_call < self.timeout_attempt:
             yield (
@@ -423,3 +428,8 @@ class AskSettings(RunSettings):
     paper: str = ""
     """The reward of the recipe; not used."""
     sampling: SamplingSettings = SamplingSettings()
+
+    @property
+    def draw(self) -> dict[str, Any]:
+        """How a writer draws its texts: temperature, top_p and seed."""
+        return {**self.sampling.model_dump(include={"temperature", "top_p"}), "seed": self.run.seed}
