@@ -163,7 +163,7 @@ def to_trl(
 
     >>> import factrl as fx
     >>> score = to_trl(fx.load_reward("truthrl").with_(grade=fx.Grader()))
-    >>> score(["Capital of Peru?"] * 2, [r"\boxed{Lima}", r"\boxed{Cusco}"], answers=[["Lima"]] * 2)
+    >>> score(["Capital of Peru?"] * 2, [r"\\boxed{Lima}", r"\\boxed{Cusco}"], answers=[["Lima"]] * 2)
     [1.0, -1.0]
 
     Args:
