@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
-from factrl.runs.rows import json_lines
+from factrl.runs.rows import read_lines
 
 Decisions = str | None  # "110…", one letter per fact
 _UNUSED = ("torch", "transformers", "openai", "spacy", "nltk", "nltk.tokenize", "rank_bm25")
@@ -45,7 +45,7 @@ _ABOUT = (
 def read(path: Path) -> list[tuple[str, str, Decisions]]:
     """Id, system and decisions of every response."""
     rows = []
-    for row in json_lines(path.read_bytes()):
+    for row in read_lines(path):
         labels = [fact["label"] for part in row["sentences"] or () for fact in part["human_facts"] or ()]
         said = "".join("1" if label == "S" else "0" for label in labels if label != "IR")
         rows.append((row["id"], row["model"], said or None))

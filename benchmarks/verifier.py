@@ -33,7 +33,7 @@ from typing import Any, Literal
 import numpy as np
 
 from factrl.llm.local.llama import JUDGE, LlamaModel
-from factrl.runs.rows import json_lines, read_rows
+from factrl.runs.rows import read_lines, read_rows
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage
 from factrl.verifier.judges.local import Calibration, LocalJudge, features_of, prompt_digest
@@ -145,7 +145,7 @@ def score(items: Sequence[Item], path: Path, only: Sequence[str]) -> None:
     known: dict[tuple[str, str], list[dict[str, float]]] = {}
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
-        for row in json_lines(path.read_bytes()):
+        for row in read_lines(path):
             known[row["judge"], row["id"]] = row["parts"]
     judges: dict[str, Callable[[], Any]] = {
         "weak": lambda: lambda pairs: [words_in_common(one.text, held) for one, held in pairs],

@@ -27,7 +27,7 @@ from typing import Any
 
 from workload import Response
 
-from factrl.runs.rows import json_lines
+from factrl.runs.rows import read_lines
 
 # What the numbers in notebook/verifier.md were measured with; veriscore itself pins nothing.
 PINS = (
@@ -217,7 +217,7 @@ def _lay_out(
 
 
 def _jsonl(path: Path) -> list[dict[str, Any]]:
-    return json_lines(path.read_bytes())
+    return [*read_lines(path)]
 
 
 def _write_jsonl(path: Path, rows: Sequence[dict[str, Any]]) -> None:

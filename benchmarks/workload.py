@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from factrl.runs.rows import json_lines, read_rows
+from factrl.runs.rows import read_lines, read_rows
 from factrl.text.sentences import sentences
 
 Fact = tuple[str, bool]
@@ -181,7 +181,7 @@ def is_lucky(claim: str) -> bool:
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    return json_lines(path.read_bytes())
+    return [*read_lines(path)]
 
 
 def _parts(text: str) -> list[str]:

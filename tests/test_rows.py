@@ -12,7 +12,7 @@ from factrl.errors import DataError
 from factrl.runs import rows
 from factrl.runs.disk import Journal, whole_lines
 from factrl.runs.folder import read_metrics
-from factrl.runs.rows import json_lines, read_rows
+from factrl.runs.rows import read_rows
 from factrl.verifier.search.sources import documents
 
 # What `str.splitlines` and universal newlines also cut at, of what JSON may hold as it is.
@@ -29,7 +29,6 @@ def test_rows_are_cut_at_line_feeds_alone(tmp_path: Path, name: str) -> None:
     path.write_bytes(packed)
     assert list(read_rows(str(path))) == WANTED
     assert [document.text for document in documents(path)] == [MARKS, "plain"]
-    assert json_lines(CONTENT + b"\n") == WANTED
 
 
 @pytest.mark.parametrize("suffix", [".JSONL", ".Jsonl.GZ", ".JSON", ".CSV", ".TSV", ".tsv.GZ", ".Tsv"])

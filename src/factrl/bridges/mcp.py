@@ -19,7 +19,7 @@ from factrl.errors import ConfigError, FactrlError, nearest
 from factrl.llm.background import wait_for
 from factrl.rewards.grading import Grader
 from factrl.text.escape import one_line
-from factrl.types import Grade, Passage
+from factrl.types import Label, Passage
 from factrl.verifier import Verifier
 
 _ECHO = 400  # characters of an error
@@ -52,6 +52,23 @@ class Verified:
 
     summary: str
     claims: list[CheckedClaim]
+
+
+@dataclass(frozen=True)
+class Graded:
+    """A graded answer: `Grade` itself gets no output schema, as its annotations are names of its own module.
+
+    Attributes:
+        label: `correct`, `incorrect` or `abstained`.
+        how: what decided: `exact`, `abstention`, `gate`, `rules` or `judge`.
+        why: the judge's reasoning, when there was one.
+        floored: why nothing in the answer could be graded, which counts as incorrect; else None.
+    """
+
+    label: Label
+    how: str
+    why: str
+    floored: str | None
 
 
 class _Server(MCPServer):
@@ -108,7 +125,7 @@ def server(verifier: Verifier, grader: Grader) -> MCPServer:
         ]
         return Verified("; ".join(report.summary()), claims)
 
-    def grade(question: str, answer: str, accepted: list[str]) -> Grade:
+    def grade(question: str, answer: str, accepted: list[str]) -> Graded:
         """Grade an answer to a question against the accepted ones: correct, incorrect or abstained.
 
         Args:
@@ -116,7 +133,8 @@ def server(verifier: Verifier, grader: Grader) -> MCPServer:
             answer: what was answered, without its reasoning.
             accepted: the accepted answers.
         """
-        return grader(question, answer, accepted)
+        grade = grader(question, answer, accepted)
+        return Graded(grade.label, grade.how, grade.why, grade.floored)
 
     def search(query: str, k: Passages = 5, topic: str = "") -> list[Passage]:
         """Passages of the server's documents that bear on a query, best first.

@@ -162,8 +162,8 @@ def to_trl(
     state, cause, terms and facts.
 
     >>> import factrl as fx
-    >>> score = to_trl(fx.load_reward("truthrl").with_(grade=fx.Grader()))
-    >>> score(["Capital of Peru?"] * 2, [r"\\boxed{Lima}", r"\\boxed{Cusco}"], answers=[["Lima"]] * 2)
+    >>> score = to_trl(fx.load_reward("truthrl").with_(grade=fx.Grader(), answer="text"))
+    >>> score(["Capital of Peru?"] * 2, ["Lima", "Cusco"], answers=[["Lima"]] * 2)
     [1.0, -1.0]
 
     Args:

@@ -18,7 +18,6 @@ from factrl.prepare.dataset import (
     FILES,
     JOURNAL,
     Target,
-    columns_of,
     convert,
     lines_of,
     write_dataset,
@@ -26,7 +25,7 @@ from factrl.prepare.dataset import (
 )
 from factrl.prepare.mix import FACTS, MATHEMATICS, mix_fspo, mix_unanswerable, unanswerable
 from factrl.runs.config import load_settings
-from factrl.runs.data import ColumnName, load_examples, load_training
+from factrl.runs.data import ColumnName, columns_of, load_examples, load_training
 from factrl.runs.disk import check_free, nothing, write_whole
 from factrl.runs.progress import Progress
 from factrl.runs.rows import Row, read_rows

@@ -40,7 +40,7 @@ from factrl.llm.quoting import quoted_message
 from factrl.llm.replies import item_ids, records_by_id
 from factrl.llm.store import Store, kept
 from factrl.llm.writers import digest_of
-from factrl.runs.data import ColumnName, render_prompt
+from factrl.runs.data import ColumnName, columns_of, render_prompt
 from factrl.runs.disk import MayReplace, anything, nothing, whole_file, write_whole
 from factrl.runs.settings import DataSettings
 from factrl.types import Example
@@ -332,20 +332,6 @@ def convert(
             write_rows(path, rows, mine)
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error.strerror}") from error
-
-
-def columns_of(example: Example) -> dict[str, Any]:
-    """Our columns of an example, all but those that are not ours."""
-    return {
-        "id": example.id,
-        "question": example.question,
-        "answers": [*example.answers],
-        "topic": example.topic,
-        "ook": example.ook,
-        "false_premise": example.false_premise,
-        "evidence": [{"text": p.text, "title": p.title, "source": p.source} for p in example.evidence],
-        "checklist": [*example.checklist],
-    }
 
 
 def _converted(example: Example, number: int, to: Target, data: DataSettings) -> dict[str, Any]:

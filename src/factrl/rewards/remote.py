@@ -21,6 +21,7 @@ from factrl.llm.background import Call, wait_for
 from factrl.llm.bodies import Unreadable
 from factrl.llm.client import JSONClient
 from factrl.rewards import Reward, result_of, reward
+from factrl.runs.data import columns_of
 from factrl.types import Completion, Example, Score, Span
 
 AT_ONCE = 32  # samples of one request: small enough that its answer fits the limit on what is read
@@ -136,16 +137,7 @@ def _scored(example: Example, completion: Completion, *, server: RemoteScores) -
 
 def _sample(example: Example, text: Completion) -> dict[str, Any]:
     return {
-        "example": {
-            "question": example.question,
-            "answers": list(example.answers),
-            "id": example.id,
-            "topic": example.topic,
-            "ook": example.ook,
-            "false_premise": example.false_premise,
-            "evidence": [{"text": p.text, "title": p.title, "source": p.source} for p in example.evidence],
-            "checklist": list(example.checklist),
-        },
+        "example": columns_of(example),
         "completion": str(text),
         "prefill": text.prefill,
         "truncated": text.truncated,

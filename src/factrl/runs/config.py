@@ -23,7 +23,7 @@ from pydantic_core import ErrorDetails
 
 from factrl.errors import ConfigError, nearest
 from factrl.runs import RECIPES, located
-from factrl.runs.rows import refuse_pipe
+from factrl.runs.rows import refuse_pipe, without_hint
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -69,13 +69,13 @@ def load_settings(
         defaults: a paper's settings, nested as in TOML.
         knobs: free tables of `cls` and what they may hold, as name -> default: `{"reward": {...}}`.
             The defaults are filled in, so that the resolved settings are complete.
-        problems: what the caller has already seen to be wrong; listed first.
-        unused: of the settings, those that the job does not read: an override of one is a problem.  A file is
-            for several jobs, and a paper for several stages: what they have of others is left alone.
+        problems: problems that the caller has already noticed; listed first.
+        unused: of the settings, those that the job does not read: an override of one is a problem.  A file
+            may be for several jobs, and a paper for several stages: what they have for others is no problem.
 
     >>> from factrl.runs.settings import AskSettings
-    >>> words = ["model.name=Qwen/Qwen2.5-0.5B", "data.train=questions.jsonl", "sampling.top_p=0.9"]
-    >>> load_settings(AskSettings, overrides=words).sampling.top_p
+    >>> overrides = ["model.name=Qwen/Qwen2.5-0.5B", "data.train=questions.jsonl", "sampling.top_p=0.9"]
+    >>> load_settings(AskSettings, overrides=overrides).sampling.top_p
     0.9
 
     Raises:
@@ -172,7 +172,7 @@ def settable(cls: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 class _Draft:
-    """Values merged so far, where each came from, and what was wrong on the way."""
+    """Values merged so far, where each came from, and the problems in them."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -201,7 +201,7 @@ class _Draft:
             self.merge(value, origin, path)
 
     def label(self, path: Sequence[str]) -> str:
-        """`recipe.toml: ` for what came from there, empty when nobody gave it."""
+        """`recipe.toml: ` for a value that came from there; empty for one that was not given."""
         known = (self._origin.get(tuple(path[:size])) for size in range(len(path), 0, -1))
         return next((origin for origin in known if origin is not None), "")
 
@@ -220,11 +220,12 @@ def full_override(cls: type[BaseModel], override: str, knobs: Mapping[str, Knobs
     Raises:
         ConfigError: it is no `key=value`, or its key is none.
     """
-    key, equals, value = override.partition("=")
-    if not equals or not key.strip():
-        raise ConfigError(f"{override!r} is not key=value, e.g. train.steps=100")
-    names = [*settable(cls), *(f"{table}.{name}" for table, known in knobs.items() for name in known)]
-    return f"{_resolve(key.strip(), names)}={value.strip()}"
+    _, name, value = _split(override, _names(settable(cls), knobs))
+    return f"{name}={value.strip()}"
+
+
+def _names(keys: Iterable[str], knobs: Mapping[str, Knobs]) -> list[str]:
+    return [*keys, *(f"{table}.{name}" for table, known in knobs.items() for name in known)]
 
 
 def _read(
@@ -240,7 +241,7 @@ def _read(
     draft.merge(defaults or {}, "paper's settings: ")
     if source is not None:
         draft.merge(read_toml(_recipe(source)), f"{source}: ")
-    names = [*keys, *(f"{table}.{name}" for table, known in knobs.items() for name in known)]
+    names = _names(keys, knobs)
     for override in overrides:
         try:
             path, value = _parse_override(override, keys, names)
@@ -272,7 +273,7 @@ def _nearest_recipe(path: Path) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file as it stands, without what it stands for being checked.
+    """The values of a TOML file, unchecked.
 
     Raises:
         ConfigError: it is missing or is not TOML.
@@ -287,21 +288,27 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text (byte {error.start})") from error
-    except (ValueError, RecursionError) as error:  # a ValueError of its own where a number is too long
-        raise ConfigError(f"{path} is not valid TOML: {_without_hint(error)}") from error
+    except (ValueError, RecursionError) as error:  # a plain ValueError where a number is too long
+        raise ConfigError(f"{path} is not valid TOML: {without_hint(error)}") from error
 
 
 def _parse_override(
     override: str, keys: Mapping[str, FieldInfo], names: Sequence[str]
 ) -> tuple[list[str], Any]:
-    key, equals, raw = override.partition("=")
-    key = key.strip()
-    if not equals or not key:
-        raise ConfigError(f"{override!r} is not key=value, e.g. train.steps=100")
-    path = _resolve(key, names).split(".")
+    key, name, raw = _split(override, names)
+    path = name.split(".")
     if not all(path):
         raise ConfigError(f"{key!r} has an empty part between its dots")
     return path, _parse_value(key, raw, text=_takes_text(path, keys))
+
+
+def _split(override: str, names: Sequence[str]) -> tuple[str, str, str]:
+    """An override's key as it was given, the name that it stands for, and its value."""
+    key, equals, value = override.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        raise ConfigError(f"{override!r} is not key=value, e.g. train.steps=100")
+    return key, _resolve(key, names), value
 
 
 def _resolve(key: str, names: Sequence[str]) -> str:
@@ -325,7 +332,7 @@ def _parse_value(key: str, raw: str, *, text: bool) -> Any:
     except (tomllib.TOMLDecodeError, RecursionError):
         parsed = {}
     except ValueError as error:
-        raise ConfigError(f"{key} = {_short(raw)} is no value: {_without_hint(error)}") from error
+        raise ConfigError(f"{key} = {_short(raw)} is no value: {without_hint(error)}") from error
     value = parsed.get("value")
     if len(parsed) == 1 and not isinstance(value, (datetime.date, datetime.time)):
         return value
@@ -418,7 +425,7 @@ def _suggest(key: str, names: Sequence[str]) -> str:
 
 
 def _wanted(value: Any, default: Any) -> str:
-    """What a knob with this default takes, empty when `value` is that."""
+    """The type of a knob with this default, in words; empty when `value` is of it."""
     if default is None:
         return ""
     several = isinstance(default, (list, tuple))
@@ -462,15 +469,10 @@ def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _too_large(value: Any) -> bool:
-    """Whether it is, or holds, a whole number that nothing here can count to."""
+    """Whether it is, or holds, a whole number of more than 64 bits."""
     if isinstance(value, (list, tuple)):
         return any(map(_too_large, value))
     return isinstance(value, int) and value.bit_length() > 63
-
-
-def _without_hint(error: BaseException) -> str:
-    """What a parser says, without Python's own advice on how to read longer numbers."""
-    return str(error).partition("; use sys.")[0]
 
 
 def _short(value: Any) -> str:

@@ -1,10 +1,9 @@
 """Examples from the rows of a dataset, and the prompts made of them.
 
-What a dataset calls its columns is recognised for the usual names, verl's parquet rows and TruthRL's,
-KnowRL's and FSPO's sets, and can be given.  A cell is read as whatever tool wrote it meant it: lists and
-tables also as arrays, and as text in JSON or as Python and numpy print them.  Nothing is repaired: a row
-without a question, an answer or an id of its own, and a cell that could mean two things, is an error that
-names the row.
+The usual column names are recognised, those of verl's parquet rows and of TruthRL's, KnowRL's and FSPO's
+datasets too; others can be given.  A cell may hold lists and tables also as arrays, and as text in JSON or as
+Python and numpy print them.  Nothing is repaired: a row without a question or an answer, an id that occurs
+twice, and a cell that could mean two things, are errors that name the row.
 """
 
 from __future__ import annotations
@@ -161,7 +160,7 @@ def template_names(template: str) -> list[str]:
 
 
 def render_prompt(example: Example, template: str) -> str:
-    """What the user says: `template` with its column names replaced by the example's values.
+    """The user's message: `template` with its column names replaced by the example's values.
 
     Args:
         example: supplies `question`, `id`, `topic`, its `meta` columns and `evidence`, which is written as
@@ -203,13 +202,13 @@ def render_prompt(example: Example, template: str) -> str:
     return text
 
 
-_DOCUMENTS = 80_000  # characters of all blocks, TruthRL's number
+_DOCUMENTS = 80_000  # characters of all blocks, as in TruthRL
 
 
 def documents(passages: Sequence[Passage]) -> str:
     """Passages as TruthRL shows them to the policy: each in a `<DOC>` block, numbered from 1.
 
-    Those after 80,000 characters are left out, and the first is cut to that.
+    Those after 80,000 characters are left out, and the first is cut to that length.
 
     >>> print(documents([Passage("It is in France.", "Paris")]))
     <DOC>
@@ -226,7 +225,7 @@ def documents(passages: Sequence[Passage]) -> str:
 
 
 def to_example(row: Row, columns: Mapping[ColumnName, str] | None = None) -> Example:
-    """One row of any dataset as an example, its columns recognised; what it lacks stays empty.
+    """One row of any dataset as an example; what it lacks stays empty.
 
     Args:
         columns: our name -> the row's column; `""` means that it has none.
@@ -238,6 +237,24 @@ def to_example(row: Row, columns: Mapping[ColumnName, str] | None = None) -> Exa
         DataError: a column holds what it cannot.
     """
     return _example(row, _choose_columns([row], columns or {}, "the row"), "the row")
+
+
+def columns_of(example: Example) -> dict[str, Any]:
+    """An example as a row of JSON values under our names, which `to_example` reads back; without its `meta`.
+
+    >>> columns_of(Example("Who wrote Emma?", ("Jane Austen",)))["answers"]
+    ['Jane Austen']
+    """
+    return {
+        "id": example.id,
+        "question": example.question,
+        "answers": [*example.answers],
+        "topic": example.topic,
+        "ook": example.ook,
+        "false_premise": example.false_premise,
+        "evidence": [{"text": p.text, "title": p.title, "source": p.source} for p in example.evidence],
+        "checklist": [*example.checklist],
+    }
 
 
 def label_example(question: str, label: str) -> Example:
@@ -369,7 +386,7 @@ def _example(row: Row, names: Mapping[str, str], at: str) -> Example:
 
 
 def _last_question(cell: Any) -> str | None:
-    """What the user says last in a conversation, also in one that is written in JSON; None of other cells."""
+    """The last message of the user in a conversation, also in one in JSON; None of other cells."""
     messages = _listed(cell)
     if not is_conversation(messages):
         return None
@@ -450,14 +467,12 @@ def _texts(value: Any, where: str) -> tuple[str, ...]:
             raise _unclear(value, where)
         if isinstance(cell, float) and cell.is_integer() and abs(cell) < _EXACT:  # as data frames write 1867
             cell = int(cell)
-        if isinstance(cell, bool) or not isinstance(cell, (str, int, float, Decimal)) or not _finite(cell):
-            raise DataError(f"{where} holds {str(cell) if isinstance(cell, float) else repr(cell)}, not text")
+        if isinstance(cell, float) and not math.isfinite(cell):
+            raise DataError(f"{where} holds {cell}, not text")
+        if isinstance(cell, bool) or not isinstance(cell, (str, int, float, Decimal)):
+            raise DataError(f"{where} holds {cell!r}, not text")
         texts.append(str(cell).strip())
     return tuple(text for text in texts if text)
-
-
-def _finite(cell: Any) -> bool:
-    return not isinstance(cell, float) or math.isfinite(cell)
 
 
 def _unclear(value: Any, where: str) -> DataError:
@@ -467,11 +482,11 @@ def _unclear(value: Any, where: str) -> DataError:
     )
 
 
-# What other tools make of a cell
+# Cells as other tools write them
 
 
 def table_of(cell: Any, where: str) -> dict[str, Any]:
-    """The columns of a table in a cell, which may be written in JSON; none of an empty one.
+    """The columns of a table in a cell, which may be in JSON; none of an empty one.
 
     >>> table_of('{"topic": "Emma"}', "extra_info")
     {'topic': 'Emma'}
@@ -486,7 +501,7 @@ def table_of(cell: Any, where: str) -> dict[str, Any]:
 
 
 def native(value: Any) -> Any:
-    """A cell in Python's own kinds: arrays of numpy, torch and Arrow and tuples are lists, NaN is None.
+    """A cell in Python's own types: arrays of numpy, torch and Arrow and tuples are lists, NaN is None.
 
     >>> native({"answers": ("Rome",), "year": float("nan")})
     {'answers': ['Rome'], 'year': None}
@@ -563,7 +578,7 @@ def _parsed(text: str, where: str) -> Any:
 def _listed(text: Any) -> Any:
     """A list with texts or tables in it, or a table, that a text spells; anything else is itself.
 
-    A list of numbers alone is none: it may be an interval.
+    A list of numbers alone stays text: it may be an interval.
     """
     if not isinstance(text, str):
         return text
@@ -582,7 +597,7 @@ def _has_text(value: Any) -> bool:
 
 
 def _literal(body: str) -> Any:
-    """What a text is in JSON, or as Python and numpy print it; None where it is nothing of that.
+    """The value that a text spells in JSON, or as Python and numpy print it; None where it spells none.
 
     In round or curly brackets without keys, which mathematics has as well, only texts are a list.
     """

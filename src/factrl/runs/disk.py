@@ -1,18 +1,18 @@
-"""Files that no kill, crash or second process spoils: written whole, or row by row, by one writer.
+"""Files that survive kills, crashes and second processes: written whole, or row by row, by one writer.
 
-Every result goes through `whole_file`: it is on the disk whole before it has its name, and a place that a
-user named is taken only where nothing is, or what the same command made.
+Every result goes through `whole_file`: it is on the disk whole before it has its name, and it replaces a file
+that a user named only where the same command made that file.
 
-The lock is the system's (`flock`), on a file that says whose it is.  It ends when its holder ends, however
-that happens, so a file that was left behind stops nobody.  On a network file system it holds across machines
-where the mount says so: NFS with Linux on both ends does, Lustre with `flock` does and with `localflock` does
-not.  Where the system has no such lock, as on Windows, that is said and the run goes on; then nothing keeps
-two processes from writing to the same place.
+The lock is the system's (`flock`), on a file that names its holder.  It ends when its holder ends, however
+that happens, so a lock file that was left behind blocks nobody.  On a network file system it holds across
+machines where the mount supports it: NFS with Linux on both ends does, Lustre with `flock` does and with
+`localflock` does not.  Where the system has no such lock, as on Windows, the run goes on with a warning; then
+two processes can write to the same place.
 
 A journal is a JSON Lines file of a long job's rows, each on disk as soon as it exists, so that nothing is
 paid for twice.  Its first line says what the job is; every other line is one finished unit of it under a key.
-A job that was killed opens the same file again, leaves out what is there and goes on.  A last line that a
-crash tore is dropped; a journal of another job is refused, never mixed with this one.
+A job that was killed opens the same file again, skips the units in it and goes on.  A last line that a crash
+tore is dropped; the journal of another job is refused.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ MayReplace = Callable[[Path], bool]
 
 
 def anything(_: Path) -> bool:
-    """For files of a folder that is the command's own: whatever is there is replaced."""
+    """For files in a folder of the command's own: any file is replaced."""
     return True
 
 
 def nothing(_: Path) -> bool:
-    """For a file that a user names, and that says nothing of who made it."""
+    """For a file that a user names and that does not show which command made it: none is replaced."""
     return False
 
 
 def check_free(path: Path, may_replace: MayReplace = nothing) -> None:
-    """Refuse a place where something is that this command did not make; an empty file is nothing.
+    """Refuse a path with a file that this command did not make; an empty file may be replaced.
 
     Raises:
         ConfigError: it is taken.
@@ -70,7 +70,7 @@ def check_free(path: Path, may_replace: MayReplace = nothing) -> None:
 
 
 def check_begun(journal: Path, *paths: Path) -> None:
-    """Refuse to begin a job where its files are already: they are another's, as its journal is not there.
+    """Refuse to begin a job whose files exist without its journal: they are another job's.
 
     Raises:
         ConfigError: one of them exists.
@@ -81,15 +81,14 @@ def check_begun(journal: Path, *paths: Path) -> None:
 
 @contextmanager
 def whole_file(path: Path, may_replace: MayReplace = anything) -> Iterator[Path]:
-    """An empty file to write to: beside the place that it takes when the block ends without an error.
+    """An empty file to write to, which is renamed to `path` when the block ends without an error.
 
-    Nobody else has its name: two writers of one file do not meet, and no link that waits there is followed.
-    It is on the disk before it takes its place.  A device or a pipe is written to as it is.
+    Its random name keeps two writers apart, and no link with that name is followed.  It is on the disk before
+    it is renamed.  A device or a pipe is written to directly.
 
     Args:
-        may_replace: what may be replaced.  Where that is not everything, the place is one that a user named:
-            a link there is followed, and of two processes that find it free one is refused, unless both wrote
-            the same.
+        may_replace: what may be replaced.  With anything but `anything` a user named the path: a link there
+            is followed, and of two processes that find it free one is refused, unless both wrote the same.
 
     Raises:
         ConfigError: something is there that may not be replaced.
@@ -119,7 +118,7 @@ def whole_file(path: Path, may_replace: MayReplace = anything) -> Iterator[Path]
 
 
 def _is_first(unfinished: Path, place: Path) -> bool:
-    """Give a file its name in one step where nothing has it; False where something does, or no disk can."""
+    """Give a file its name where no file has it; False where one has, or the disk has no hard links."""
     try:
         os.link(unfinished, place)
     except OSError:
@@ -165,14 +164,14 @@ def whole_lines(path: Path) -> list[bytes]:
 
 
 class FileLock:
-    """A lock that one holder at a time has, until it is released or its process ends.
+    """A lock with one holder at a time, until it is released or its process ends.
 
     Args:
         path: the lock file; removed when the lock is released.
         what: what it guards, for the errors.
 
     Raises:
-        ConfigError: somebody else has it, or the file cannot be made.
+        ConfigError: another process has it, or the file cannot be made.
     """
 
     def __init__(self, path: Path, what: str) -> None:
@@ -209,7 +208,7 @@ _HELD: weakref.WeakSet[FileLock] = weakref.WeakSet()
 
 
 def _forget() -> None:
-    """In a forked child: it must not keep a lock that its parent has let go of."""
+    """In a forked child: it must not keep a lock that its parent has released."""
     for lock in _HELD:
         if lock._descriptor is not None:
             os.close(lock._descriptor)
@@ -242,7 +241,7 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _holder(path: Path) -> str:
-    """Who holds a lock, as its file says; that can be anything."""
+    """The holder of a lock, as its file, which can hold anything, names it."""
     try:
         owner = json.loads(path.read_bytes())
         return f"process {int(owner['pid'])} on {str(owner['host'])[:100]}"
@@ -253,8 +252,16 @@ def _holder(path: Path) -> str:
 class Journal(Mapping[str, Mapping[str, Any]]):
     """Rows by key, in the order in which they were added; use as a context manager.
 
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp(), "rows.jsonl")
+    >>> with Journal(path, {"model": "m", "seed": 0}) as journal:
+    ...     journal.add("question 1", {"answer": "Lima"})
+    >>> with Journal(path, {"model": "m", "seed": 0}) as journal:  # the same job, started again
+    ...     journal.resumed, journal["question 1"]
+    (1, {'answer': 'Lima'})
+
     Args:
-        path: the file; made, with its folder, when it is not there.
+        path: the file; made, with its folder, when it does not exist.
         about: everything that decides what the rows are: model, prompts, settings, seed.  JSON values.
 
     Attributes:
@@ -288,7 +295,7 @@ class Journal(Mapping[str, Mapping[str, Any]]):
         self.resumed = len(self._rows)
 
     def add(self, key: str, row: Mapping[str, Any]) -> None:
-        """Keep a finished row; one with the same key replaces what a reader sees of the earlier one."""
+        """Keep a finished row; for a reader it replaces an earlier one with the same key."""
         row = json.loads(json.dumps(row, allow_nan=False))
         self._write({_KEY: key, **row})
         self._rows[key] = row

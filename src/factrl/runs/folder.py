@@ -55,7 +55,7 @@ class Rollout:
         id: id of the example.
         result: what became of it; each of its terms becomes a column `term/<name>`.
         advantage: sequence advantage; None when the sample took no part in the update.
-        question: what a page calls the prompt; empty where it is not known.
+        question: the prompt's name on a page; empty where it is not known.
     """
 
     id: str
@@ -80,7 +80,7 @@ class Run:
 
         Args:
             root: folder of all runs; created when missing.
-            name: any text; what a file name cannot hold is replaced.
+            name: any text; characters that a file name cannot hold are replaced.
             settings_toml: the resolved settings.
 
         Raises:
@@ -239,7 +239,7 @@ def count_states(path: Path | str) -> Counter[tuple[str, str]]:
 
 
 def redact(text: str) -> str:
-    """A text in which everything that looks like a key, password or login is blanked out.
+    """A text with `***` for everything that looks like a key, password or login.
 
     >>> redact("https://me:secret@example.org/v1")
     'https://***@example.org/v1'
@@ -274,7 +274,7 @@ def _commit() -> str | None:
 
 
 def new_folder(root: Path, stem: str) -> Path:
-    """A folder that this call made, which only its owner reads."""
+    """A new folder, which only its owner reads."""
     path = root / stem
     while True:
         with contextlib.suppress(FileExistsError):

@@ -1,6 +1,6 @@
 """Rows of a dataset: .jsonl, .json (a list), .csv, .tsv, .parquet, .arrow, folders of those, or the hub.
 
-A row is a mapping of columns; what the columns mean is not known here (`factrl.runs.data`).
+A row is a mapping of columns; `factrl.runs.data` knows what the columns mean.
 """
 
 from __future__ import annotations
@@ -110,20 +110,12 @@ def lines_of(file: IO[bytes], name: object) -> Iterator[bytes]:
         yield line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
 
 
-def json_lines(content: bytes) -> list[Any]:
-    """The values of JSON Lines that are in memory.
-
-    >>> json_lines(b'{"id": 1}\\n{"id": 2}\\n')
-    [{'id': 1}, {'id': 2}]
+def read_lines(path: Path) -> Iterator[Any]:
+    """The values of a file of JSON Lines, plain or .gz.
 
     Raises:
-        ValueError: a line is not JSON.
+        DataError: a line is not JSON, or is longer than `LONGEST_LINE`.
     """
-    return [json.loads(line) for line in content.split(b"\n") if line.strip()]
-
-
-def read_lines(path: Path) -> Iterator[Any]:
-    """The values of a file of JSON Lines, plain or .gz."""
     with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
         for number, line in enumerate(lines_of(file, path), start=1):  # pyright: ignore[reportArgumentType]
             if line.strip():
@@ -190,8 +182,12 @@ def _parse(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        problem = str(error).partition("; use sys.")[0]  # Python's advice on how to read longer numbers
-        raise DataError(f"{where} is not JSON: {problem}") from error
+        raise DataError(f"{where} is not JSON: {without_hint(error)}") from error
+
+
+def without_hint(error: BaseException) -> str:
+    """A parser's message without Python's own advice on how to read longer numbers."""
+    return str(error).partition("; use sys.")[0]
 
 
 READERS: Mapping[str, Callable[[Path], Iterable[Any]]] = {

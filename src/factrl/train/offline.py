@@ -35,7 +35,7 @@ from factrl.errors import ConfigError, DataError
 from factrl.runs.config import dump_toml
 from factrl.runs.disk import write_whole
 from factrl.runs.folder import Run
-from factrl.runs.rows import json_lines
+from factrl.runs.rows import read_lines
 from factrl.runs.settings import ModelSettings
 from factrl.text import opened
 from factrl.train.page import write_tuning_card
@@ -167,7 +167,7 @@ def _rows(
         write_whole(data / LEFT_OUT, json.dumps(about, indent=2).encode())
         write_whole(file, "".join(json.dumps(row) + "\n" for row in rows).encode())
         tell(_summary(about))
-    return json_lines(file.read_bytes())
+    return [*read_lines(file)]
 
 
 def make_rows(
