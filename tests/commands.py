@@ -19,6 +19,11 @@ def write(path: Path | str, *rows: dict[str, Any]) -> Path:
     return path
 
 
+def read(path: Path | str) -> list[dict[str, Any]]:
+    """The rows of a JSON Lines file."""
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+
+
 def process(
     *words: str, stdout: Any = subprocess.PIPE, **environment: str
 ) -> subprocess.CompletedProcess[str]:

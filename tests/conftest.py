@@ -8,6 +8,7 @@ import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,6 +41,14 @@ def _own_store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
         return Store(tmp_path_factory.mktemp("store") / "verdicts.db") if supplier.verifier.cache else None
 
     monkeypatch.setattr(Supplier, "_store", store)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory, with a cache of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
+    return tmp_path
 
 
 @pytest.fixture

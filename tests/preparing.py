@@ -1,17 +1,27 @@
-"""A model by script, for the tests of `factrl prepare`."""
+"""The command `factrl prepare`, and a model by script, for its tests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+from commands import read
+from factrl.cli import main
 from factrl.errors import Unscored
 from factrl.runs.settings import AskSettings, DataSettings, ModelSettings, SamplingSettings
 from factrl.types import Completion, Example
 
 
+def prepared(kind: str, *words: str, output: str = "out.jsonl") -> list[dict[str, Any]]:
+    """The rows that `factrl prepare KIND` writes, in place of earlier ones."""
+    Path(output).unlink(missing_ok=True)
+    assert main(["prepare", kind, *words, "--output", output]) == 0
+    return read(output)
+
+
 class ScriptedWriter:
-    """Says what its script has for an id and a number, an error among it; counts what it was asked."""
+    """Writes what its script has for an id and a number, or an error; keeps what was asked."""
 
     identity = "scripted"
 
@@ -20,11 +30,11 @@ class ScriptedWriter:
         self.asked: list[tuple[Example, int]] = []
 
     def write(
-        self, examples: Sequence[Example], numbers: Sequence[int] = (0,), **told: Any
+        self, examples: Sequence[Example], numbers: Sequence[int] = (0,), **sampling: Any
     ) -> list[list[Any]]:
         self.asked += [(example, number) for example in examples for number in numbers]
-        said = [[self.script(example.id, number) for number in numbers] for example in examples]
-        return [[s if isinstance(s, Unscored) else Completion(s) for s in group] for group in said]
+        texts = [[self.script(example.id, number) for number in numbers] for example in examples]
+        return [[t if isinstance(t, Unscored) else Completion(t) for t in group] for group in texts]
 
 
 def asking(model: str = "policy", samples: int = 1) -> AskSettings:

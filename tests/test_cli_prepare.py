@@ -1,9 +1,7 @@
-"""`factrl prepare klcf` against a model server: to the dataset, and once more after being killed."""
+"""`factrl prepare`: KLCF's dataset from a model server, once more after a kill; thresholds and mixes."""
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
 import json
 import os
 import re
@@ -14,14 +12,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from preparing import prepared
 
 from commands import write
-from factrl.cli import main, prepare
-from factrl.errors import ConfigError, TooManyMasked
+from factrl.cli import main
 from factrl.llm import FakeLLM
 from factrl.papers import load_reward
 from factrl.prepare.dataset import importance_of
@@ -31,13 +30,14 @@ from factrl.verifier.search import Index
 from fault_server import FaultServer, Handler, completion
 
 TOWNS = 6
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def town_of(text: str) -> str:
     return next(f"town {n}" for n in range(TOWNS) if f"town {n}" in text.lower())
 
 
-def said_to(content: str) -> tuple[str, str, str]:
+def reply_to(content: str) -> tuple[str, str, str]:
     """The kind of a request, the town that it is about, and the reply."""
     if "Answer with the word ok" in content:
         return "ping", "", "ok"
@@ -51,61 +51,52 @@ def said_to(content: str) -> tuple[str, str, str]:
     return "sample", town, f"{town.title()} is an old port. {town.title()} has 7 mills."
 
 
-@pytest.fixture
-def model() -> Iterator[Any]:
-    answered: Counter[tuple[str, str]] = Counter()
-    state: dict[str, Any] = {"after": 10**9, "full": threading.Event()}
-    gate, lock = threading.Event(), threading.Lock()
+class Towns(FaultServer):
+    """A model that knows six towns, and keeps calls back once it has answered `after` of them."""
 
-    def fault(handler: Handler) -> None:
-        kind, town, reply = said_to(bodies[threading.get_ident()])
-        with lock:
-            sent = calls(state)
-            late = kind != "ping" and sent >= state["after"]
+    def __init__(self) -> None:
+        self.answered: Counter[tuple[str, str]] = Counter()
+        self.after, self.full, self.gate = 10**9, threading.Event(), threading.Event()
+        self._lock, self._bodies = threading.Lock(), dict[int, str]()
+        super().__init__(self.answer)
+
+    def next_fault(self, request: Any) -> Any:
+        self._bodies[threading.get_ident()] = request.body["messages"][-1]["content"]
+        return super().next_fault(request)
+
+    def answer(self, handler: Handler) -> None:
+        kind, town, reply = reply_to(self._bodies[threading.get_ident()])
+        with self._lock:
+            late = kind != "ping" and self.calls >= self.after
             if not late:
-                answered[kind, town] += 1
+                self.answered[kind, town] += 1
         if late:
-            state["full"].set()
-            gate.wait(30)
+            self.full.set()
+            self.gate.wait(30)
             handler.close_connection = True
             return
         handler.send(200, json.dumps(completion(reply, model="towns")).encode())
 
-    bodies: dict[int, str] = {}
+    @property
+    def calls(self) -> int:
+        """Answers that were sent off, those to the first tiny questions apart."""
+        return sum(count for (kind, _), count in self.answered.items() if kind != "ping")
 
-    class Server(FaultServer):
-        def next_fault(self, request: Any) -> Any:
-            bodies[threading.get_ident()] = request.body["messages"][-1]["content"]
-            return super().next_fault(request)
 
-    server = Server(fault)
-    state.update(url=f"{server.url}#towns", answered=answered, gate=gate)
-    yield state
-    gate.set()
+@pytest.fixture
+def model() -> Iterator[Towns]:
+    write("prompts.jsonl", *({"prompt": f"Tell me about town {n}.", "id": f"t{n}"} for n in range(TOWNS)))
+    write("facts.jsonl", *({"text": f"Town {n} is an old port.", "title": f"Town {n}"} for n in range(TOWNS)))
+    server = Towns()
+    yield server
+    server.gate.set()
     server.close()
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
-    write("prompts.jsonl", *({"prompt": f"Tell me about town {n}.", "id": f"t{n}"} for n in range(TOWNS)))
-    write("facts.jsonl", *({"text": f"Town {n} is an old port.", "title": f"Town {n}"} for n in range(TOWNS)))
-    return tmp_path
-
-
-def words(model: Any, output: str, *more: str) -> list[str]:
-    return [
-        *("prompts.jsonl", "--model", model["url"], "--judge", model["url"], "--output", output, *more),
-        *("verifier.docs=facts.jsonl", "verifier.judge=weak", "verifier.cache=false"),
-    ]
-
-
-def run(*told: str) -> int:
-    verbs = argparse.ArgumentParser().add_subparsers()
-    prepare.add_verbs(verbs)
-    args = verbs.choices["prepare klcf"].parse_intermixed_args(list(told))
-    return args.run(args)
+def klcf(model: Towns, output: str, *more: str, source: str = "docs=facts.jsonl") -> list[str]:
+    url = f"{model.url}#towns"
+    words = ["prepare", "klcf", "prompts.jsonl", "--model", url, "--judge", url, "--output", output, *more]
+    return [*words, f"verifier.{source}", "verifier.judge=weak", "verifier.cache=false"]
 
 
 def files(output: str) -> dict[str, bytes]:
@@ -113,10 +104,9 @@ def files(output: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in Path(output).iterdir() if "journal" not in path.name}
 
 
-def test_from_prompts_to_what_train_reads(model: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_prompts_to_what_train_reads(model: Towns, capsys: pytest.CaptureFixture[str]) -> None:
     Index.build(Path("kb"), ["facts.jsonl"])
-    told = [word.replace("verifier.docs=facts.jsonl", "verifier.index=kb") for word in words(model, "out")]
-    assert run(*told) == 0
+    assert main(klcf(model, "out", source="index=kb")) == 0
     examples = load_examples("out/train.jsonl", require_answers=False)
     assert [example.id for example in examples] == [f"t{n}" for n in range(TOWNS)]
     assert examples[2].checklist == ("Town 2 is an old port.",)
@@ -131,100 +121,78 @@ def test_from_prompts_to_what_train_reads(model: Any, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-def test_killed_and_run_again_it_repeats_nothing(model: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    after = 11  # answers: samples and checks
-    told = words(model, "out", "judge.max_concurrency=2")
-    assert run(*words(model, "whole", "judge.max_concurrency=2")) == 0
-    model["answered"].clear()
-    model["after"] = after
-    killed = subprocess.Popen(
-        [sys.executable, "-m", "factrl", "prepare", "klcf", *told],
-        stderr=subprocess.DEVNULL,
-        env=dict(os.environ),
-    )
-    assert model["full"].wait(60)
+def test_killed_and_run_again_it_repeats_nothing(model: Towns, capsys: pytest.CaptureFixture[str]) -> None:
+    words = klcf(model, "out", "judge.max_concurrency=2")
+    assert main(klcf(model, "whole", "judge.max_concurrency=2")) == 0
+    model.answered.clear()
+    model.after = after = 11  # answers: samples and checks
+    command = [sys.executable, "-m", "factrl", *words]
+    killed = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=dict(os.environ))
+    assert model.full.wait(60)
     for _ in range(600):
         if kept_rows() == after:  # what was answered has arrived in the journal
             break
         time.sleep(0.05)
     killed.kill()
     assert killed.wait() == -signal.SIGKILL
-    assert kept_rows() == calls(model) == after
-    model["after"] = 10**9
-    model["gate"].set()
+    assert kept_rows() == model.calls == after
+    model.after = 10**9
+    model.gate.set()
     capsys.readouterr()
-    assert run(*told) == 0
+    assert main(words) == 0
     assert files("out") == files("whole")
     # Those of both processes; the server may count up to two that were held back when the first one died.
-    assert calls(model) - 3 * TOWNS in range(3)
-    told_now = re.search(r"asked now: (\d+) samples, (\d+) checks, (\d+) choices", capsys.readouterr().err)
-    assert told_now is not None
-    assert sum(map(int, told_now.groups())) == 3 * TOWNS - after
+    assert model.calls - 3 * TOWNS in range(3)
+    now = re.search(r"asked now: (\d+) samples, (\d+) checks, (\d+) choices", capsys.readouterr().err)
+    assert now is not None
+    assert sum(map(int, now.groups())) == 3 * TOWNS - after
 
 
 def kept_rows() -> int:
     return max(len(Path("out/journal.jsonl").read_text().splitlines()) - 1, 0)
 
 
-def calls(model: Any) -> int:
-    """Answers that were sent off, those to the first tiny questions apart."""
-    return sum(count for (kind, _), count in model["answered"].items() if kind != "ping")
-
-
-def test_prompts_of_an_evaluation_set_are_left_out(model: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prompts_of_an_evaluation_set_are_left_out(model: Towns, capsys: pytest.CaptureFixture[str]) -> None:
     write("eval.jsonl", {"question": "tell me about TOWN 3"})
-    assert run(*words(model, "out", "--against", "eval.jsonl")) == 0
+    assert main(klcf(model, "out", "--against", "eval.jsonl")) == 0
     assert "t3" not in {row.id for row in load_examples("out/train.jsonl", require_answers=False)}
     about = json.loads(Path("out/about.json").read_text())
     assert about["contamination"]["ids"] == ["t3"]
     assert "1 of 6 questions are in an evaluation set (eval.jsonl: 1)" in capsys.readouterr().err
 
 
-def test_no_dataset_is_exit_code_3_and_no_evidence_a_mistake(model: Any) -> None:
-    with pytest.raises(ConfigError, match=r"6 of 6 questions come without evidence"):
-        run("prompts.jsonl", "--model", model["url"], "--output", "out")
+def test_no_dataset_is_exit_code_3_and_no_evidence_a_mistake(
+    model: Towns, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(klcf(model, "out")[:9]) == 2
+    assert "6 of 6 questions come without evidence" in capsys.readouterr().err
     assert not Path("out").exists()
     write("facts.jsonl", {"text": "Nothing is known.", "title": "Nothing"})
-    with pytest.raises(
-        TooManyMasked, match=r"none of the 6 questions has a checklist \(6 no_supported_claim\)"
-    ):
-        run(*words(model, "out"))
+    assert main(klcf(model, "out")) == 3
+    assert "none of the 6 questions has a checklist (6 no_supported_claim)" in capsys.readouterr().err
 
 
 # Thresholds
 
 
-def test_a_row_says_its_threshold_and_is_asked_at_each(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The same threshold for the same id and seed, whatever stands around it; what is none is refused."""
+def test_a_row_says_its_threshold_and_is_asked_at_each(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same threshold for the same id and seed, whatever stands around it; a wrong one is refused."""
     rows = [{"question": f"Who wrote book {n}?", "answers": ["Ada"], "level": n} for n in range(40)]
-    for name, some in (("all", rows), ("half", rows[20:])):
-        write(tmp_path / f"{name}.jsonl", *some)
-
-    def drawn(name: str, *words: str) -> list[dict[str, Any]]:
-        out = tmp_path / "out.jsonl"
-        out.unlink(missing_ok=True)
-        assert (
-            main(["prepare", "thresholds", str(tmp_path / f"{name}.jsonl"), *words, "--output", str(out)])
-            == 0
-        )
-        return [json.loads(line) for line in out.read_text("utf-8").splitlines()]
-
-    every, half = drawn("all"), drawn("half")
-    assert every[20:] == half
-    assert {(row["threshold"], row["penalty"]) for row in every} == {
-        (0.0, "0"), (0.25, "0.333333"), (0.5, "1"), (0.75, "3"), (0.9, "9")
-    }  # fmt: skip
-    assert [row["threshold"] for row in drawn("all", "--seed", "1")] != [row["threshold"] for row in every]
-    asked = drawn("half", "--each", "--of", "0.5", "0.9")
-    assert [(row["threshold"], row["level"]) for row in asked[:3]] == [(0.5, 20), (0.9, 20), (0.5, 21)]
-    assert len({row["id"] for row in asked}) == 40
+    write("all.jsonl", *rows)
+    write("half.jsonl", *rows[20:])
+    every = prepared("thresholds", "all.jsonl")
+    assert every[20:] == prepared("thresholds", "half.jsonl")
+    penalties = {0.0: "0", 0.25: "0.333333", 0.5: "1", 0.75: "3", 0.9: "9"}
+    assert {row["threshold"]: row["penalty"] for row in every} == penalties
+    other = prepared("thresholds", "all.jsonl", "--seed", "1")
+    assert [row["threshold"] for row in other] != [row["threshold"] for row in every]
+    each = prepared("thresholds", "half.jsonl", "--each", "--of", "0.5", "0.9")
+    assert [(row["threshold"], row["level"]) for row in each[:3]] == [(0.5, 20), (0.9, 20), (0.5, 21)]
+    assert len({row["id"] for row in each}) == 40
     capsys.readouterr()
-    words = ["prepare", "thresholds", str(tmp_path / "all.jsonl"), "--output", str(tmp_path / "no.jsonl")]
-    assert main([*words, "--of", "1"]) == 2
+    assert main(["prepare", "thresholds", "all.jsonl", "--output", "no.jsonl", "--of", "1"]) == 2
     assert "threshold = 1.0 is not a number from 0 up to, but not, 1" in capsys.readouterr().err
-    train = ["train", "threshold", "--model", "m", "--data", str(tmp_path / "all.jsonl"), "--dry-run"]
+    train = ["train", "threshold", "--model", "m", "--data", "all.jsonl", "--dry-run"]
     assert main([*train, "prompts_per_step=4"]) == 2
     assert "it has no column `threshold`; factrl prepare thresholds writes one" in capsys.readouterr().err
 
@@ -236,26 +204,21 @@ ROWS = [
 ]
 NOBODY = [{"id": f"b{n}", "question": f"Who wins the cup of {2090 + n}?", "answers": None} for n in range(6)]
 ANSWERED = {"id": "x", "question": "Who wrote Emma?", "answers": ["Jane Austen"]}
-MIX = ["prepare", "mix", "asked.jsonl", "--output", "out.jsonl", "data.columns.question=q"]
-MIX += ["data.columns.answers=a", "--unanswerable"]
+MIX = ["asked.jsonl", "data.columns.question=q", "data.columns.answers=a", "--unanswerable", "f.jsonl"]
 
 
-def mixed(file: str, rows: list[dict[str, Any]], *words: str) -> list[dict[str, Any]]:
+def mixed(rows: list[dict[str, Any]], *words: str) -> list[dict[str, Any]]:
     """What a mix of `ROWS` and these holds."""
     write("asked.jsonl", *ROWS)
-    write(file, *rows)
-    Path("out.jsonl").unlink(missing_ok=True)
-    assert main([*MIX, file, *words]) == 0
-    return [json.loads(line) for line in Path("out.jsonl").read_text("utf-8").splitlines()]
+    write("f.jsonl", *rows)
+    return prepared("mix", *MIX, *words)
 
 
-def test_a_share_of_the_mixed_rows_is_unanswerable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_share_of_the_mixed_rows_is_unanswerable() -> None:
     """All questions are kept, four rows of forty drawn, in another order for another seed and no other."""
-    monkeypatch.chdir(tmp_path)
-    every = mixed("nobody.jsonl", [*NOBODY, ANSWERED])
+    every = mixed([*NOBODY, ANSWERED])
     drawn = [row for row in every if row.get("answerable") is False]
-    assert len(drawn) == 4
-    assert len(every) == 40
+    assert (len(drawn), len(every)) == (4, 40)
     assert {row["id"] for row in drawn} < {f"unanswerable-b{n}" for n in range(6)}
     assert all(row["answers"] == ["I don't know", "I do not know"] for row in drawn)
     known = sorted((row for row in every if row not in drawn), key=lambda row: row["level"])
@@ -264,38 +227,30 @@ def test_a_share_of_the_mixed_rows_is_unanswerable(tmp_path: Path, monkeypatch: 
     ]
     assert not any(row["ook"] for row in known)
     assert "evidence" not in known[0]
-    assert every == mixed("nobody.jsonl", [*NOBODY, ANSWERED])
-    assert every != mixed("nobody.jsonl", [*NOBODY, ANSWERED], "--seed", "1")
     assert len(load_examples("out.jsonl")) == 40
+    assert every == mixed([*NOBODY, ANSWERED])
+    assert every != mixed([*NOBODY, ANSWERED], "--seed", "1")
 
 
 @pytest.mark.parametrize(
-    ("rows", "words"),
+    ("change", "words"),
     [
-        ([{**row, "answers": ["I don't know"]} for row in NOBODY], []),
-        ([{**row, "answers": ["Ada"], "answerable": False} for row in NOBODY], []),
-        (
-            [
-                {"why": row["question"], "question": "1 + 1?", "answer": "2", "aliases": ["II"]}
-                for row in NOBODY
-            ],
-            ["--column", "why"],
-        ),
+        ({"answers": ["I don't know"]}, []),
+        ({"answers": ["Ada"], "answerable": False}, []),
+        ({"question": "1 + 1?", "answer": "2", "aliases": ["II"]}, ["--column", "why"]),
     ],
 )
-def test_what_counts_as_unanswerable(
-    rows: list[dict[str, Any]], words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_counts_as_unanswerable(change: dict[str, Any], words: list[str]) -> None:
+    rows = [{**row, "why": row["question"], **change} for row in NOBODY]
     also = [{**row, "id": f"c{n}", "answerable": True} for n, row in enumerate(rows)] if not words else []
-    drawn = [row for row in mixed("f.jsonl", [*rows, *also], *words) if row.get("answerable") is False]
+    drawn = [row for row in mixed([*rows, *also], *words) if row.get("answerable") is False]
     assert len(drawn) == 4
     assert all(row["question"].startswith("Who wins") for row in drawn)
     assert {one.answers[2:] for one in load_examples("out.jsonl")} == {()}
 
 
 @pytest.mark.parametrize(
-    ("rows", "words", "told"),
+    ("rows", "words", "message"),
     [
         (NOBODY[:3], [], "--share 0.1 beside 36 questions takes 4 unanswerable ones, and f.jsonl has 3"),
         (NOBODY, ["--share", "0.5"], "takes 36 unanswerable ones, and f.jsonl has 6"),
@@ -304,36 +259,27 @@ def test_what_counts_as_unanswerable(
         (NOBODY, ["--share", "1"], "'1' is no number from 0.001 to 0.9"),
     ],
 )
-def test_a_share_that_cannot_be_had_is_told(
-    rows: list[dict[str, Any]],
-    words: list[str],
-    told: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_a_share_that_cannot_be_had(
+    rows: list[dict[str, Any]], words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     for name, some in (("asked", ROWS), ("f", rows), ("eval", NOBODY[:3])):
         write(f"{name}.jsonl", *some)
-    assert main([*MIX, "f.jsonl", *words]) == 2
-    assert told in capsys.readouterr().err
+    assert main(["prepare", "mix", *MIX, "--output", "out.jsonl", *words]) == 2
+    assert message in capsys.readouterr().err
     assert not Path("out.jsonl").exists()
 
 
 @pytest.mark.parametrize("spec", ["truthrl", "threshold", "rlcr", "truthrl:knowledge-ternary"])
-def test_declining_pays_most_where_nobody_can_answer(
-    spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    mixed("f.jsonl", [{**row, "threshold": 0.5} for row in NOBODY])
+def test_declining_pays_most_where_nobody_can_answer(spec: str) -> None:
+    mixed([{**row, "threshold": 0.5} for row in NOBODY])
     example = next(one for one in load_examples("out.jsonl") if one.meta.get("answerable") is False)
     form = "\\boxed{%s}"
     if spec == "rlcr":
         form = "<think>Hm.</think><answer>%s</answer><analysis>A</analysis><confidence>0.9</confidence>"
     reward = load_reward(spec).with_(grade=Grader())
     for ook in (None, True, False) if spec == "truthrl:knowledge-ternary" else (None,):
-        flagged = dataclasses.replace(example, ook=ook)
-        declines, answers = (reward(flagged, form % said).value for said in ("I don't know", "Brazil"))
+        flagged = replace(example, ook=ook)
+        declines, answers = (reward(flagged, form % text).value for text in ("I don't know", "Brazil"))
         assert declines is not None
         assert answers is not None
         assert declines > 0 > answers

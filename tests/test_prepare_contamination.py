@@ -50,9 +50,9 @@ def test_files_folders_and_columns_of_other_names(tmp_path: Path) -> None:
 
 def test_found_questions_are_dropped_and_told(tmp_path: Path) -> None:
     file = write(tmp_path / "e.jsonl", *({"question": f"question {n}"} for n in (0, 2, 3, 5, 9)))
-    kept, told = Sieve.read([file]).sift([Example(f"Question {n}?", id=str(n)) for n in range(6)])
+    kept, report = Sieve.read([file]).sift([Example(f"Question {n}?", id=str(n)) for n in range(6)])
     assert [example.id for example in kept] == ["1", "4"]
-    assert told == {"found": 4, "of": 6, "files": {str(file): 4}, "ids": ["0", "2", "3", "5"]}
+    assert report == {"found": 4, "of": 6, "files": {str(file): 4}, "ids": ["0", "2", "3", "5"]}
 
 
 def test_a_set_without_questions_is_told(tmp_path: Path) -> None:

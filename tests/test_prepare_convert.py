@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from preparing import prepared
 
 from commands import write
 from factrl.bridges.trl import to_trl
-from factrl.cli import main
 from factrl.errors import ConfigError
+from factrl.papers import settings_of
 from factrl.prepare.dataset import VERL_COLUMNS, Target, convert
 from factrl.rewards import reward
 from factrl.runs.data import load_examples, to_example
@@ -70,14 +71,14 @@ def test_trl(converted: Callable[..., Path], suffix: str) -> None:
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Answer: Who founded Vehm?"},
     ]
-    found = load_examples(path, require_answers=False)
-    assert columns_of(found) == BOTH
-    assert json.loads(found[1].meta["meta"]) == FULL.meta
+    examples = load_examples(path, require_answers=False)
+    assert columns_of(examples) == BOTH
+    assert json.loads(examples[1].meta["meta"]) == FULL.meta
     # A trainer hands the same examples to a reward.
     columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
     SEEN.clear()
-    said = [[{"role": "assistant", "content": "Ysolde"}]] * 2
-    assert to_trl(watched)([row["prompt"] for row in rows], said, **columns) == [6.0, 6.0]
+    replies = [[{"role": "assistant", "content": "Ysolde"}]] * 2
+    assert to_trl(watched)([row["prompt"] for row in rows], replies, **columns) == [6.0, 6.0]
     assert columns_of(sorted(SEEN, key=lambda example: example.id)) == BOTH
 
 
@@ -91,8 +92,7 @@ def test_verl(converted: Callable[..., Path], suffix: str) -> None:
     truth = {"problem": "Who founded Vehm?", "target": ["Ysolde", "Ysolde T."], "out_of_knowledge": False}
     assert row["reward_model"] == {"style": "rule", "ground_truth": truth}
     assert (row["extra_info"]["index"], row["extra_info"]["split"]) == (1, "train")
-    found = load_examples(path, columns=VERL_COLUMNS, require_answers=False)
-    assert columns_of(found) == BOTH
+    assert columns_of(load_examples(path, columns=VERL_COLUMNS, require_answers=False)) == BOTH
     plain = load_examples(path, require_answers=False)[1]  # what TruthRL's layout alone says
     assert (plain.question, plain.answers, plain.ook) == (FULL.question, FULL.answers, False)
 
@@ -112,18 +112,13 @@ def test_what_a_trainer_cannot_ask_is_refused(converted: Callable[..., Path]) ->
         converted("trl", ".parquet", DATA.model_copy(update={"prefill": "<think>"}))
 
 
-def test_with_the_prompt_of_a_paper(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from factrl.papers import settings_of
-
-    monkeypatch.chdir(tmp_path)
+def test_with_the_prompt_of_a_paper(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"question": f"Who founded town {n}?", "answer": f"Person {n}", "id": n} for n in range(3)]
     write("q.jsonl", *rows)
-    words = ["--to", "trl", "--output", "t.jsonl", "paper=truthrl", "--limit", "2"]
-    assert main(["prepare", "convert", "q.jsonl", *words]) == 0
+    words = ["q.jsonl", "--to", "trl", "paper=truthrl", "--limit", "2"]
+    rows = prepared("convert", *words, output="t.jsonl")
     prompt = settings_of("truthrl")["data"]["prompt"]
-    assert [row["prompt"][-1]["content"] for row in read_rows("t.jsonl")] == [
+    assert [row["prompt"][-1]["content"] for row in rows] == [
         prompt.format(question=f"Who founded town {n}?", asked_at="") for n in range(2)
     ]
     out, err = capsys.readouterr()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import fault_server as fs
-from commands import write
+from commands import read, write
 from factrl.cli import main
 from factrl.errors import Unscored
 from factrl.job import read_job
@@ -46,11 +45,7 @@ NAMED = {
 }
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -80,14 +75,13 @@ def test_a_reply_is_a_list_or_none(reply: str, names: tuple[str, ...] | None) ->
     assert caught.value.cause == "judge_unreadable"
 
 
-def said(content: str) -> str:
+def reply_to(content: str) -> str:
     return next((text for word, text in NAMED.items() if word in content.removeprefix(REQUEST)), "ok")
 
 
-def entities(server: fs.FaultServer) -> list[str]:
-    """What was asked, the first word to a server apart."""
-    asked = [request.body["messages"][-1]["content"] for request in server.requests]
-    return [content for content in asked if content.startswith(REQUEST)]
+def entity_requests(server: fs.FaultServer) -> list[str]:
+    contents = [request.body["messages"][-1]["content"] for request in server.requests]
+    return [content for content in contents if content.startswith(REQUEST)]
 
 
 def test_questions_become_rows_that_knowrl_trains_on_and_none_is_paid_for_twice(
@@ -95,18 +89,18 @@ def test_questions_become_rows_that_knowrl_trains_on_and_none_is_paid_for_twice(
 ) -> None:
     first = ASKED["NQ-Open"] | {"answers": ASKED["NQ-Open"]["answer"]}
     write("questions.jsonl", first, ASKED["WebQuestions"])
-    server = serve(fs.replies(said))
+    server = serve(fs.replies(reply_to))
     words = ["prepare", "entities", "questions.jsonl", "--output", "rows.jsonl"]
     assert main(words) == 2
     assert "prepare entities needs --judge" in capsys.readouterr().err
     assert main([*words, "--judge", f"{server.url}#gpt-4o"]) == 0
     assert "2 rows; none left out" in capsys.readouterr().err
-    rows = [json.loads(line) for line in Path("rows.jsonl").read_text("utf-8").splitlines()]
+    rows = read("rows.jsonl")
     assert [sorted(row) for row in rows] == [["answers", "id", "question", "title"]] * 2
     assert rows[0]["title"] == "Justice League;Justice League (film)"
     Path("rows.jsonl").rename("before.jsonl")
     assert main([*words, "--judge", f"{server.url}#gpt-4o"]) == 0
-    assert len(entities(server)) == 2
+    assert len(entity_requests(server)) == 2
 
     pages = [{"title": title, "text": f"On {title}."} for title in ("Justice League (film)", "Cher", "Rome")]
     write("pages.jsonl", *pages)
@@ -115,15 +109,15 @@ def test_questions_become_rows_that_knowrl_trains_on_and_none_is_paid_for_twice(
     one = ["judge.url=http://127.0.0.1:9/v1#m", "train.prompts_per_step=2"]
     plan = make_plan(read_job(None, [*given, *one]))
     search: Any = open_search(index="wiki")
-    found = search.search("dvd", 5, topic=plan.examples[0].topic)
-    assert [passage.title for passage in found] == ["Justice League (film)"]
+    passages = search.search("dvd", 5, topic=plan.examples[0].topic)
+    assert [passage.title for passage in passages] == ["Justice League (film)"]
 
 
 def test_a_question_without_a_readable_reply_is_left_out_and_counted(
     serve: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write("questions.jsonl", ASKED["WebQuestions"], ASKED["ComplexWebQuestions"])
-    server = serve(fs.replies(said))
+    server = serve(fs.replies(reply_to))
     words = ["prepare", "entities", "questions.jsonl", "--output", "rows.jsonl"]
     assert main([*words, "--judge", f"{server.url}#gpt-4o"]) == 0
     assert "1 rows; 1 judge_unreadable left out" in capsys.readouterr().err

@@ -8,30 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from preparing import prepared
 
-from commands import write
+from commands import read, write
 from factrl.cli import main, prepare
 from factrl.papers import load_reward
 from factrl.runs.data import load_examples
 
 ROWS = json.loads((Path(__file__).parent / "fixtures" / "upstream_rows.json").read_text("utf-8"))
-WORDS = ["prepare", "fspo", "hotpot.jsonl", "wiki.jsonl", "math.jsonl", "--output", "train.jsonl"]
+FILES = ["hotpot.jsonl", "wiki.jsonl", "math.jsonl"]
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def sources(folder: Path) -> None:
     for name, row in (("hotpot", ROWS["hotpotqa"]), ("wiki", ROWS["2wiki"])):
         key = "id" if "id" in row else "_id"
         write(f"{name}.jsonl", *({**row, key: f"{n}", "question": f"{name} {n}?"} for n in range(30)))
     write("math.jsonl", *({"problem": f"What is {n} + 1?", "answer": f"{n + 1}"} for n in range(12)))
-    return tmp_path
 
 
-def made(*words: str, line: list[str] = WORDS) -> list[dict[str, Any]]:
-    Path("train.jsonl").unlink(missing_ok=True)
-    assert main([*line, *words]) == 0
-    return [json.loads(line) for line in Path("train.jsonl").read_text("utf-8").splitlines()]
+def made(*words: str, files: list[str] = FILES) -> list[dict[str, Any]]:
+    return prepared("fspo", *files, *words, output="train.jsonl")
 
 
 def test_three_sources_are_one_file_that_the_reward_takes(capfd: pytest.CaptureFixture[str]) -> None:
@@ -53,10 +50,8 @@ def test_three_sources_are_one_file_that_the_reward_takes(capfd: pytest.CaptureF
 
 def test_held_out_questions_are_others_and_too_few_are_said(capfd: pytest.CaptureFixture[str]) -> None:
     write("seen.jsonl", *made("--facts", "36"))
-    two = [*WORDS[:4], *WORDS[5:]]
-    rows = made("--facts", "30", "--against", "seen.jsonl", line=two)
-    seen = {json.loads(line)["question"] for line in Path("seen.jsonl").read_text("utf-8").splitlines()}
-    assert not seen & {row["question"] for row in rows}
+    rows = made("--facts", "30", "--against", "seen.jsonl", files=FILES[:2])
+    assert not {row["question"] for row in read("seen.jsonl")} & {row["question"] for row in rows}
     assert {row["data_source"] for row in rows} == {"hotpotqa", "2wikimultihopqa"}
     assert "only 23 of 30 questions with evidence" in capfd.readouterr().err
 
@@ -67,13 +62,13 @@ def test_a_row_in_another_form_has_its_supporting_passages_too(monkeypatch: pyte
     write("hotpot.jsonl", {"question": "A?", "answers": ["a"], "evidence": passages})
     write("wiki.jsonl", {"question": "B?", "answer": "b", "knowledge": "All of it."})
     rows = made("--facts", "2")
-    found = {row["question"]: [one["text"] for one in row.get("evidence", [])] for row in rows}
-    assert (found["A?"], found["B?"]) == (["Yes."], ["All of it."])
-    asked = []
-    told = {"hotpotqa/hotpot_qa": "hotpotqa", "framolfese/2WikiMultihopQA": "2wiki"}
-    monkeypatch.setattr(prepare, "read_rows", lambda *where: asked.append(where) or [ROWS[told[where[0]]]])
-    made("--facts", "2", line=["prepare", "fspo", "hotpotqa", "2wiki", *WORDS[5:]])
-    assert asked == [
+    texts = {row["question"]: [one["text"] for one in row.get("evidence", [])] for row in rows}
+    assert (texts["A?"], texts["B?"]) == (["Yes."], ["All of it."])
+    requests = []
+    hub = {"hotpotqa/hotpot_qa": "hotpotqa", "framolfese/2WikiMultihopQA": "2wiki"}
+    monkeypatch.setattr(prepare, "read_rows", lambda *of: requests.append(of) or [ROWS[hub[of[0]]]])
+    made("--facts", "2", files=["hotpotqa", "2wiki"])
+    assert requests == [
         ("hotpotqa/hotpot_qa", "train", "distractor"),
         ("framolfese/2WikiMultihopQA", "train", None),
     ]
@@ -98,6 +93,6 @@ def test_a_row_that_lacks_something_is_one_line(
     file: str, row: dict[str, Any], message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     write(f"{file}.jsonl", row)
-    assert main(WORDS) == 2
+    assert main(["prepare", "fspo", *FILES, "--output", "train.jsonl"]) == 2
     assert message in capfd.readouterr().err
     assert not Path("train.jsonl").exists()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from preparing import ScriptedWriter, asking
 
+from commands import read
 from factrl.errors import LLMError, Unscored
 from factrl.llm import FakeLLM
 from factrl.prepare import TOGETHER, answer_part, few_shot
@@ -33,15 +34,15 @@ class Bench:
     """A preparation with scripted parts in a folder of its own, which can be run again."""
 
     def __init__(
-        self, folder: Path, script: Callable[[str, int], Any], llm: FakeLLM | None = None, **told: Any
+        self, folder: Path, script: Callable[[str, int], Any], llm: FakeLLM | None = None, **given: Any
     ):
         self.folder, self.llm = folder, llm
         self.writer, self.judge, self.down = ScriptedWriter(script), JudgeBy(self.say), True
-        workers, samples, model = told.pop("workers", 1), told.pop("samples", 1), told.pop("model", "-")
+        workers, samples, model = given.pop("workers", 1), given.pop("samples", 1), given.pop("model", "-")
         search: Any = type(
             "One", (), {"search": lambda *_, **__: [Passage("Town chronicle.", "Towns", "http://t")]}
         )()
-        verifier = Verifier(SentenceClaims(), search, self.judge, **told)
+        verifier = Verifier(SentenceClaims(), search, self.judge, **given)
         self.given = (self.writer, verifier, llm, workers, asking(model, samples))
 
     def say(self, text: str) -> Verdict:
@@ -59,7 +60,7 @@ class Bench:
         return self.prepared
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in (self.folder / name).read_text().splitlines()]
+        return read(self.folder / name)
 
 
 def towns(id_: str, number: int) -> str:
@@ -121,7 +122,7 @@ def test_a_question_with_a_claim_without_a_verdict_is_left_out_and_tried_again(t
     assert {row["group_id"] for row in bench.rows("truthfulness.jsonl")} == {"t0", "t2"}
     bench.judge.asked, bench.down = [], False
     bench.run(TOWNS)
-    assert bench.work.asked == {"checks": 1}  # the samples and the other checks are there
+    assert bench.work.requests == {"checks": 1}  # the samples and the other checks are there
     assert len(bench.rows("train.jsonl")) == 3
 
 
@@ -154,7 +155,7 @@ def test_a_second_run_asks_nothing_and_writes_the_same(tmp_path: Path) -> None:
     bench.judge.asked.clear()
     bench.run()
     assert (bench.writer.asked, bench.judge.asked, len(llm.calls)) == ([], [], 1)
-    assert bench.work.asked == {}
+    assert bench.work.requests == {}
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
 
 
@@ -166,9 +167,9 @@ def test_many_questions_of_every_model(tmp_path: Path, model: str, workers: int)
     bench.run(many)
     assert [row["id"] for row in bench.rows("train.jsonl")] == [example.id for example in many]
     assert Counter(bench.writer.asked) == dict.fromkeys(((example, n) for example in many for n in (0, 1)), 1)
-    assert bench.work.asked == {"samples": 2 * (len(many) - 4), "checks": 2 * (len(many) - 4)}
+    assert bench.work.requests == {"samples": 2 * (len(many) - 4), "checks": 2 * (len(many) - 4)}
     bench.run([replace(many[0], topic="towns"), replace(many[1], evidence=(Passage("Chronicle."),))])
-    assert bench.work.asked == {"checks": 4}, "another topic or evidence"
+    assert bench.work.requests == {"checks": 4}, "another topic or evidence"
 
 
 def choice_lines(facts: Sequence[str], *words: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any
 import pytest
 from preparing import ScriptedWriter, asking
 
-from factrl.cli import main
-from factrl.errors import ConfigError, DataError, LLMError, TooManyMasked, Unscored
+from commands import read
+from factrl.errors import DataError, LLMError, TooManyMasked, Unscored
 from factrl.prepare import TOGETHER, Sieve
 from factrl.prepare.prompts import GONE, TRIES, read_new_prompt, write_prompts
 from factrl.types import Example
@@ -36,7 +35,7 @@ def make(tmp_path: Path) -> Callable[..., Any]:
     def made(writer: ScriptedWriter, count: int = 5, sieve: Sieve = NOTHING):
         path = tmp_path / "p.jsonl"
         done = write_prompts(writer, asking(), (FACTUAL, USERS), count, path, sieve)
-        return done, [json.loads(line) for line in path.read_text().splitlines()]
+        return done, read(path)
 
     return made
 
@@ -71,41 +70,6 @@ def test_what_is_not_new_is_left_out_and_counted(make: Callable[..., Any]) -> No
         "kept": 3, "repeat": 1, "no_tag": 1, "several_tags": 1, "empty": 1, "demonstration": 1,
         "too_long": 1, "contaminated": 1,
     }  # fmt: skip
-
-
-def test_prompts_for_sft_are_apart_from_those_for_rl(tmp_path: Path) -> None:
-    rl, sft = tmp_path / "rl.jsonl", tmp_path / "sft.jsonl"
-    told = (numbered(new), asking(), (FACTUAL, USERS))
-    write_prompts(*told, 14, rl, NOTHING, sft)
-    parts = [[json.loads(line)["number"] for line in path.read_text().splitlines()] for path in (sft, rl)]
-    assert parts == [[*range(6)], [*range(6, 14)]]  # 3 : 4
-    (tmp_path / "rl.journal.jsonl").unlink()
-    rl.unlink()
-    with pytest.raises(ConfigError, match=r"sft\.jsonl"):  # of another job
-        write_prompts(*told, 14, rl, NOTHING, sft)
-
-
-@pytest.mark.parametrize(
-    ("sft", "message"),
-    [
-        ("mine.jsonl", "mine.jsonl exists; name another file"),  # even where the job was begun
-        ("./rl.jsonl", "--sft and --output are both rl.jsonl"),
-        ("sft.csv", "--sft sft.csv must end in .jsonl"),
-    ],
-)
-def test_the_part_for_sft_takes_no_other_files_place(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    sft: str,
-    message: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("mine.jsonl", "rl.journal.jsonl"):
-        Path(name).write_text('{"id": "1", "question": "Why?"}\n', "utf-8")
-    words = ["--model", "m", "--count", "7", "--demonstrations", "mine.jsonl", "--like", "mine.jsonl"]
-    assert main(["prepare", "prompts", *words, "--output", "rl.jsonl", "--sft", sft]) == 2
-    assert message in capsys.readouterr().err
 
 
 def test_what_was_not_written_is_asked_again(make: Callable[..., Any]) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from preparing import prepared
 
 from commands import write
 from factrl.cli import main
@@ -25,23 +25,22 @@ ROWS = [
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def index(folder: Path) -> None:
     for name, rows in (("facts", [{"title": "Facts", "text": fact} for fact in FACTS]), ("rows", ROWS)):
         write(f"{name}.jsonl", *rows)
     assert main(["index", "facts.jsonl", "--out", "wiki"]) == 0
-    return tmp_path
+
+
+def retrieved(*words: str) -> list[dict[str, Any]]:
+    return prepared("retrieve", "rows.jsonl", *words, output="o.jsonl")
 
 
 def test_rows_get_the_passages_that_bear_on_them_and_the_policy_reads_them(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert (
-        main(["prepare", "retrieve", "rows.jsonl", "--index", "wiki", "--k", "1", "--output", "o.jsonl"]) == 0
-    )
-    told = "3 rows; 1 had evidence already, 0 have none, 0 lost what holds an answer"
-    assert f"{told}; in 2 a passage holds an answer" in capsys.readouterr().err
-    first, own, last = (json.loads(line) for line in Path("o.jsonl").read_text("utf-8").splitlines())
+    first, own, last = retrieved("--index", "wiki", "--k", "1")
+    counts = "3 rows; 1 had evidence already, 0 have none, 0 lost what holds an answer"
+    assert f"{counts}; in 2 a passage holds an answer" in capsys.readouterr().err
     assert [e["text"] for e in first["evidence"]] == [FACTS[0]]
     assert [e["text"] for e in last["evidence"]] == [FACTS[1]]
     assert own == {**ROWS[1], "helps": False}
@@ -51,12 +50,6 @@ def test_rows_get_the_passages_that_bear_on_them_and_the_policy_reads_them(
     assert plan.prompt.endswith(f"Document [1]: Facts\n{FACTS[0]}\n</DOC>\n\nQuestion: {ROWS[0]['question']}")
     assert "{evidence}" in read_job(None, [*words, "paper=truthrl:retrieval-binary"]).settings.data.prompt
     assert "{evidence}" not in read_job(None, [*words, "paper=truthrl"]).settings.data.prompt
-
-
-def retrieved(*words: str) -> list[dict[str, Any]]:
-    Path("o.jsonl").unlink(missing_ok=True)
-    assert main(["prepare", "retrieve", "rows.jsonl", "--output", "o.jsonl", *words]) == 0
-    return [json.loads(line) for line in Path("o.jsonl").read_text("utf-8").splitlines()]
 
 
 def test_withheld_evidence_holds_no_answer_and_the_label_says_so() -> None:
@@ -86,7 +79,7 @@ def test_distractors_come_from_other_questions_and_hold_no_answer() -> None:
 
 def test_passages_that_the_questions_bring_need_no_index(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"question": "Who wrote Emma?", "answer": "Jane Austen", "found": [FACTS[2], FACTS[0]]}]
-    Path("rows.jsonl").write_text(json.dumps(rows[0]), encoding="utf-8")
+    write("rows.jsonl", *rows)
     named = "data.columns.evidence=found"
     assert retrieved(named)[0] == {**rows[0], "helps": True}
     [row] = retrieved("--withhold", "1", named)
@@ -118,8 +111,9 @@ def test_whether_a_passage_holds_an_answer(text: str, answer: str, holds: bool) 
 def test_without_passages_the_prompt_says_what_finds_them(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["train", "truthrl:retrieval", "--model", "m", "--data", "rows.jsonl", "--dry-run"]
     assert main([*words, "prompts_per_step=2"]) == 2
-    assert "{evidence} is no column of example" in (said := capsys.readouterr().err)
-    assert "factrl prepare retrieve finds passages for it" in said
+    err = capsys.readouterr().err
+    assert "{evidence} is no column of example" in err
+    assert "factrl prepare retrieve finds passages for it" in err
 
 
 def test_what_is_missing_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,9 +123,9 @@ def test_what_is_missing_is_one_line(capsys: pytest.CaptureFixture[str]) -> None
         (["rows.jsonl", "--index", "wiki", "--output", "o.csv"], "--output o.csv must end in .jsonl"),
     ):
         assert main(["prepare", "retrieve", *words]) == 2
-        said = capsys.readouterr().err
-        assert wanted in said
-        assert len(said.strip().splitlines()) == 1
+        err = capsys.readouterr().err
+        assert wanted in err
+        assert err.count("\n") == 1
     assert not Path("o.jsonl").exists()
 
 
@@ -153,13 +147,13 @@ def test_the_released_files_of_truthrl_are_read() -> None:
         "question_type": "simple",
         "retrieved_chunks": chunks,
     }
-    Path("crag.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    write("crag.jsonl", row)
     [example] = load_examples("crag.jsonl")
     shown = [passage.text for passage in example.evidence]
     assert shown == ["It has 12 lions.", "It opened in 1828.", "A zoo is a park."]
     prompt = AskSettings.model_validate({"model": {"name": "m"}, "data": {"train": "-"}}).data.prompt
     assert render_prompt(example, prompt) == row["query"]
-    told = read_job(None, ["paper=truthrl:retrieval", "model.name=m", "data.train=crag.jsonl"]).settings
-    text = render_prompt(example, told.data.prompt)
+    settings = read_job(None, ["paper=truthrl:retrieval", "model.name=m", "data.train=crag.jsonl"]).settings
+    text = render_prompt(example, settings.data.prompt)
     assert text.endswith(f"</DOC>\n\nAsked at: {row['query_time']}\nQuestion: {row['query']}")
     assert "Tickets" not in text

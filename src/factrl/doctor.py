@@ -48,7 +48,7 @@ class Diagnostic(NamedTuple):
         state: `ok`; `missing`, something optional that is not here; `warning`, it works but can go wrong;
             `wrong`, it has to be changed.
         what: its name.
-        detail: what was found, and what to do.
+        detail: what is there, and what to do.
     """
 
     state: Literal["ok", "missing", "warning", "wrong"]
@@ -73,8 +73,8 @@ def examine() -> Iterator[Diagnostic]:
         )
     torch = version_of("torch")
     if torch is not None and _release(torch) < _TORCH_FIXED:
-        told = f"{torch} can run code hidden in a checkpoint; load only your own, or: pip install -U torch"
-        yield Diagnostic("warning", "torch", told)
+        detail = f"{torch} can run code hidden in a checkpoint; load only your own, or: pip install -U torch"
+        yield Diagnostic("warning", "torch", detail)
     yield sqlite(sqlite3.sqlite_version)
     yield cache(models.cache_folder())
     for model in models.MODELS:
@@ -82,8 +82,8 @@ def examine() -> Iterator[Diagnostic]:
         if path is not None:
             yield Diagnostic("ok", "model", f"{model.name} in {path}")
         else:
-            told = f"{model.name} is not here ({megabytes(model.size)}): factrl models get {model.name}"
-            yield Diagnostic("missing", "model", told)
+            detail = f"{model.name} is not here ({megabytes(model.size)}): factrl models get {model.name}"
+            yield Diagnostic("missing", "model", detail)
     yield variables(os.environ)
     if os.environ.get("FACTRL_JUDGE_BASE_URL"):
         try:
@@ -101,19 +101,19 @@ def extra_finding(extra: str, required: Sequence[str], version: Callable[[str], 
         required: factrl's requirements as its package lists them, e.g. `torch>=2.6; extra == 'train'`.
         version: of an installed package; None when it is not there.
     """
-    here, problems, lacks = list[str](), list[str](), False
+    fitting, problems, lacks = list[str](), list[str](), False
     for match in filter(None, map(_REQUIREMENT.fullmatch, required)):
         if (match["extra"] or "") != extra or not _fits(platform.python_version(), match["python"]):
             continue
-        name, wanted, found = match["name"], match["wanted"], version(match["name"])
-        lacks |= found is None
-        if found is not None and _fits(found, wanted):
-            here.append(f"{name} {found}")
+        name, wanted, here = match["name"], match["wanted"], version(match["name"])
+        lacks |= here is None
+        if here is not None and _fits(here, wanted):
+            fitting.append(f"{name} {here}")
         else:
-            problems.append(f"{name} not installed" if found is None else f"{name} {found}, not {wanted}")
+            problems.append(f"{name} not installed" if here is None else f"{name} {here}, not {wanted}")
     what = f"extra {extra}" if extra else "packages"
     if not problems:
-        return Diagnostic("ok", what, ", ".join(here))
+        return Diagnostic("ok", what, ", ".join(fitting))
     install = INSTALL.format(f"[{extra}]" if extra else "")
     install = install if extra else install.replace("install", "install --force-reinstall")
     state = ("missing" if lacks else "warning") if extra else "wrong"
@@ -125,11 +125,11 @@ def sqlite(version: str) -> Diagnostic:
     if _release(version) >= _WAL_FIXED:
         return Diagnostic("ok", "SQLite", version)
     fixed = ".".join(map(str, _WAL_FIXED))
-    told = (
+    detail = (
         f"{version} can damage a file that several processes write at once (WAL reset, fixed in {fixed}); "
         "of factrl's cache what was in it is then paid for again"
     )
-    return Diagnostic("warning", "SQLite", told)
+    return Diagnostic("warning", "SQLite", detail)
 
 
 def cache(folder: Path) -> Diagnostic:
@@ -166,6 +166,6 @@ def _release(version: str) -> tuple[int, ...]:
 
 def _fits(version: str, wanted: str | None) -> bool:
     """Whether a version lies within bounds such as `<1.17,>=1.16`."""
-    found = _release(version)
+    release = _release(version)
     bounds = re.findall(r"(>=|<)\s*['\"]?([\d.]+)", wanted or "")
-    return all(found >= _release(end) if sign == ">=" else found < _release(end) for sign, end in bounds)
+    return all(release >= _release(end) if sign == ">=" else release < _release(end) for sign, end in bounds)

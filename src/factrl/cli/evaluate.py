@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
@@ -148,7 +148,8 @@ def _eval(args: argparse.Namespace) -> int:
     named = find(word for word in targets if word not in files)
     # Without a model, what a file of one's own holds is graded.
     asks = args.completions is None and bool(args.model or named)
-    _check(args, files, named, asks=asks)
+    if problems := [*_problems(args, files, named, asks=asks)]:
+        raise ConfigError(*problems)
     job, how = _how(args, asks=asks, long=args.long or any(one.kind == "long" for one in named))
     settings = how.settings
     benchmarks = [*named, *(own_file(file, settings.data, long=args.long) for file in files)]
@@ -273,34 +274,33 @@ def _is_file(word: str) -> bool:
     return Path(word).exists() or "/" in word or Path(word).suffix != ""
 
 
-def _check(args: argparse.Namespace, files: Sequence[str], named: Sequence[Benchmark], *, asks: bool) -> None:
+def _problems(
+    args: argparse.Namespace, files: Sequence[str], named: Sequence[Benchmark], *, asks: bool
+) -> Iterator[str]:
     """Wrong combinations, before anything is read or paid for."""
-    if args.completions is not None and (args.model is not None or args.config is not None):
-        raise ConfigError("--completions are answers that exist; leave --model and --config out")
-    if named and args.completions is None and args.model is None and args.config is None:
-        raise ConfigError(
+    stored = args.completions is not None
+    if stored and (args.model is not None or args.config is not None):
+        yield "--completions are answers that exist; leave --model and --config out"
+    if named and not stored and args.model is None and args.config is None:
+        yield (
             "a benchmark needs either --model NAME, which answers now, or --completions FILE, the answers "
             "that it gave"
         )
-    if (
-        files
-        and args.model is None
-        and (args.config or (args.settings and not (args.long or args.reasoning)))
-    ):
-        given = args.settings[0] if args.settings else "--config"
-        raise ConfigError(f"{given!r} says how a model is asked; name one with --model, or leave it out")
+    given = args.config and "--config"
+    if args.settings and not (args.long or args.reasoning):
+        given = args.settings[0]
+    if files and args.model is None and given:
+        yield f"{given!r} says how a model is asked; name one with --model, or leave it out"
     if asks and args.column:
-        raise ConfigError("--column names stored answers, but a model gives new ones; leave one of them out")
+        yield "--column names stored answers, but a model gives new ones; leave one of them out"
     if asks and args.output is None:
-        raise ConfigError("a model needs --output FOLDER, where its answers are kept")
-    if args.output is not None and (
-        Path(args.output).suffix.lower() == ".json" or Path(args.output).is_file()
-    ):
-        raise ConfigError(f"--output {args.output} must be a folder, as there are several files")
+        yield "a model needs --output FOLDER, where its answers are kept"
+    if args.output and (args.output.lower().endswith(".json") or Path(args.output).is_file()):
+        yield f"--output {args.output} must be a folder, as there are several files"
     if args.demonstrations and not asks:
-        raise ConfigError("--demonstrations are shown to a --model; stored answers are there already")
+        yield "--demonstrations are shown to a --model; stored answers are there already"
     if args.samples and not asks:
-        raise ConfigError("--samples is for answers that are given now; stored ones are as many as there are")
+        yield "--samples is for answers that are given now; stored ones are as many as there are"
 
 
 def _how(args: argparse.Namespace, *, asks: bool, long: bool) -> tuple[Job, EvalConfig]:

@@ -83,11 +83,11 @@ def _list_models() -> None:
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    findings: list[Diagnostic] = []
-    for finding in examine():
-        findings.append(finding)
+    diagnostics: list[Diagnostic] = []
+    for one in examine():
+        diagnostics.append(one)
         if not args.json:
-            say(f"{finding.state:<9}{one_line(finding.what):<14} {one_line(finding.detail)}")
+            say(f"{one.state:<9}{one_line(one.what):<14} {one_line(one.detail)}")
     if args.json:
-        say(json.dumps([finding._asdict() for finding in findings], indent=2))
-    return int(any(finding.state == "wrong" for finding in findings))
+        say(json.dumps([one._asdict() for one in diagnostics], indent=2))
+    return int(any(one.state == "wrong" for one in diagnostics))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -117,7 +117,7 @@ def _add_prompts(verbs: Verbs) -> None:
         example=(
             "example:\n"
             "  factrl prepare prompts --model http://host:8000/v1#Llama-4-Maverick --count 7000 \\\n"
-            "      --demonstrations longfact.jsonl --like wildchat.jsonl --sft sft.jsonl --output rl.jsonl\n"
+            "      --demonstrations longfact.jsonl --like wildchat.jsonl --output prompts.jsonl\n"
             "The same command again goes on where it was stopped."
         ),
     )
@@ -128,11 +128,6 @@ def _add_prompts(verbs: Verbs) -> None:
     )
     add_option(parser, "--like FILE", "prompts as users write them; each call shows four", required=True)
     add_option(parser, "--output FILE.jsonl", "where they go; journal beside it", required=True)
-    add_option(
-        parser,
-        "--sft FILE.jsonl",
-        "where three of seven go instead: prompts for SFT, apart from those for RL",
-    )
     _add_against(parser, "any other setting, e.g. sampling.temperature=0.8")
 
 
@@ -356,7 +351,7 @@ def _klcf(args: argparse.Namespace) -> int:
         by = "factrl's own; the paper's is lost" if own else "given"
         about = work.about(prompts=args.file, prompt_by=by, contamination=contamination)
         counts = write_dataset(folder, prepared, about, settings.run.seed)
-    tell("asked now: " + ", ".join(f"{work.asked[kind]} {kind}" for kind in ("samples", "checks", "choices")))
+    tell("asked now: " + tally({kind: work.requests[kind] for kind in ("samples", "checks", "choices")}))
     names = ("claims", "supported", "refuted", "unknown", "unjudged", "questions", "checklist_items")
     tell(tally({name.replace("_", " "): counts[name] for name in names}) + "; about.json has all counts")
     if counts["left_out"]:
@@ -376,23 +371,13 @@ def _prompts(args: argparse.Namespace) -> int:
 
     path = Path(args.output)
     check_place("--output", path, ".jsonl")
-    sft = Path(args.sft) if args.sft else None
-    if sft is not None:
-        check_place(
-            "--sft",
-            sft,
-            ".jsonl",
-            may_replace=lambda path: path.read_bytes().startswith(b'{"id": "synthetic-'),
-        )
-        if sft.resolve() == path.resolve():
-            raise ConfigError(f"--sft and --output are both {path}; the two parts need a file each")
-    check_begun(journal_of(path), path, *([sft] if sft else []))
+    check_begun(journal_of(path), path)
     overrides = ["data.train=none", *as_overrides(args)]
     settings = load_settings(AskSettings, None, overrides, _defaults("prompts", "{question}"))
     groups = [load_examples(name, require_answers=False) for name in (args.demonstrations, args.like)]
     sieve = Sieve.read(args.against)
     quiet_policy(settings.model)
-    made = write_prompts(open_writer(settings), settings, groups, args.count, path, sieve, sft)
+    made = write_prompts(open_writer(settings), settings, groups, args.count, path, sieve)
     tell(f"{made.tries} tries: " + tally(made.outcomes))
     if len(made.rows) < args.count:
         tell(
@@ -401,8 +386,6 @@ def _prompts(args: argparse.Namespace) -> int:
         )
     if not made.rows:
         raise TooManyMasked(f"no reply held a prompt ({tally(made.outcomes)})")
-    if args.sft:
-        say(args.sft)
     say(args.output)
     return 0
 
@@ -427,10 +410,7 @@ def _entities(args: argparse.Namespace) -> int:
         )
     if not rows:
         raise TooManyMasked(f"none of the {len(examples)} questions has entities ({tally(left_out)})")
-    write_rows(Path(args.output), rows)
-    tell(f"{len(rows)} rows; {tally(left_out) or 'none'} left out")
-    say(args.output)
-    return 0
+    return _write(args, rows, f"{len(rows)} rows; {tally(left_out) or 'none'} left out")
 
 
 def _retrieve(args: argparse.Namespace) -> int:
@@ -449,13 +429,11 @@ def _retrieve(args: argparse.Namespace) -> int:
             column=settings.data.columns.get("evidence") or "evidence",
             on_done=progress.advance,
         )
-    write_rows(Path(args.output), rows)
-    tell(
+    note = (
         f"{len(rows)} rows; {counts['own']} had evidence already, {counts['none']} have none, "
         f"{counts['withheld']} lost what holds an answer; in {counts['helps']} a passage holds an answer"
     )
-    say(args.output)
-    return 0
+    return _write(args, rows, note)
 
 
 def _thresholds(args: argparse.Namespace) -> int:
@@ -465,17 +443,15 @@ def _thresholds(args: argparse.Namespace) -> int:
         for t in costs if args.each else [draw.choice([*costs])]:
             name = f"{example.id}@{t:g}" if args.each else example.id
             rows.append({**row, "id": name, "threshold": t, "penalty": costs[t]})
-    write_rows(Path(args.output), rows)
-    say(args.output)
-    return 0
+    return _write(args, rows)
 
 
 def _mix(args: argparse.Namespace) -> int:
     settings, file = _settings(args), args.unanswerable
     questions = load_training(settings.data, limit=args.limit)
     columns: dict[ColumnName, str] = {"question": args.column} if args.column else {}
-    rows = load_examples(file, columns=columns, require_answers=False)
-    pool = {one.id: one for one in unanswerable(rows, every=bool(args.column))}
+    others = load_examples(file, columns=columns, require_answers=False)
+    pool = {one.id: one for one in unanswerable(others, every=bool(args.column))}
     if not pool:
         raise ConfigError(f"{file}: each row has an accepted answer, or an `answerable` that is not false")
     kept, _ = _sifted(args, [*questions, *pool.values()])
@@ -483,13 +459,8 @@ def _mix(args: argparse.Namespace) -> int:
     unknown = [one for one in kept if one.id in pool]
     mixed, count = mix_unanswerable(known, unknown, args.share, settings.run.seed, file)
     empty = (None, "", [])
-    write_rows(
-        Path(args.output),
-        ({**one.meta, **{k: v for k, v in columns_of(one).items() if v not in empty}} for one in mixed),
-    )
-    tell(f"{len(mixed)} rows, {count} of them unanswerable")
-    say(args.output)
-    return 0
+    rows = ({**one.meta, **{k: v for k, v in columns_of(one).items() if v not in empty}} for one in mixed)
+    return _write(args, rows, f"{len(mixed)} rows, {count} of them unanswerable")
 
 
 def _fspo(args: argparse.Namespace) -> int:
@@ -498,13 +469,10 @@ def _fspo(args: argparse.Namespace) -> int:
     if args.mathematics:
         sources[MATHEMATICS] = _released(args.mathematics)
     rows, counts = mix_fspo(sources, args.facts, args.seed, Sieve.read(args.against))
-    write_rows(Path(args.output), rows)
-    tell(f"{len(rows)} rows ({tally(counts)})")
-    facts = len(rows) - counts.get(MATHEMATICS, 0)
+    note, facts = f"{len(rows)} rows ({tally(counts)})", len(rows) - counts.get(MATHEMATICS, 0)
     if facts < args.facts:
-        tell(f"only {facts} of {args.facts} questions with evidence; give more of them, or a lower --facts")
-    say(args.output)
-    return 0
+        note += f"\nonly {facts} of {args.facts} questions with evidence; give more, or a lower --facts"
+    return _write(args, rows, note)
 
 
 def _released(source: str) -> Iterator[Row]:
@@ -527,6 +495,15 @@ def _questions(args: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     for path, content in contents.items():
         write_whole(path, content, nothing)
+    say(args.output)
+    return 0
+
+
+def _write(args: argparse.Namespace, rows: Iterable[Mapping[str, Any]], note: str = "") -> int:
+    """Write the rows of a kind; on stdout stands where they are."""
+    write_rows(Path(args.output), rows)
+    if note:
+        tell(note)
     say(args.output)
     return 0
 

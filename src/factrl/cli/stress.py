@@ -96,11 +96,11 @@ def _search_fails(setup: Setup, args: argparse.Namespace) -> bool:
     from factrl.stress import known_failures
     from factrl.stress.searching import HACKS, search_hacks
 
-    known, found = known_failures(setup.spec) or {}, search_hacks(setup.spec, setup.reward)
-    verdicts = {n: "held" if one[2] else "known" if n in known else "broken" for n, one in found.items()}
+    known, results = known_failures(setup.spec) or {}, search_hacks(setup.spec, setup.reward)
+    verdicts = {n: "held" if one[2] else "known" if n in known else "broken" for n, one in results.items()}
     rows = [
         (n, *HACKS[n][:2], "–" if mean is None else f"{mean:.3f}", f"{most:.3f}", verdicts[n])
-        for n, (mean, most, _) in found.items()
+        for n, (mean, most, _) in results.items()
     ]
     if not args.json:
         show_rows(("id", "who searches", "must not beat", "reward", "ceiling", "verdict"), rows)
@@ -163,12 +163,12 @@ def _show(outcome: StressReport) -> None:
     for part in (outcome.ladder, outcome.findings, outcome.options):
         rows += [*map(_row, part), None]
     show_rows(HEAD, rows)
-    for found in outcome.of("known"):
-        say(f"known: {found.id}: {found.why}")
-    for found in outcome.of("broken"):
-        say(line_of(found))
-    for found in outcome.of("repaired"):
-        say(f"repaired: {found.id} is on the list of known failures and holds")
+    for finding in outcome.of("known"):
+        say(f"known: {finding.id}: {finding.why}")
+    for finding in outcome.of("broken"):
+        say(line_of(finding))
+    for finding in outcome.of("repaired"):
+        say(f"repaired: {finding.id} is on the list of known failures and holds")
     say(_summary(outcome))
 
 
@@ -184,25 +184,25 @@ def _ending(outcome: StressReport, *, strict: bool) -> int:
     return 3 if masked else 0
 
 
-def _row(found: Finding) -> tuple[str, ...]:
+def _row(finding: Finding) -> tuple[str, ...]:
     """One comparison as the columns of `HEAD`."""
-    margin = "" if found.margin is None else f"{found.margin:+.1%}"
-    questions = f"{found.prompts[0]}/{found.prompts[1]}" if found.prompts[1] else ""
-    paid = (found.mean, found.bound, found.answer, found.abstention)
+    margin = "" if finding.margin is None else f"{finding.margin:+.1%}"
+    questions = f"{finding.prompts[0]}/{finding.prompts[1]}" if finding.prompts[1] else ""
+    paid = (finding.mean, finding.bound, finding.answer, finding.abstention)
     numbers = ["–" if value is None else f"{value:.3f}" for value in paid]
-    masked = f" ({found.masked[0]} of {found.masked[1]} masked)" if found.masked[0] else ""
-    return (found.id, found.name, found.ceiling, *numbers, margin, questions, found.verdict + masked)
+    masked = f" ({finding.masked[0]} of {finding.masked[1]} masked)" if finding.masked[0] else ""
+    return (finding.id, finding.name, finding.ceiling, *numbers, margin, questions, finding.verdict + masked)
 
 
 def _summary(outcome: StressReport) -> str:
     """One line: how many policies hold, are known, broken, masked."""
     steps = sum(f.verdict in ("held", "repaired") for f in outcome.ladder)
-    told = []
+    parts = []
     for part, what in ((outcome.findings, "policies"), (outcome.options, "families of answer forms")):
         every = Counter(each.verdict for each in part)
         counts = ", ".join(f"{every[verdict]} {verdict}" for verdict in VERDICTS if every[verdict])
-        told += [f"{len(part)} {what}: {counts}"] if part else []
-    return "; ".join([*told, f"{steps} of 4 steps of the honest order hold"])
+        parts += [f"{len(part)} {what}: {counts}"] if part else []
+    return "; ".join([*parts, f"{steps} of 4 steps of the honest order hold"])
 
 
 def document(outcome: StressReport) -> dict[str, Any]:
@@ -221,7 +221,7 @@ def document(outcome: StressReport) -> dict[str, Any]:
         "paraphrases": setup.ways,
         "honest": {rung: outcome.cells[rung].mean for rung in RUNGS},
         **{
-            name: [{**asdict(found), "text": found.text[:_SHOWN]} for found in part]
+            name: [{**asdict(finding), "text": finding.text[:_SHOWN]} for finding in part]
             for name, part in parts.items()
         },
     }

@@ -249,8 +249,8 @@ def _full(args: argparse.Namespace) -> int:
         recipe = replace(pipeline, judge=judge).write_recipe(Path(made))
         plans = {folder: pipeline.with_settings(commands, recipe) for folder, commands in plans.items()}
         for commands in plans.values():
-            asked = [command for command in commands if not args.only or command.name in args.only]
-            for text in dry_run(asked, recipe, None if missing else needed):
+            chosen = [command for command in commands if not args.only or command.name in args.only]
+            for text in dry_run(chosen, recipe, None if missing else needed):
                 if args.dry_run:
                     say(text)
     if args.dry_run:

@@ -37,7 +37,7 @@ _REMEDIES = {
     **dict.fromkeys((errno.EIO, errno.ENODEV, errno.ESTALE), "look after the disk or the mount"),
 }
 # Libraries that write through other languages keep only the words of the system.
-_SAID = {
+_SYSTEM_WORDS = {
     "No space left on device": errno.ENOSPC,
     "Disk quota exceeded": errno.EDQUOT,
     "File too large": errno.EFBIG,
@@ -149,7 +149,7 @@ def mishap(error: BaseException) -> str | None:
         number = cause.errno if isinstance(cause, OSError) else None
         text = str(cause)
         if number not in _REMEDIES:
-            number = next((number for words, number in _SAID.items() if words in text), None)
+            number = next((number for words, number in _SYSTEM_WORDS.items() if words in text), None)
             text = f"a file could not be written whole: {text}"
         if number is not None:
             if isinstance(cause, OSError) and cause.strerror:

@@ -139,11 +139,11 @@ def _measured(plan: Plan) -> str:
     import resource  # not on Windows
 
     needs_extra("train.model", "train").for_command_line()
-    told, place = plan.settings, Path(plan.settings.run.dir).absolute().parent
+    settings, place = plan.settings, Path(plan.settings.run.dir).absolute().parent
     with TemporaryDirectory(prefix="factrl-measure-", dir=place) as folder:
-        train = told.train.model_copy(update={"steps": 1, "eval_steps": None, "report_to": ()})
-        run = told.run.model_copy(update={"dir": folder, "resume": None, "max_cost": None})
-        job = Job(told.model_copy(update={"train": train, "run": run}))
+        train = settings.train.model_copy(update={"steps": 1, "eval_steps": None, "report_to": ()})
+        run = settings.run.model_copy(update={"dir": folder, "resume": None, "max_cost": None})
+        job = Job(settings.model_copy(update={"train": train, "run": run}))
         once = replace(plan, job=job, held_out=())
         row = read_metrics(needs_extra("train.online", "train").train(once))[-1]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e9 if sys.platform == "darwin" else 1e6)
@@ -191,7 +191,7 @@ def _check_vllm() -> None:
 
 
 def _described(plan: Plan) -> str:
-    settings, told, verifier = plan.settings, plan.settings.train, plan.settings.verifier
+    settings, train, verifier = plan.settings, plan.settings.train, plan.settings.verifier
     reward, prompt = plan.job.reward, plan.prompt
     rules = "none: rules alone compare answers, so a paraphrase counts as wrong"
     source = verifier.index or ", ".join(verifier.docs) or verifier.web or "what comes with each question"
@@ -200,15 +200,16 @@ def _described(plan: Plan) -> str:
         "model": settings.model.name + (" (LoRA)" if settings.model.lora else ""),
         "questions": f"{len(plan.examples)} to train on, {len(plan.held_out)} to evaluate on",
         "prompt": prompt if len(prompt) <= 200 else f"{prompt[:200]}…",
-        "steps": f"{plan.steps} of {told.prompts_per_step} questions with {told.num_generations} completions",
+        "steps": f"{plan.steps} of {train.prompts_per_step} questions with {train.num_generations} "
+        "completions",
         "to grade": f"{plan.completions} completions",
         "judge": settings.judge.url or (rules if "grade" in reward.missing else "none"),
     }
     if plan.index is not None:
-        told = settings.search
+        search = settings.search
         lines["search"] = (
-            f"{plan.index!r}, at most {told.turns} times an answer with {told.k} passages each, which count "
-            f"towards the {settings.train.max_completion_length} tokens of train.max_completion_length"
+            f"{plan.index!r}, at most {search.turns} times an answer with {search.k} passages each, which "
+            f"count towards the {train.max_completion_length} tokens of train.max_completion_length"
         )
     if "verify" in reward.missing:
         lines["claims"] = f"verifier {verifier.preset}, evidence: {source}"

@@ -197,13 +197,9 @@ def read_choices(reply: str, ids: Sequence[str]) -> list[dict[str, Any]]:
 FILES = ("train.jsonl", "truthfulness.jsonl", "claims.jsonl", "samples.jsonl", "about.json")
 
 
-def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], mine: MayReplace = nothing) -> None:
-    """A JSON Lines file, whole or not at all.
-
-    Args:
-        mine: what may be replaced; see `factrl.runs.disk.whole_file`.
-    """
-    write_whole(path, lines_of(rows), mine)
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], may_replace: MayReplace = nothing) -> None:
+    """A JSON Lines file, whole or not at all; what is there is replaced as `runs.disk.whole_file` says."""
+    write_whole(path, lines_of(rows), may_replace)
 
 
 def lines_of(rows: Iterable[Mapping[str, Any]]) -> bytes:
@@ -304,18 +300,18 @@ def truthfulness_rows(
 
 
 def convert(
-    examples: Sequence[Example], to: Target, data: DataSettings, path: Path, mine: MayReplace = nothing
+    examples: Sequence[Example], to: Target, data: DataSettings, path: Path, may_replace: MayReplace = nothing
 ) -> None:
     """Write the examples for another trainer.
 
     Args:
         data: prompt, system message, prefill and whether the trainer applies the chat template.
         path: `.parquet`, with the same types in every file, or `.jsonl`.
-        mine: what may be replaced; see `factrl.runs.disk.whole_file`.
+        may_replace: see `factrl.runs.disk.whole_file`.
 
     Raises:
         ConfigError: the trainer cannot ask as `data` says, or something is there.
-        DataError: the file cannot be written.
+        DataError: a row does not fit into parquet.
     """
     if to == "verl" and not data.chat:
         raise ConfigError("verl applies the chat template to every prompt; leave out data.chat=false")
@@ -325,13 +321,10 @@ def convert(
             "that has begun; leave it out, or write the whole prompt with data.chat=false (not for verl)"
         )
     rows = [_converted(example, number, to, data) for number, example in enumerate(examples)]
-    try:
-        if path.suffix.lower() == ".parquet":
-            _write_parquet(rows, to, data.chat, path, mine)
-        else:
-            write_rows(path, rows, mine)
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror}") from error
+    if path.suffix.lower() == ".parquet":
+        _write_parquet(rows, to, data.chat, path, may_replace)
+    else:
+        write_rows(path, rows, may_replace)
 
 
 def _converted(example: Example, number: int, to: Target, data: DataSettings) -> dict[str, Any]:
@@ -363,7 +356,7 @@ def _converted(example: Example, number: int, to: Target, data: DataSettings) ->
 
 
 def _write_parquet(
-    rows: Sequence[Mapping[str, Any]], to: Target, chat: bool, path: Path, mine: MayReplace
+    rows: Sequence[Mapping[str, Any]], to: Target, chat: bool, path: Path, may_replace: MayReplace
 ) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -393,5 +386,5 @@ def _write_parquet(
         raise DataError(
             f"{path}: a row cannot be written as parquet: {error}; write .jsonl instead"
         ) from error
-    with whole_file(path, mine) as unfinished:
+    with whole_file(path, may_replace) as unfinished:
         pq.write_table(table, unfinished)

@@ -61,7 +61,7 @@ class Preparation:
         template: the prompt template of demonstrations, for answers that go on with one.
 
     Attributes:
-        asked: pieces of each kind that were paid for now; the journal had the others.
+        requests: samples, checks and choices that were made now; the journal had the others.
     """
 
     writer: Writer
@@ -70,7 +70,7 @@ class Preparation:
     workers: int
     settings: AskSettings
     template: str = ""
-    asked: Counter[str] = field(default_factory=Counter)
+    requests: Counter[str] = field(default_factory=Counter)
 
     def head(self) -> dict[str, Any]:
         """What decides every row: the head of the journal."""
@@ -135,7 +135,7 @@ class Preparation:
 
             def keep(example: Example, number: int, text: Written) -> None:
                 key = self._sample_key(example, number)
-                self.asked["samples"] += 1
+                self.requests["samples"] += 1
                 if isinstance(text, Unscored):
                     self._failed[key] = text
                 else:
@@ -191,7 +191,7 @@ class Preparation:
         with self._lock:
             if key in self._journal:
                 return self._journal[key][column], None
-            self.asked[kind] += 1
+            self.requests[kind] += 1
         made, failure = make()
         if failure is None:
             with self._lock:

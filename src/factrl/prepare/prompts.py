@@ -34,7 +34,6 @@ from .dataset import write_rows
 FACTUAL, USERS = 2, 4  # demonstrations of each group in a call (section 2.1)
 MAX_PROMPT = 2_000  # characters
 TRIES = 4  # calls for each prompt that is wanted, at most
-SFT, RL = 3, 4  # thousand prompts for each, apart
 AT_ONCE = 64  # calls between two looks at what has come, at most
 GONE = 4  # calls in a row that fail on the server's side before no more are made
 
@@ -83,7 +82,6 @@ def write_prompts(
     count: int,
     path: Path,
     sieve: Sieve,
-    sft: Path | None = None,
 ) -> Made:
     """Ask until `count` different prompts are there, or `TRIES` times as often.
 
@@ -91,7 +89,6 @@ def write_prompts(
         groups: prompts that ask for facts, then prompts of users.
         path: where the rows go; the journal is beside it.
         sieve: questions that may not be written.
-        sft: where the first ones go instead, `SFT` for every `RL` that are left.
 
     Raises:
         DataError: too few demonstrations.
@@ -112,8 +109,7 @@ def write_prompts(
     }
     made, failed = Made(), list[Unscored]()
     shown = {normalised(example.question) for group in groups for example in group}
-    places = [path, *([sft] if sft else [])]
-    check_begun(journal_of(path), *places)
+    check_begun(journal_of(path), path)
     with Journal(journal_of(path), head) as journal, Progress("prompts", count) as progress:
 
         def keep(example: Example, number: int, text: Written) -> None:
@@ -137,9 +133,7 @@ def write_prompts(
             f"the last {len(failed)} calls failed, at the end by {failed[-1]}; {len(made.rows)} of {count} "
             f"prompts are there, and {journal.path} keeps them: run the same command again"
         )
-    first = len(made.rows) * SFT // (SFT + RL) if sft else 0
-    for place, rows in zip(places, (made.rows[first:], made.rows[:first]), strict=False):
-        write_rows(place, rows, anything)
+    write_rows(path, made.rows, anything)
     return made
 
 
