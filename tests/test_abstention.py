@@ -169,25 +169,15 @@ def test_a_text_that_is_the_accepted_answer_is_right_although_it_declines() -> N
         assert Grader()("What is the film called?", title, [title]).label == "correct"
 
 
-@pytest.mark.parametrize(
-    ("text", "question"),
-    [
-        (
-            "I'm sorry, but I cannot find any information on a person named Orla Venn. It is possible that "
-            "the name is misspelled, or that they are not a public figure.",
-            "Tell me a bio of Orla Venn.",
-        ),
-        ("Orla Venn is not mentioned in any of the provided search results.", "Who is Orla Venn?"),
-        (
-            "Unfortunately, the provided search result is not about Orla Venn. Instead it is about Per Holm, "
-            "a painter born in Oslo in 1912. It also mentions that he is married.",
-            "Tell me a bio of Orla Venn.",
-        ),
-        ("As of my last update in 2023 I have no record of that.", "Who won the cup?"),
-    ],
-)
-def test_abstentions_in_more_than_a_phrase(text: str, question: str) -> None:
-    assert abstains(text, question)
+VENN = "Tell me a bio of Orla Venn."
+
+
+def test_an_abstention_that_goes_on_about_spelling_is_one_where_nobody_is_paid() -> None:
+    text = (
+        "I'm sorry, but I cannot find any information on a person named Orla Venn. It is possible that "
+        "the name is misspelled, or that they are not a public figure."
+    )
+    assert abstains(text, VENN)
 
 
 @pytest.mark.parametrize(
@@ -198,6 +188,13 @@ def test_abstentions_in_more_than_a_phrase(text: str, question: str) -> None:
             "What is the parental leave policy?",
             "Ich konnte in den Dokumenten leider keine Richtlinie zur Elternzeit finden.",
         ),
+        (
+            VENN,
+            "Unfortunately, the provided search result is not about Orla Venn. Instead it is about Per Holm, "
+            "a painter born in Oslo in 1912. It also mentions that he is married.",
+        ),
+        ("Who is Orla Venn?", "Orla Venn is not mentioned in any of the provided search results."),
+        ("Who won the cup?", "As of my last update in 2023 I have no record of that."),
         (None, "It cannot be determined because the necessary source material is missing."),
         ("Who built it?", "No name comes to mind."),
         ("Who built it?", "I got nothing."),

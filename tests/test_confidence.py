@@ -27,17 +27,8 @@ def sample(name: str, label: Any, sure: str) -> EvalSample:
 
 EIGHTY = [
     *("0,8", ".8", "8e-1", "0.80", "80", "80.", "80 percent", "80 per cent.", "80 %", "80,0 %", "80 Prozent"),
-    *(
-        "80 pour cent",
-        "80 por ciento",
-        "8/10",
-        "8 out of 10",
-        "80 von 100",
-        "0.8/1",
-        "0.8 / 1.0",
-        "~80%",
-        "８０％",
-    ),
+    *("80 pour cent", "80 por ciento", "8/10", "8 out of 10", "80 von 100", "0.8/1", "0.8 / 1.0", "~80%"),
+    "８０％",
 ]
 UNREADABLE = ["1000", "80-90", "80 – 90%", "75 to 80", "-5", "0.8.5", "8e5", "0x50"]
 

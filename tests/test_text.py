@@ -279,51 +279,15 @@ def test_clean_is_idempotent_on_every_character() -> None:
 # Special tokens of chat templates
 
 END_TOKENS = [
-    *(
-        "<|im_end|>",
-        "<|eot_id|>",
-        "<|endoftext|>",
-        "<|end_of_text|>",
-        "<|eom_id|>",
-        "<|end|>",
-        "<|return|>",
-        "<|call|>",
-    ),
-    *(
-        "<|END_OF_TURN_TOKEN|>",
-        "<｜end▁of▁sentence｜>",
-        "<end_of_turn>",
-        "</s>",
-        "<eos>",
-        "<pad><pad>",
-        "[EOS]",
-    ),
-    *(
-        "<|separator|>",
-        "<extra_id_1>",
-        "<seed:eos>",
-        "<|message_sep|>",
-        "<unused1>",
-        "<reserved_106>",
-        "<_end>",
-    ),
-    *("[e~[", "<|user|>", "<|observation|>", "<|reserved_special_token_12|>", "<|unused_7|>"),
-    *(" <|im_end|>\n", "<|im_end|><|endoftext|>", "\n</s></s>"),
+    *("<|im_end|>", "<|eot_id|>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>", "<|end|>", "<|return|>"),
+    *("<|call|>", "<|END_OF_TURN_TOKEN|>", "<｜end▁of▁sentence｜>", "<end_of_turn>", "</s>", "<eos>"),
+    *("<pad><pad>", "[EOS]", "<|separator|>", "<extra_id_1>", "<seed:eos>", "<|message_sep|>", "<unused1>"),
+    *("<reserved_106>", "<_end>", "[e~[", "<|user|>", "<|observation|>", "<|reserved_special_token_12|>"),
+    *("<|unused_7|>", " <|im_end|>\n", "<|im_end|><|endoftext|>", "\n</s></s>"),
 ]
 WORDS = [
-    "<|Paris|>",
-    "<|in_1867|>",
-    "<b>Paris</b>",
-    "a <| b |>",
-    "[1]",
-    "[Paris]",
-    "<end of story>",
-    "<extra>",
-    "<unused>",
-    "<seed:oil>",
-    "[e]",
-    "x|>",
-    "<|>",
+    *("<|Paris|>", "<|in_1867|>", "<b>Paris</b>", "a <| b |>", "[1]", "[Paris]", "<end of story>", "<extra>"),
+    *("<unused>", "<seed:oil>", "[e]", "x|>", "<|>"),
 ]
 
 
