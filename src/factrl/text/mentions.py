@@ -25,6 +25,7 @@ from factrl.text import boxed, clean
 from factrl.text.answers import LOOSENINGS, MAX_ANSWER, matches, telling_marks
 from factrl.text.retractions import alternatives, given, lists_candidates, several_numbers
 from factrl.text.words import (
+    IDLE,
     STOP_STEMS,
     Amount,
     Day,
@@ -75,22 +76,7 @@ _QUANTIFIERS = _stems("all every some most few no none always never both")
 _ENDINGS = frozenset({"", *_stems("n an ian ism ist e er or l al ic ive ion ity m ve on")})
 _ROOT = 5
 _SMALL = 3  # words of an answer of which each is needed
-_OPPOSITE = (
-    "a",
-    "un",
-    "in",
-    "im",
-    "ir",
-    "il",
-    "non",
-    "dis",
-    "anti",
-    "counter",
-    "hyper",
-    "hypo",
-    "sub",
-    "super",
-)
+_OPPOSITE = "a un in im ir il non dis anti counter hyper hypo sub super".split()  # noqa: SIM905
 _FEW = 8  # words of a brief text
 _LONG = 9  # letters of a name that is recognised without its spaces
 _FACTORIAL = re.compile(r"(?:\d{1,9}|\w)!|\|[^|]{1,40}\|")  # or a value without its sign
@@ -111,18 +97,8 @@ _ABOUT = re.compile(r"(?:about|around|approximately|approx\.?|almost|nearly|roug
 _SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
 _NOT_BEFORE = (
-    "不是",
-    "并非",
-    "並非",
-    "不叫",
-    "而非",
-    "ではなく",
-    "还是",
-    "或",
-    "或者",
-    "または",
-    "もしくは",
-    "それとも",
+    *("不是", "并非", "並非", "不叫", "而非", "ではなく"),
+    *("还是", "或", "或者", "または", "もしくは", "それとも"),
 )
 _RELATED = _stems(
     "sister brother mother father wife husband son daughter cousin niece nephew uncle aunt friend rival enemy"
@@ -154,7 +130,7 @@ _NAMED_VALUE = re.compile(r"\W{0,3}[A-Za-z](?:\([a-z]\))? ?= ?")
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _Reply:
     """The text that is looked at, in the forms the rules compare."""
 
     reading: Reading
@@ -203,12 +179,14 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
     raw = given(_GLUED.sub("", raw) if len(raw) > _GLUE_FREE else raw, known)
     if lists_candidates(raw, known):
         return None
-    said = _said(raw, known)
-    if several_numbers(said.reading, known):
+    reply = _reply_of(raw, known)
+    if several_numbers(reply.reading, known):
         return None
     for answer, spelling, wanted in accepted:
         given_so = (
-            _gives(said, wanted, query) and _signed(raw, spelling) and not _disordered(said, wanted, ordered)
+            _gives(reply, wanted, query)
+            and _signed(raw, spelling)
+            and not _disordered(reply, wanted, ordered)
         )
         if given_so or _spaceless(raw, answer):
             return answer
@@ -274,7 +252,7 @@ _LETTERED = re.compile(
 )
 
 
-def _said(raw: str, known: frozenset[str]) -> _Said:
+def _reply_of(raw: str, known: frozenset[str]) -> _Reply:
     reading = read(raw)
     left_out = alternatives(reading, known)
     if known.isdisjoint(_DENIALS):  # "Which Games did it not attend?" asks for what is denied
@@ -288,18 +266,18 @@ def _said(raw: str, known: frozenset[str]) -> _Said:
         roots.setdefault(word[:_ROOT], []).append(word)
     kept = [_compact(name) for place, name in enumerate(reading.spelt) if place not in left_out]
     starts = frozenset(accumulate((len(name) for name in kept), initial=0))
-    return _Said(reading, places, roots, "".join(kept), starts)
+    return _Reply(reading, places, roots, "".join(kept), starts)
 
 
-def _begins(compact: str, said: _Said) -> bool:
+def _begins(compact: str, reply: _Reply) -> bool:
     """Whether an answer stands in a text but for spaces, behind no prefix: not in `asymmetric`."""
-    place = said.compact.find(compact)
+    place = reply.compact.find(compact)
     while place >= 0 and any(
-        place - len(prefix) in said.starts and said.compact.startswith(prefix, place - len(prefix))
+        place - len(prefix) in reply.starts and reply.compact.startswith(prefix, place - len(prefix))
         for prefix in _OPPOSITE
         if len(prefix) <= place
     ):
-        place = said.compact.find(compact, place + 1)
+        place = reply.compact.find(compact, place + 1)
     return place >= 0
 
 
@@ -352,59 +330,59 @@ def _subject(reading: Reading, place: int, known: frozenset[str]) -> range:
     return range(start, place)
 
 
-def _gives(said: _Said, wanted: Reading, query: Reading) -> bool:
+def _gives(reply: _Reply, wanted: Reading, query: Reading) -> bool:
     query_words = frozenset(query.words)
-    telling = [word for word in wanted.words if word not in STOP_STEMS and word != "|"]
+    telling = [word for word in wanted.words if word not in IDLE]
     polarity = (_YES | _NO).intersection(wanted.words)
     if polarity and set(telling) <= polarity:
-        return _agrees(said, query, not polarity.isdisjoint(_YES))
+        return _agrees(reply, query, not polarity.isdisjoint(_YES))
     if not telling:
         return False
-    if not _NEGATED.isdisjoint(set(wanted.words) - query_words) and _NEGATED.isdisjoint(said.reading.words):
+    if not _NEGATED.isdisjoint(set(wanted.words) - query_words) and _NEGATED.isdisjoint(reply.reading.words):
         return False  # "guilty" for "not guilty"
     if is_date(wanted):
-        return _dated(wanted, said.reading, query)
+        return _dated(wanted, reply.reading, query)
     telling = [word for word in telling if word not in query_words] or telling
     titles = (_TITLES | _FIRMS) - ({wanted.words[-1]} & _SURNAMES)
     telling = [word for word in telling if len(word) > 1 and word not in titles] or telling
-    if not _numbered(wanted, said, telling, query) or _other_quantifier(wanted, said, query_words):
+    if not _numbered(wanted, reply, telling, query) or _other_quantifier(wanted, reply, query_words):
         return False
     compact = _compact(" ".join(wanted.spelt))
-    if _related(said, wanted, query_words) or _qualified(said, wanted, query_words):
+    if _related(reply, wanted, query_words) or _qualified(reply, wanted, query_words):
         return False
-    if not _WHO.isdisjoint(query_words) and _longer(said, wanted, query_words):
+    if not _WHO.isdisjoint(query_words) and _longer(reply, wanted, query_words):
         return False
-    if len(compact) >= _LONG and not compact.isdigit() and _begins(compact, said):
+    if len(compact) >= _LONG and not compact.isdigit() and _begins(compact, reply):
         return True  # `seashells` for `sea shells`
-    if _other_initials(said, wanted):
+    if _other_initials(reply, wanted):
         return False
-    missing = {word for word in telling if word[0] != "#" and not _places(word, said)}
-    missing |= {word for word in telling if word not in missing and _accented(word, wanted, said)}
+    missing = {word for word in telling if word[0] != "#" and not _places(word, reply)}
+    missing |= {word for word in telling if word not in missing and _accented(word, wanted, reply)}
     names = _names(wanted, telling) if not _WHO.isdisjoint(query_words) else []
     if names and missing:
-        return "the" not in wanted.words and _named(said, names)  # Peter the Great
-    if _reversed(said, wanted):
+        return "the" not in wanted.words and _named(reply, names)  # Peter the Great
+    if _reversed(reply, wanted):
         return False
     share = sum(word not in missing for word in telling) / len(telling)
-    return share >= MIN_SHARE and not (missing and _replaced(said, wanted, missing, query_words))
+    return share >= MIN_SHARE and not (missing and _replaced(reply, wanted, missing, query_words))
 
 
-def _places(word: str, said: _Said) -> list[int]:
+def _places(word: str, reply: _Reply) -> list[int]:
     """Where a word of the answer is said, in any form that grammar gives it."""
-    if word in said.places or len(word) <= _ROOT:
-        return said.places.get(word, [])
-    for other in said.roots.get(word[:_ROOT], ()):
+    if word in reply.places or len(word) <= _ROOT:
+        return reply.places.get(word, [])
+    for other in reply.roots.get(word[:_ROOT], ()):
         short, long = sorted((word, other), key=len)
         for cut in (len(short), len(short) - 1):
             if cut >= _ROOT and long.startswith(short[:cut]) and {short[cut:], long[cut:]} <= _ENDINGS:
-                return said.places[other]
+                return reply.places[other]
     return []
 
 
-def _accented(word: str, wanted: Reading, said: _Said) -> bool:
+def _accented(word: str, wanted: Reading, reply: _Reply) -> bool:
     """Whether a word in small letters is only said with other accents: `ano` for `año`."""
     own = wanted.spelt[wanted.words.index(word)]
-    spelt = {said.reading.spelt[place] for place in _places(word, said)}
+    spelt = {reply.reading.spelt[place] for place in _places(word, reply)}
     if own[:1].isupper() or not spelt or (own.isascii() and all(map(str.isascii, spelt))):
         return False
     return not any(one[:1].isupper() or _same_letters(own.casefold(), one.casefold()) for one in spelt)
@@ -417,24 +395,23 @@ def _same_letters(one: str, other: str) -> bool:
     return one[:size] == other[:size]
 
 
-def _replaced(said: _Said, wanted: Reading, missing: set[str], query_words: frozenset[str]) -> bool:
+def _replaced(reply: _Reply, wanted: Reading, missing: set[str], query_words: frozenset[str]) -> bool:
     """Whether something else stands where a word of the answer is missing: `North` for `South` Korea."""
     small = len(wanted.words) <= _SMALL
     pairs = zip(wanted.words, wanted.spelt, strict=True)
     needed = {word for word, name in pairs if small or name[:1].isupper()}
     if not _QUALIFIERS.isdisjoint(missing) or not _NEEDED.isdisjoint(missing & needed):
         return True
-    own = frozenset(wanted.words) | STOP_STEMS | _TITLES | _FIRMS | {"|"}
+    own = IDLE | _TITLES | _FIRMS | {*wanted.words}
     if missing.isdisjoint(query_words):  # else the question offers what the answer chooses from
         own |= query_words
-    words, spelt = said.reading.words, said.reading.spelt
+    words, spelt = reply.reading.words, reply.reading.spelt
     foreign = {
         place: spelt[place][:1].isupper()
         for place, word in enumerate(words)
         if word not in own and word[0] != "#" and not any(_abbreviates(spelt[place], of) for of in missing)
     }
-    telling = len(set(wanted.words) - STOP_STEMS - {"|"})
-    brief = len(set(words) - STOP_STEMS - query_words - {"|"}) <= telling
+    brief = len({*words} - IDLE - query_words) <= len({*wanted.words} - IDLE)
     names = {
         place: wanted.spelt[place][:1].isupper()
         for place, word in enumerate(wanted.words)
@@ -448,7 +425,7 @@ def _replaced(said: _Said, wanted: Reading, missing: set[str], query_words: froz
         for step in (-1, 1):
             side, hops = beside(wanted.words, place, step)
             kept = wanted.words[side] if 0 <= side < len(wanted.words) else "#"
-            places = [] if kept[0] == "#" else _places(kept, said)
+            places = [] if kept[0] == "#" else _places(kept, reply)
             slots = [beside(words, at, -step, hops)[0] for at in places]
             any_case = (brief and not name) or not cased
             if slots and all(slot in foreign and (foreign[slot] or any_case) for slot in slots):
@@ -463,24 +440,26 @@ def _abbreviates(name: str, word: str) -> bool:
     return folded[:same] == word[:same]
 
 
-def _qualified(said: _Said, wanted: Reading, query_words: frozenset[str]) -> bool:
+def _qualified(reply: _Reply, wanted: Reading, query_words: frozenset[str]) -> bool:
     """Whether the name is only said as part of another: `New York` for `York`."""
     first = next((i for i, name in enumerate(wanted.words) if name not in STOP_STEMS), 0)
     if not wanted.spelt[first][:1].isupper():
         return False
-    before = [said.reading.words[place - 1] if place else "" for place in _places(wanted.words[first], said)]
+    before = [
+        reply.reading.words[place - 1] if place else "" for place in _places(wanted.words[first], reply)
+    ]
     others = (_QUALIFIERS | _STATES) - query_words - {*wanted.words}
     return bool(before) and all(word in others for word in before)
 
 
-def _related(said: _Said, wanted: Reading, query_words: frozenset[str]) -> bool:
+def _related(reply: _Reply, wanted: Reading, query_words: frozenset[str]) -> bool:
     """Whether the name is only said to name something beside it: `Austen's sister`, `a suburb of Paris`."""
-    own = [place for place, word in enumerate(wanted.words) if word not in STOP_STEMS and word != "|"]
+    own = [place for place, word in enumerate(wanted.words) if word not in IDLE]
     if not own or not wanted.spelt[own[0]][:1].isupper() or not _RELATED.isdisjoint(wanted.words):
         return False
-    words, spelt = said.reading.words, said.reading.spelt
+    words, spelt = reply.reading.words, reply.reading.spelt
     related: list[bool] = []
-    for place in _places(wanted.words[own[-1]], said):
+    for place in _places(wanted.words[own[-1]], reply):
         genitive = spelt[place].endswith("'s") or spelt[place] == f"{wanted.spelt[own[-1]]}s"
         after = genitive and words[place + 1 : place + 2]
         before, _ = beside(words, place - (own[-1] - own[0]), -1, 2)
@@ -492,23 +471,23 @@ def _related(said: _Said, wanted: Reading, query_words: frozenset[str]) -> bool:
     return bool(related) and all(related)
 
 
-def _other_initials(said: _Said, wanted: Reading) -> bool:
+def _other_initials(reply: _Reply, wanted: Reading) -> bool:
     """Whether the surname is only said under other initials: `George W. Bush` for `George H. W. Bush`."""
     own = initials(wanted, len(wanted.words) - 1)
-    places = said.places.get(wanted.words[-1], []) if own else []
-    others = [other for place in places if (other := initials(said.reading, place))]
+    places = reply.places.get(wanted.words[-1], []) if own else []
+    others = [other for place in places if (other := initials(reply.reading, place))]
     return bool(others) and not any(own.startswith(other) or other.startswith(own) for other in others)
 
 
-def _other_quantifier(wanted: Reading, said: _Said, query_words: frozenset[str]) -> bool:
+def _other_quantifier(wanted: Reading, reply: _Reply, query_words: frozenset[str]) -> bool:
     """Whether another quantifier is said, `some` for `all`, or one of two for both."""
-    own, other = (_QUANTIFIERS.intersection(one.words) - query_words for one in (wanted, said.reading))
-    either = "or" in said.reading.words and "and" in wanted.words and len(said.reading.words) <= _FEW
+    own, other = (_QUANTIFIERS.intersection(one.words) - query_words for one in (wanted, reply.reading))
+    either = "or" in reply.reading.words and "and" in wanted.words and len(reply.reading.words) <= _FEW
     junior = [
         {"jr", "junior"}.isdisjoint(one) - {"sr", "senior"}.isdisjoint(one)
-        for one in (wanted.words, said.places)
+        for one in (wanted.words, reply.places)
     ]
-    function = _FUNCTIONS.intersection(wanted.words) - {*said.reading.words}
+    function = _FUNCTIONS.intersection(wanted.words) - {*reply.reading.words}
     if junior in ([1, -1], [-1, 1]) or function:
         return True
     return bool(own and other and own.isdisjoint(other)) or (
@@ -516,7 +495,7 @@ def _other_quantifier(wanted: Reading, said: _Said, query_words: frozenset[str])
     )
 
 
-def _numbered(wanted: Reading, said: _Said, telling: list[str], query: Reading) -> bool:
+def _numbered(wanted: Reading, reply: _Reply, telling: list[str], query: Reading) -> bool:
     """Whether every number that tells something is said; "about 2.45" may be rounded.
 
     A number without a unit has the one that the question asks for.  Where it asks how many, the fifth is not
@@ -524,10 +503,10 @@ def _numbered(wanted: Reading, said: _Said, telling: list[str], query: Reading) 
     """
     query_unit = unit_asked(query)
     counts = {"how", "many"} <= set(query.words) or {"how", "much"} <= set(query.words)
-    alone = all(word[0] in "#|" or word in STOP_STEMS for word in (*wanted.words, *said.reading.words))
+    alone = all(word[0] == "#" or word in IDLE for word in (*wanted.words, *reply.reading.words))
     loose = any(_ABOUT.fullmatch(word) for word in wanted.spelt)
-    several = len(wanted.amounts) > 1 and all(word[0] in "#|" or word in STOP_STEMS for word in wanted.words)
-    others = iter(said.reading.amounts)  # of a score or a range in their order
+    several = len(wanted.amounts) > 1 and all(word[0] == "#" or word in IDLE for word in wanted.words)
+    others = iter(reply.reading.amounts)  # of a score or a range in their order
     if (
         several
         and not loose
@@ -537,12 +516,12 @@ def _numbered(wanted: Reading, said: _Said, telling: list[str], query: Reading) 
     return all(
         any(
             (
-                other.word in said.places
+                other.word in reply.places
                 and replace(amount, unit=amount.unit or query_unit).equals(other)
                 and (amount.nth == other.nth or (not alone and (amount.nth or not counts)))
             )
             or (loose and _rounds_to(amount, other))
-            for other in said.reading.amounts
+            for other in reply.reading.amounts
         )
         for amount in wanted.amounts
         if amount.word in telling
@@ -554,20 +533,28 @@ def _rounds_to(amount: Amount, other: Amount) -> bool:
     return amount.unit == other.unit and off <= min(other.step, abs(amount.value) / 40)
 
 
+def _is_name(word: str) -> bool:
+    return word[:1].isupper() and word.isalpha()
+
+
 def _names(wanted: Reading, telling: list[str]) -> list[str]:
     """First, middle and last names; empty when the answer is not plainly a person's name."""
     pairs = zip(wanted.spelt, wanted.words, strict=True)
     names = [name for name, word in pairs if (len(name) == 1 and name.isalpha()) or word in telling]
-    plain = all(name[:1].isupper() and name.isalpha() for name in names)
-    is_person = plain and 2 <= len(names) <= 5 and len(names[-1]) > 1 and _FIRMS.isdisjoint(wanted.words)
+    is_person = (
+        all(map(_is_name, names))
+        and 2 <= len(names) <= 5
+        and len(names[-1]) > 1
+        and _FIRMS.isdisjoint(wanted.words)
+    )
     return names if is_person else []
 
 
-def _named(said: _Said, names: list[str]) -> bool:
+def _named(reply: _Reply, names: list[str]) -> bool:
     """Whether the surname is said, and not with the first name of somebody else."""
     first = {fold(name)[0] for name in names[:-1]}
-    for place in said.places.get(stem(fold(names[-1])), ()):
-        before = _names_before(said.reading.spelt, place)
+    for place in reply.places.get(stem(fold(names[-1])), ()):
+        before = _names_before(reply.reading.spelt, place)
         if not before or any(fold(name)[0] in first for name in before):
             return True
     return False
@@ -578,48 +565,42 @@ def _names_before(spelt: tuple[str, ...], place: int) -> list[str]:
     names: list[str] = []
     for name in reversed(spelt[max(place - 3, 0) : place]):
         word = stem(fold(name))
-        if not (name[:1].isupper() and name.isalpha()) or word in STOP_STEMS:
+        if not _is_name(name) or word in STOP_STEMS:
             break
         if word not in _TITLES:
             names.append(name)
     return names
 
 
-def _longer(said: _Said, wanted: Reading, query_words: frozenset[str]) -> bool:
+def _longer(reply: _Reply, wanted: Reading, query_words: frozenset[str]) -> bool:
     """Whether a person is only said with another name behind: `Mary Wollstonecraft Shelley`."""
     names = wanted.spelt
-    if (
-        len(names) < 2
-        or "the" in wanted.words
-        or not all(name[:1].isupper() and name.isalpha() for name in names)
-    ):
+    if len(names) < 2 or "the" in wanted.words or not all(map(_is_name, names)):
         return False
-    words, spelt = said.reading.words, said.reading.spelt
+    words, spelt = reply.reading.words, reply.reading.spelt
     size = len(names)
     ends = [
         at + 1
-        for at in said.places.get(wanted.words[-1], ())
+        for at in reply.places.get(wanted.words[-1], ())
         if at + 1 >= size and words[at + 1 - size : at + 1] == wanted.words
     ]
     return bool(ends) and all(
         at < len(words)
-        and spelt[at][:1].isupper()
-        and spelt[at].isalpha()
+        and _is_name(spelt[at])
         and any(map(str.islower, spelt[at]))
-        and not spelt[at].endswith("'s")
         and words[at] not in STOP_STEMS | query_words | _FIRMS - {"jr", "sr"}
         for at in ends
     )
 
 
-def _disordered(said: _Said, wanted: Reading, ordered: bool) -> bool:
+def _disordered(reply: _Reply, wanted: Reading, ordered: bool) -> bool:
     """Whether what has an order is said in another: a list that is asked in one, "France beat Italy".
 
     Without being asked for, an order counts around a verb that is said between two names.
     """
-    telling = [place for place, word in enumerate(wanted.words) if word not in STOP_STEMS and word != "|"]
+    telling = [place for place, word in enumerate(wanted.words) if word not in IDLE]
     names = [place for place in telling if wanted.spelt[place][:1].isupper()]
-    if {"by"}.isdisjoint(wanted.words) != {"by"}.isdisjoint(said.reading.words):  # the passive voice
+    if {"by"}.isdisjoint(wanted.words) != {"by"}.isdisjoint(reply.reading.words):  # the passive voice
         return False
     verbs = [
         wanted.words[place]
@@ -630,46 +611,46 @@ def _disordered(said: _Said, wanted: Reading, ordered: bool) -> bool:
         and len(wanted.spelt[place]) > 3
     ]
     kept = names if names else telling
-    places = [at[0] for place in kept if (at := _places(wanted.words[place], said))]
+    places = [at[0] for place in kept if (at := _places(wanted.words[place], reply))]
     if len(places) < 2 or places == sorted(places):
         return False
-    between = said.reading.words[min(places) : max(places)]
+    between = reply.reading.words[min(places) : max(places)]
     return ordered or (places[0] > places[-1] and any(word in between for word in verbs))
 
 
-def _reversed(said: _Said, wanted: Reading) -> bool:
+def _reversed(reply: _Reply, wanted: Reading) -> bool:
     """Whether a name of two words is only said the other way round, without the comma of a list of names."""
-    if len(wanted.words) != 2 or not all(name[:1].isupper() and name.isalpha() for name in wanted.spelt):
+    if len(wanted.words) != 2 or not all(map(_is_name, wanted.spelt)):
         return False
-    pairs = set(pairwise(said.reading.words))
+    pairs = set(pairwise(reply.reading.words))
     return wanted.words[::-1] in pairs and wanted.words not in pairs and len(set(wanted.words)) == 2
 
 
-def _dated(wanted: Reading, said: Reading, query: Reading) -> bool:
+def _dated(wanted: Reading, reply: Reading, query: Reading) -> bool:
     """Whether every date is said, as precisely as it is accepted; the question may say a part of it."""
 
     def same(day: Day, other: Day) -> bool:
         pairs = list(zip(day, other, strict=True))
         known = [False, *(any(a == date[at] for date in query.dates) for at, a in enumerate(day[1:], 1))]
         known[0] = day[0] in query.years or any(day[0] == date[0] for date in query.dates)
-        return all(a == b or not a or (not b and told) for (a, b), told in zip(pairs, known, strict=True))
+        return all(a == b or not a or (not b and given) for (a, b), given in zip(pairs, known, strict=True))
 
     return all(
-        any(same(day, other) for other in said.dates)
-        or (day[0] in said.years and (not day[1] or "year" in query.words))
+        any(same(day, other) for other in reply.dates)
+        or (day[0] in reply.years and (not day[1] or "year" in query.words))
         for day in wanted.dates
     )
 
 
-def _agrees(said: _Said, query: Reading, yes: bool) -> bool:
+def _agrees(reply: _Reply, query: Reading, yes: bool) -> bool:
     """Whether the first clause says yes, or no; a repetition of what was asked says yes."""
-    words = said.reading.words
+    words = reply.reading.words
     if words[:1] and words[0] in _YES | _NO:
         return (words[0] in _YES) == yes
     first = words[: words.index("|") if "|" in words else len(words)]
     if not (_DENIALS | _NO).isdisjoint(first):
         return not yes
-    return yes and (not _YES.isdisjoint(first) or _repeats(first, said.reading.spelt, query.words))
+    return yes and (not _YES.isdisjoint(first) or _repeats(first, reply.reading.spelt, query.words))
 
 
 def _repeats(words: tuple[str, ...], spelt: tuple[str, ...], query_words: tuple[str, ...]) -> bool:

@@ -391,6 +391,8 @@ def stem(word: str) -> str:
 
 STOP_STEMS = frozenset(map(stem, STOP_WORDS | {"no", "not"}))
 """Words that tell nothing, as `read` spells them; what is denied is looked for apart."""
+IDLE = STOP_STEMS | {"|"}
+"""The same, and ends of clauses."""
 
 
 def read(text: str) -> Reading:
