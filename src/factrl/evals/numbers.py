@@ -43,7 +43,7 @@ from factrl.evals.metrics import (
 )
 from factrl.evals.samples import EvalSample, by_question
 from factrl.text.answers import final_answer, normalize_answer, same_answer
-from factrl.text.confidence import agreement, stated_confidence
+from factrl.text.confidence import stated_confidence
 from factrl.types import Example, Label
 
 Numbers = dict[str, Number]
@@ -287,11 +287,15 @@ def answers_of(samples: Sequence[EvalSample], source: Source) -> Answers:
     for group in by_question(one for one in samples if one.label).values():
         labels = [one.label for one in group if one.label]
         if source == "agreement":
-            sure = agreement(
-                candidates([(label, one.answer) for label, one in zip(labels, group, strict=True)])
-            )
+            numbers = candidates([(label, one.answer) for label, one in zip(labels, group, strict=True)])
+            counts = [numbers.count(one) for one in numbers]
+            most = max(counts)
             groups.append(
-                [(max(sure), label) for one, label in zip(sure, labels, strict=True) if one == max(sure)]
+                [
+                    (most / len(counts), label)
+                    for count, label in zip(counts, labels, strict=True)
+                    if count == most
+                ]
             )
         else:
             read = _stated if source == "stated" else lambda one: one.values.get("likelihood")

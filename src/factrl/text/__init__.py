@@ -20,8 +20,6 @@ MAX_PAYLOAD = 32_768
 MAX_MARKS = 30
 """Combining marks kept in a row, the bound of Unicode's stream-safe text format (UAX #15)."""
 
-Which = Literal["first", "last"]
-
 _THINK, _END_THINK, _ANSWER, _END_ANSWER = "<think>", "</think>", "<answer>", "</answer>"
 _MISSING = ("no_think", "think_unclosed", "no_answer", "answer_unclosed")
 MALFORMED = (*_MISSING, "tag_repeated", "tag_order", "text_outside", "empty_think", "empty_answer")
@@ -107,7 +105,7 @@ def implied(text: str) -> str:
     return _THINK if closes and strip_end_tokens(text[end + len(_END_THINK) :]).strip() else ""
 
 
-def tag(text: str, name: str, which: Which = "last") -> Slice | None:
+def tag(text: str, name: str, which: Literal["first", "last"] = "last") -> Slice | None:
     """The content of the last (or first) `<name>…</name>` block, wherever it stands; None without one.
 
     A block runs from an opening tag to the next closing tag with no other opening tag in between, so an
@@ -275,15 +273,11 @@ def unwrap_latex(text: str) -> str:
 
 # -- The payload
 
-# Invisible, although Unicode does not file them under "format": fillers, the blank Braille cell and the
-# selectors.  Removing them before NFKC is enough, because no visible character decomposes into one.
-_INVISIBLE = frozenset(
-    [
-        *"\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0",
-        *map(chr, range(0xFE00, 0xFE10)),
-        *map(chr, range(0xE0000, 0xE1000)),
-    ]
-)
+FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
+"""Letters and symbols that draw nothing, although Unicode does not file them under "format"."""
+# Beside them selectors and tags.  Removing them before NFKC is enough, because no visible character
+# decomposes into one.
+_INVISIBLE = frozenset([*FILLERS, *map(chr, range(0xFE00, 0xFE10)), *map(chr, range(0xE0000, 0xE1000))])
 _TYPOGRAPHIC = str.maketrans(
     {
         **dict.fromkeys("‘’‚‛′‵ʼʹ‹›", "'"),
@@ -294,8 +288,6 @@ _TYPOGRAPHIC = str.maketrans(
 )
 _SUPERSCRIPT = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
 _FRACTION = re.compile(r"(?<=\d)[¼½¾⅐-⅞↉]")
-
-
 _CONTROLS = {code: None for code in (*range(32), 127) if not chr(code).isspace()}
 
 

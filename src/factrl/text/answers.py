@@ -239,14 +239,8 @@ _COUNTED = {word: f"{value}" for word, value in CARDINALS.items() if value <= 20
 _NTH = re.compile(r"(\d{1,4})(?:st|nd|rd|th)", re.I)
 _ABBREVIATED = {
     **{"mt": "mount", "ft": "fort", "jr": "junior", "sr": "senior", "dr": "doctor", "vs": "versus"},
-    **{
-        "bce": "bc",
-        "st": "saint",
-        "prof": "professor",
-        "gov": "governor",
-        "sen": "senator",
-        "bros": "brothers",
-    },
+    **{"bce": "bc", "st": "saint", "prof": "professor", "gov": "governor", "sen": "senator"},
+    "bros": "brothers",
 }
 _SHORT_FOR = re.compile(r"([A-Za-z]{2,4})\.?")
 _INITIALS = re.compile(r"(?:[A-Z]\.){1,5}[A-Z]?|[A-Z]|[A-Z](?:\.[A-Z]){1,5}")
@@ -334,7 +328,6 @@ _MARK = re.compile(
     r"|(?<!\S)\.(?=[A-Z])|(?<=\w)[(\[{]"  # .NET, f(x)
     r"|[(\[{](?=[^()\[\]{}]{0,80}[-+*/^=,√∞\d][^()\[\]{}]{0,80}[)\]}])|(?<=[\w∞+*/^!°'])[)\]}](?=[\w+*/^=!'(-])|(?<=[\d∞])[)\]}]"
 )
-_NUMBERS = frozenset("-0123456789٠١٢٣٤٥٦٧٨٩०१२३४५६७८९")
 
 
 def _marks(text: str) -> tuple[Decimal | str, ...]:
@@ -373,9 +366,7 @@ def _variant(text: str, loosen: Loosen) -> _Variant:
     )
 
 
-_LETTERED = frozenset(
-    {"minor", "major", "flat", "sharp", "positive", "negative", "level", "levels", "cappella"}
-)
+_LETTERED = frozenset("minor major flat sharp positive negative level levels cappella".split())  # noqa: SIM905
 
 
 def _is_article(words: list[str], place: int) -> bool:
@@ -580,14 +571,12 @@ _OPENERS = re.compile(
 _COPULA = re.compile(r" (?:is|was|are|were) (?:called |named |known as )?")
 _MAX_SUBJECT = 12
 _TURNS = frozenset(
-    {
-        *("not", "never", "no", "nor", "neither", "either", "or", "but", "wrong", "false", "incorrect"),
-        *("unlike", "than", "who", "whom", "whose", "which", "that", "what", "why", "how", "whether", "if"),
-        *("when", "where", "nobody", "hardly", "supposed", "alleged", "least", "only", "except", "besides"),
-        *("doubt", "worst", "bad", "opposite", "lacks", "lacking", "missing", "unlikely", "impossible"),
-        *("fake", "rejected", "excluded", "other", "previous", "next", "second", "hated", "untrue"),
-        "mistaken",
-    }
+    """
+    not never no nor neither either or but wrong false incorrect unlike than who whom whose which that what
+    why how whether if when where nobody hardly supposed alleged least only except besides doubt worst bad
+    opposite lacks lacking missing unlikely impossible fake rejected excluded other previous next second hated
+    untrue mistaken
+    """.split()  # noqa: SIM905
 )
 
 

@@ -1,4 +1,4 @@
-"""How sure a model says it is: the words that ask for it, the one reader of it, and agreement of samples.
+"""How sure a model says it is: the words that ask for it, and the one reader of it.
 
 A confidence is what a text says last as "Confidence: 75" or, as RLCR's prompt asks (arXiv:2507.16806), as
 `<confidence>0.75</confidence>`.  It is read again wherever it is needed, so that there is one reader and no
@@ -9,7 +9,6 @@ it is the policy's own text, and an evaluation counts it and has it in no mean.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
 
 from factrl.text import tag
 
@@ -63,12 +62,3 @@ def stated_confidence(text: str) -> tuple[str, float | None]:
     if analysis and not before[analysis.end + len("</analysis>") :].strip():
         before = before[: analysis.start - len("<analysis>")]
     return (before + text[last.end() :]).strip(), sure
-
-
-def agreement(answers: Sequence[Hashable]) -> list[float]:
-    """For each sample of one question, the share of these samples that say the same, from 1/k to 1.
-
-    Args:
-        answers: what each says, equal where they say the same: numbers of `evals.numbers.candidates`.
-    """
-    return [answers.count(one) / len(answers) for one in answers]

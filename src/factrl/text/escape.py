@@ -11,9 +11,10 @@ import re
 import unicodedata
 from urllib.parse import urlsplit
 
-# Letters and symbols that draw nothing, and selectors that can carry hidden text; U+FE0F stays for emoji.
-_BLANK = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x2800, 0x3164, 0xFFA0}
-_BLANK.update(range(0xFE00, 0xFE0F), range(0xE0100, 0xE01F0), range(0xFDD0, 0xFDF0))
+from factrl.text import FILLERS
+
+# What draws nothing, and selectors that can carry hidden text; U+FE0F stays for emoji.
+_BLANK = {*map(ord, FILLERS), *range(0xFE00, 0xFE0F), *range(0xE0100, 0xE01F0), *range(0xFDD0, 0xFDF0)}
 _MARKDOWN = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", **{sign: f"\\{sign}" for sign in "\\`*_[]|~#$@"}}
 )

@@ -194,32 +194,13 @@ _PREFIXES = {
     **{("c", "centi"): -2, ("k", "kilo"): 3, ("M", "mega"): 6, ("G", "giga"): 9, ("T", "tera"): 12},
 }
 _BASES = {
-    **{
-        ("m", "metre meter"): "length",
-        ("g", "gram"): "mass",
-        ("s", "second"): "time",
-        ("l", "litre liter"): "volume",
-    },
-    **{("L", ""): "volume", ("J", "joule"): "energy", ("W", "watt"): "power", ("V", "volt"): "voltage"},
-    **{
-        ("A", "ampere amp"): "current",
-        ("N", "newton"): "force",
-        ("Hz", "hertz"): "frequency",
-        ("Pa", "pascal"): "pressure",
-    },
-    **{
-        ("eV", ""): "electronvolt",
-        ("Wh", ""): "watt-hour",
-        ("cal", "calorie"): "calorie",
-        ("mol", "mole"): "amount",
-    },
-    **{
-        ("B", "byte"): "byte",
-        ("bit", "bit"): "bit",
-        ("b", ""): "bit",
-        ("bps", ""): "bit",
-        ("Ω", "ohm"): "resistance",
-    },
+    **{("m", "metre meter"): "length", ("g", "gram"): "mass", ("s", "second"): "time", ("L", ""): "volume"},
+    **{("l", "litre liter"): "volume", ("J", "joule"): "energy", ("W", "watt"): "power"},
+    **{("V", "volt"): "voltage", ("A", "ampere amp"): "current", ("N", "newton"): "force"},
+    **{("Hz", "hertz"): "frequency", ("Pa", "pascal"): "pressure", ("eV", ""): "electronvolt"},
+    **{("Wh", ""): "watt-hour", ("cal", "calorie"): "calorie", ("mol", "mole"): "amount"},
+    **{("B", "byte"): "byte", ("bit", "bit"): "bit", ("b", ""): "bit", ("bps", ""): "bit"},
+    ("Ω", "ohm"): "resistance",
 }
 _SYMBOLS = {
     f"{prefix}{symbol}": (kind, Decimal(1).scaleb(power))
