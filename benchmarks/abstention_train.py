@@ -50,7 +50,7 @@ from factrl.text.abstention import (
     question_words,
     sentences_of,
     tokens,
-    without_markup,
+    unwrapped,
 )
 from factrl.text.words import fold
 
@@ -264,7 +264,7 @@ def vocabulary() -> set[str]:
     rows: Counter[str] = Counter()
     for row in of_file():
         if row.declines:
-            found = tokens().finditer(without_markup(row.text))
+            found = tokens().finditer(unwrapped(row.text))
             said = {fold(t[0]) for t in found if t.lastgroup == "word" and t[0].islower()}
             rows.update(word for word in said if not in_question(word, question_words(row.question)))
     words = Counter({word: count for word, count in words.items() if count > (2 if len(word) > 1 else 20)})
@@ -300,7 +300,7 @@ class Prepared:
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
         parts = [
-            clauses_of(without_markup(r.text), question_words(r.question) if r.question else frozenset())
+            clauses_of(unwrapped(r.text), question_words(r.question) if r.question else frozenset())
             for r in rows
         ]
         self.sentences = [sentences_of(one) for one in parts]

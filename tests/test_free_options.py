@@ -19,7 +19,7 @@ from factrl.rewards.grading import Grader
 from factrl.stress import oracle_setup, run_battery
 from factrl.stress.options import FROM_SIGNS, families, says
 from factrl.stress.texts import prompts
-from factrl.text.abstention import abstains, clauses_of, question_words, without_markup
+from factrl.text.abstention import abstains, clauses_of, question_words, unwrapped
 from factrl.text.answers import normalize_answer
 
 
@@ -140,7 +140,7 @@ class Looked:
 def is_talk(name: str, asked: Asked) -> bool:
     """Whether an answer is made of words that say nothing ("information", "Will"), or of the question's."""
     return not any(
-        one.named or one.new for one in clauses_of(without_markup(name), question_words(asked.question))
+        one.named or one.new for one in clauses_of(unwrapped(name), question_words(asked.question))
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 import factrl as fx
 from factrl.errors import DataError
 from factrl.rewards.grading import Grader
-from factrl.text.messages import last_message, said, text_of
+from factrl.text.messages import completion_of, last_message, text_of
 
 THOUGHT, ANSWER = "Marie Curie was born in Warsaw in 1867.", "<answer>Warsaw</answer>"
 WHOLE = f"<think>{THOUGHT}</think>{ANSWER}"
@@ -131,19 +131,19 @@ TALKS: Mapping[str, tuple[list[Any], str]] = {
 
 @pytest.mark.parametrize("message", APART.values(), ids=APART)
 def test_reasoning_stands_before_the_text(message: Any) -> None:
-    assert said(message) == WHOLE
+    assert completion_of(message) == WHOLE
 
 
 @pytest.mark.parametrize(("message", "text"), OTHERS.values(), ids=OTHERS)
 def test_what_a_message_says(message: Any, text: str) -> None:
-    assert said(message) == text
+    assert completion_of(message) == text
 
 
 @pytest.mark.parametrize(("content", "named"), UNKNOWN.values(), ids=UNKNOWN)
 def test_a_form_that_is_not_known_is_named(content: Any, named: str) -> None:
     message = {"role": "assistant", "content": content}
     with pytest.raises(DataError, match=named):
-        said(message)
+        completion_of(message)
     with pytest.raises(DataError, match=named):
         fx.to_trl(fx.load_reward("truthrl").with_(grade=Grader()))(
             prompts=["Q?"], completions=[[message]], answers=["Warsaw"]
@@ -152,7 +152,7 @@ def test_a_form_that_is_not_known_is_named(content: Any, named: str) -> None:
 
 @pytest.mark.parametrize(("talk", "text"), TALKS.values(), ids=TALKS)
 def test_which_message_is_the_answer(talk: list[Any], text: str) -> None:
-    assert said(last_message(talk, "assistant")) == text
+    assert completion_of(last_message(talk, "assistant")) == text
 
 
 def test_the_question_is_what_the_user_says_and_not_what_is_thought_or_shown() -> None:

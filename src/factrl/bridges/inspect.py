@@ -26,7 +26,7 @@ from factrl.job import REWARD_ALONE, read_job
 from factrl.llm import connect
 from factrl.rewards.grading import AnswerForm, Grader
 from factrl.runs.data import to_example
-from factrl.text.messages import said
+from factrl.text.messages import completion_of
 from factrl.types import Completion, Example
 
 
@@ -90,7 +90,7 @@ def reward(paper: str, *, settings: str = "") -> Scorer:
 
 def _completion(state: TaskState) -> str:
     """The answer; reasoning that Inspect keeps apart from it stands in `<think>` before it."""
-    return said(state.output.choices[0].message) if state.output.choices else state.output.completion
+    return completion_of(state.output.choices[0].message) if state.output.choices else state.output.completion
 
 
 def _example(state: TaskState, target: Target) -> Example:

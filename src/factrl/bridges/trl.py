@@ -38,7 +38,7 @@ from factrl.runs.data import ColumnName, to_example
 from factrl.runs.folder import version_of
 from factrl.runs.settings import RunSettings
 from factrl.text import opened
-from factrl.text.messages import is_conversation, last_message, reasoning_of, said, text_of
+from factrl.text.messages import completion_of, is_conversation, last_message, reasoning_of, text_of
 from factrl.train.metrics import reward_metrics
 from factrl.train.search import SearchEnvironment, attach_search
 from factrl.types import Completion, Example, Result
@@ -306,7 +306,7 @@ def _completion(prompt: Any, completion: Any, prefill: str, tokens: Sequence[int
         return Completion(completion, prefill=_opened(prompt) or prefill, tokens=count)
     message = _last(completion, "assistant", "a completion")
     begun = "" if reasoning_of(message).strip() else _opened(prompt) or prefill
-    return Completion(said(message), prefill=begun, tokens=count)
+    return Completion(completion_of(message), prefill=begun, tokens=count)
 
 
 def _opened(prompt: Any) -> str:
@@ -314,7 +314,7 @@ def _opened(prompt: Any) -> str:
     if isinstance(prompt, str):
         return opened(prompt)
     last = prompt[-1] if len(prompt) else {}
-    return said(last) if last_message([last], "assistant") is not None else ""
+    return completion_of(last) if last_message([last], "assistant") is not None else ""
 
 
 def _form_missing(results: Sequence[Result], reward: Reward) -> str:

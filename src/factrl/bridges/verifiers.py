@@ -125,7 +125,7 @@ def to_verifiers(
 def _completion(trace: vf.Trace) -> Completion:
     """The last reply; reasoning that the server has taken out of it stands in `<think>` before it."""
     turns = trace.assistant_messages
-    text = messages.said(turns[-1]) if turns else trace.last_reply
+    text = messages.completion_of(turns[-1]) if turns else trace.last_reply
     completion = Completion(text, truncated=trace.is_truncated)
     if isinstance(trace.state, SearchState):
         trace.info[EPISODE] = trace.state.model_dump(mode="json", include={"shown", "searches", "failed"})

@@ -26,7 +26,7 @@ from factrl.rewards.remote import TOKEN
 from factrl.rewards.resources import Supplier, outside_training, supply
 from factrl.runs.data import label_example, to_example
 from factrl.runs.settings import AskSettings
-from factrl.text.messages import last_message, reasoning_of, said, text_of, with_reasoning
+from factrl.text.messages import completion_of, last_message, reasoning_of, text_of, with_reasoning
 from factrl.types import Completion, Example, Passage
 from factrl.verifier import Verifier
 
@@ -261,7 +261,7 @@ def _completion(response: Mapping[str, Any] | None) -> Completion:
     thought = [text for item in turn if (text := reasoning_of({"content": [item]}))]
     if not messages and not thought:
         raise DataError("response.output has neither a message nor reasoning, so there is nothing to grade")
-    text = said(items[last]) if messages else ""
+    text = completion_of(items[last]) if messages else ""
     cut = (response or {}).get("status") == "incomplete"
     return Completion(with_reasoning("\n".join(thought), text), truncated=cut)
 

@@ -162,7 +162,7 @@ class Clause(NamedTuple):
     ends: bool  # a sentence ends with it
 
 
-def without_markup(text: str) -> str:
+def unwrapped(text: str) -> str:
     """A text without markup and quotation marks around the whole; line ends and dashes are single signs."""
     text = unwrap_latex(clean(text.replace("\n", LINE).replace("—", DASH)))
     text = text.replace("*", "").replace("`", "").strip(f" {LINE}{DASH}")
@@ -201,7 +201,7 @@ def clauses_of(text: str, question: frozenset[str]) -> list[Clause]:
     """The clauses of a text, masked, with what they name.
 
     Args:
-        text: as `without_markup` gives it.
+        text: as `unwrapped` gives it.
         question: the question's words, by `question_words`.
     """
     cites = _CITED if len(text) > BARE else _CITED_BEHIND
@@ -465,7 +465,7 @@ def stance(
     accepted = [*answers]
     if len(text) > MAX_PAYLOAD or is_contentless(text) or (accepted and equals(text, accepted) is not None):
         return Stance(False, "", clean(text))
-    bare = without_markup(text)
+    bare = unwrapped(text)
     words = question_words(question) if question else frozenset()
     read = _read(bare, words)
     if question is None and read.score > _UNLIKE and any(one.named or one.new for one in read.clauses):
@@ -566,7 +566,7 @@ def names_nothing(text: str, question: str, *, strict: bool) -> bool:
 
     What a question offers is an answer to it, and so are yes and no, and a clause of two characters.
     """
-    clauses = clauses_of(without_markup(text), frozenset() if strict else question_words(question))
+    clauses = clauses_of(unwrapped(text), frozenset() if strict else question_words(question))
     if any(clause.named for clause in clauses):
         return False
     bare = (len(clause.words) <= 2 and IS_RUN.search(clause.text) for clause in clauses if clause.words)

@@ -496,10 +496,10 @@ def contains(text: str, answers: Iterable[str]) -> str | None:
     Case, punctuation, English articles and accents make no difference.  It is for sorting passages, never for
     grading: "yes" and "one" stand in many.  Reads `MAX_PAYLOAD` characters.
     """
-    said = f" {_words(clean(text))} "
+    passage = f" {_words(clean(text))} "
     for answer in answers:
         words = _words(clean(answer)).strip()
-        if words and (words if any(map(_spaceless, words)) else f" {words} ") in said:
+        if words and (words if any(map(_spaceless, words)) else f" {words} ") in passage:
             return answer
     return None
 

@@ -45,10 +45,10 @@ def stated_confidence(text: str) -> tuple[str, float | None]:
     In the tag a number is a share unless it has a sign of percent or a slash.  What goes with the tag is the
     block `<analysis>` before it.
     """
-    found = list(_SURE.finditer(text))
-    if not found or found[-1]["unread"]:
+    matches = list(_SURE.finditer(text))
+    if not matches or matches[-1]["unread"]:
         return text, None
-    last = found[-1]
+    last = matches[-1]
     name = "said" if last["said"] else "tag"
     percent, most = last[f"{name}_percent"], last[f"{name}_most"]
     number = float(last[name].replace(",", ".") + (last[f"{name}_power"] or ""))

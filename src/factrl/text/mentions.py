@@ -23,7 +23,7 @@ from itertools import accumulate, pairwise
 
 from factrl.text import boxed, clean
 from factrl.text.answers import LOOSENINGS, MAX_ANSWER, matches, telling_marks
-from factrl.text.retractions import alternatives, given, lists_candidates, several_numbers
+from factrl.text.retractions import alternatives, lists_candidates, several_numbers, without_retracted
 from factrl.text.words import (
     IDLE,
     STOP_STEMS,
@@ -169,26 +169,20 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
     if lists_candidates(text, known) or _FACTORIAL.fullmatch(text.strip()):
         return None
     chances = {f"#{chance}" for chance in _CHANCE.findall(text)}
-    if (
-        len(text) <= _BRIEF and text.count("%") > 1 and known.isdisjoint(chances)
-    ):  # a chance for each candidate
-        return None
+    if len(text) <= _BRIEF and text.count("%") > 1 and known.isdisjoint(chances):
+        return None  # a chance for each candidate
     if _BOUNDS.isdisjoint(signs):
         text = _BOUNDED.sub(" ", text)
     raw = _CITED.sub("", _RUN_ON.sub(r"\1 ", clean(text)))
-    raw = given(_GLUED.sub("", raw) if len(raw) > _GLUE_FREE else raw, known)
+    raw = without_retracted(_GLUED.sub("", raw) if len(raw) > _GLUE_FREE else raw, known)
     if lists_candidates(raw, known):
         return None
     reply = _reply_of(raw, known)
     if several_numbers(reply.reading, known):
         return None
     for answer, spelling, wanted in accepted:
-        given_so = (
-            _gives(reply, wanted, query)
-            and _signed(raw, spelling)
-            and not _disordered(reply, wanted, ordered)
-        )
-        if given_so or _spaceless(raw, answer):
+        gives = _gives(reply, wanted, query) and _signed(raw, spelling)
+        if (gives and not _disordered(reply, wanted, ordered)) or _spaceless(raw, answer):
             return answer
     return None
 
@@ -206,9 +200,9 @@ def _signed(raw: str, answer: str) -> bool:
         return False
     lettered = _LETTERED.fullmatch(answer)
     if letters:
-        found = _stands(f"{letters[1]}[ -]?{letters[2]}", raw, re.I)
-        return found is not None and (
-            found[0].islower() or answer.islower() or found[0] == answer or "-" in found[0]
+        match = _stands(f"{letters[1]}[ -]?{letters[2]}", raw, re.I)
+        return match is not None and (
+            match[0].islower() or answer.islower() or match[0] == answer or "-" in match[0]
         )
     if lettered:
         phrase = r"\W{1,2}".join(map(re.escape, filter(None, lettered.groups())))
@@ -223,11 +217,11 @@ def _signed(raw: str, answer: str) -> bool:
 def _unprefixed(answer: str, raw: str) -> bool:
     """Whether a word stands anywhere without a hyphen that makes it another: not in Guinea-Bissau."""
     cased = raw if answer[0].isupper() else raw.casefold()
-    found = list(re.finditer(re.escape(answer), cased)) if "-" in raw else []
-    return not found or any(
-        not _PREFIX.search(cased[max(one.start() - 12, 0) : one.start()])
-        and not (answer[0].isupper() and _COMPOUND.match(cased[one.end() : one.end() + 2]))
-        for one in found
+    matches = list(re.finditer(re.escape(answer), cased)) if "-" in raw else []
+    return not matches or any(
+        not _PREFIX.search(cased[max(match.start() - 12, 0) : match.start()])
+        and not (answer[0].isupper() and _COMPOUND.match(cased[match.end() : match.end() + 2]))
+        for match in matches
     )
 
 

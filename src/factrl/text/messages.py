@@ -71,10 +71,10 @@ def reasoning_of(message: Any) -> str:
     )
 
 
-def said(message: Any) -> str:
+def completion_of(message: Any) -> str:
     """What the policy wrote in a message, as rewards read it: its reasoning in `<think>`, and then its text.
 
-    >>> said({"role": "assistant", "reasoning_content": "Poland.", "content": "Warsaw"})
+    >>> completion_of({"role": "assistant", "reasoning_content": "Poland.", "content": "Warsaw"})
     '<think>Poland.</think>Warsaw'
     """
     return with_reasoning(reasoning_of(message), text_of(message))
@@ -114,8 +114,8 @@ def _joined(content: Any, *, thought: bool | None) -> str:
             names = (*_REASONING, "text", "summary", *_INSIDE)
         if _get(part, "redacted"):  # its text is not for reading
             names = ("summary",)
-        found = [_joined(_get(part, name), thought=None) for name in names]
-        texts.append(next((text for text in found if text), ""))
+        candidates = [_joined(_get(part, name), thought=None) for name in names]
+        texts.append(next((text for text in candidates if text), ""))
         if words and thought is False and not texts[-1] and not any(_blank(part, name) for name in names):
             raise _unknown(part)
     return "".join(texts)

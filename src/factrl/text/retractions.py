@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from factrl.text import boxed, unwrap_latex
-from factrl.text.words import CARDINALS, MONTHS, STOP_STEMS, Reading, read, stem
+from factrl.text.words import CARDINALS, IDLE, MONTHS, STOP_STEMS, Reading, read, stem
 
 _MONTHS = rf"(?:{'|'.join(month[:3] for month in MONTHS)})[a-z]{{0,6}}"
 _DATE = (
@@ -132,7 +132,7 @@ _TICKED = re.compile(r"[✓✔✅☑🗸]")
 _CROSSED = re.compile(r"[✗✘❌✖☒❎]")
 
 
-def given(raw: str, known: frozenset[str]) -> str:
+def without_retracted(raw: str, known: frozenset[str]) -> str:
     """A text without what it strikes out, takes back, doubts, limits or offers beside another date.
 
     Args:
@@ -249,26 +249,26 @@ def lists_candidates(raw: str, known: frozenset[str]) -> bool:
         items = [item.strip(" .") for item in pattern.split(text) if item and item.strip(" .")]
         if (
             len(items) < least
-            or (len(items) > 2 * least and least == 2)
+            or (least == 2 and len(items) > 4)
             or max(item.count(" ") for item in items) > 3
         ):
             continue
-        said = [(item, set(read(item).words) - {"|"}) for item in items]
-        said = [(item, words - STOP_STEMS) for item, words in said if _CLAUSAL.isdisjoint(words)]
-        right = [item for item, words in said if not known.isdisjoint(words)]
+        named = [(item, {*read(item).words}) for item in items]
+        named = [(item, words - IDLE) for item, words in named if _CLAUSAL.isdisjoint(words)]
+        right = [item for item, words in named if not known.isdisjoint(words)]
         # Beside a name what is no name is no candidate: "Paris; no guarantee".
         if least == 2 and any(map(_NAMES.search, right)):
-            said = [one for one in said if _NAMES.search(one[0])]
-        said = [one for one in said if one[1]]
-        accepted = sum(not known.isdisjoint(words) for _, words in said)
-        if len(said) >= least and accepted * 2 < len(said) + (least == 2):
+            named = [one for one in named if _NAMES.search(one[0])]
+        named = [one for one in named if one[1]]
+        accepted = sum(not known.isdisjoint(words) for _, words in named)
+        if len(named) >= least and accepted * 2 < len(named) + (least == 2):
             return True
     return False
 
 
 def several_numbers(reading: Reading, known: frozenset[str]) -> bool:
     """Whether a text is nothing but numbers, some of which are accepted or asked for and some not."""
-    if any(word[0] not in "#|" and word not in STOP_STEMS | _HEDGES for word in reading.words):
+    if any(word[0] != "#" and word not in IDLE | _HEDGES for word in reading.words):
         return False
     if reading.dates:
         return len(reading.dates) > 1

@@ -48,12 +48,12 @@ def sentences(text: str) -> list[Sentence]:
     are sentences is read as text, whatever its language claims to be, and so is one that is never closed.
     """
     pieces: list[Sentence] = []
-    said = 0
+    at = 0
     for start, end in _reasoning(text):
-        pieces += _sentences(text, said, start)
+        pieces += _sentences(text, at, start)
         pieces.extend(Sentence(a, b, "reasoning") for a, b in _stripped(text, start, end))
-        said = end
-    return pieces + _sentences(text, said, len(text))
+        at = end
+    return pieces + _sentences(text, at, len(text))
 
 
 _OPENS, _CLOSES = "<think>", "</think>"
@@ -180,7 +180,7 @@ def _inline_items(text: str, start: int, end: int) -> list[int]:
     line = text[start:end]
     if "2" not in line and "•" not in line and "②" not in line:
         return []
-    found: list[int] = []
+    starts: list[int] = []
     count = 0
     for match in _INLINE.finditer(text, start, end):
         before = text[max(start, match.start() - _MAX_WORD) : match.start()].rstrip()
@@ -191,9 +191,9 @@ def _inline_items(text: str, start: int, end: int) -> list[int]:
             continue
         if text[match.end()].islower() and not opens:  # "has (1) two towers, (2) four lanes"
             continue
-        found.append(match.start())
+        starts.append(match.start())
         count = number
-    return [at for at in found if at > start] if count > 1 else []
+    return [at for at in starts if at > start] if count > 1 else []
 
 
 def _classified(text: str, start: int, end: int, below: tuple[int, int]) -> _Line:
