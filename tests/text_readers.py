@@ -88,42 +88,41 @@ def _rewarded(spec: str, raw: str, before: str = "", after: str = "") -> object:
     return _setup(spec).reward(CURIE, Completion(f"{before}{raw}{after}"))
 
 
+# Called as they are, by their own names.
+PLAIN: tuple[Any, ...] = (
+    *(abstention.abstains, redact, abstention.abstains_released, abstention.says_invalid_question),
+    *(answers.normalize_answer, words.parse_number, answers.final_answer, answers.is_contentless),
+    *(shortqa.continued, shortqa.final_part, confidence.stated_confidence, mathematics.is_number),
+    *(excerpt, shown, read_questions, metrics.split, escape.visible, escape.one_line, escape.markup),
+    *(escape.markdown, escape.attribute, escape.linked, llm.read_facts, read_true_false, read_supported),
+    *(prepare.normalised, entities.read_entities, new_prompts.read_new_prompt),
+    *(quoting.broken.__wrapped__, quoting.forges, sources.cut, search.without_secrets, sentences),
+    *(strip_end_tokens, grading.read_letter, text.think_answer, text.opened, text.implied, text.boxed),
+    *(text.boxed_released, text.unwrap_latex, text.clean, shown_claim, words.read, pair_of),
+)
 READERS: dict[str, Reader] = {
-    "text.abstention.abstains": abstention.abstains,
+    **{f"{one.__module__.removeprefix('factrl.')}.{one.__qualname__}": one for one in PLAIN},
     "text.abstention.stance": lambda raw: abstention.stance(raw, raw[:200], strict=True),
     "text.abstention.stance (question)": lambda raw: abstention.stance("I do not know who it is. " * 9, raw),
     "text.abstention.names_nothing": lambda raw: abstention.names_nothing(raw, "", strict=True),
-    "runs.folder.redact": redact,
     "text.answers.equals": lambda raw: answers.equals(raw, ["Paris"]),
     "text.answers.same_amount": lambda raw: answers.same_amount("How many?", raw, ["12"]),
-    "text.abstention.abstains_released": abstention.abstains_released,
-    "text.abstention.says_invalid_question": abstention.says_invalid_question,
-    "text.answers.normalize_answer": answers.normalize_answer,
-    "text.words.parse_number": words.parse_number,
     "text.answers.same_answer": lambda raw: (
         answers.same_answer(raw, "Paris") or answers.same_answer("Paris", raw)
     ),
     "text.answers.matches": lambda raw: (
         answers.matches(raw, ["Paris", "12,5"]) or answers.matches("Paris", [raw])
     ),
-    "text.answers.final_answer": answers.final_answer,
-    "text.answers.is_contentless": answers.is_contentless,
     "evals.shortqa.by_letter": lambda raw: shortqa.by_letter(CHOICES, raw),
     "evals.shortqa.by_text": lambda raw: shortqa.by_text(CHOICES, raw),
     "evals.shortqa.chosen": lambda raw: shortqa.chosen(raw, ["Ulm", "Bern"]),
-    "evals.shortqa.continued": shortqa.continued,
-    "evals.shortqa.final_part": shortqa.final_part,
-    "text.confidence.stated_confidence": confidence.stated_confidence,
     "rewards.mathematics.final_result": lambda raw: (
         mathematics.final_result(raw, number=True),
         mathematics.final_result(raw, number=False),
     ),
-    "rewards.mathematics.is_number": mathematics.is_number,
     "evals.shortqa.find_answer": lambda raw: [
         shortqa.find_answer(raw, form) for form in ("text", "boxed", "answer")
     ],
-    "llm.bodies.excerpt": excerpt,
-    "train.page.shown": shown,
     "rewards.checklist.Checklist.__call__": lambda raw: Checklist(FakeLLM(lambda _: raw))(
         QUESTION, raw, [FACT]
     ),
@@ -131,24 +130,15 @@ READERS: dict[str, Reader] = {
         QUESTION, raw, [FACT, "She won two prizes."]
     ),
     "rewards.checklist.read_checklist": lambda raw: read_checklist(raw, ["4b1e", "c07a"]),
-    "train.answering.read_questions": read_questions,
     "runs.data.render_prompt": lambda raw: render_prompt(
         Example(raw, evidence=(Passage(raw),)), "{question} {evidence}"
     ),
     "train.metrics.signals": lambda raw: metrics.signals(
         [metrics.ScoredSample(CURIE, raw, _setup("truthrl").reward(CURIE, "x"))]
     ),
-    "train.metrics.split": metrics.split,
-    "text.escape.visible": escape.visible,
-    "text.escape.one_line": escape.one_line,
-    "text.escape.markup": escape.markup,
-    "text.escape.markdown": escape.markdown,
-    "text.escape.attribute": escape.attribute,
-    "text.escape.linked": escape.linked,
     "verifier.claims.SentenceClaims.__call__": lambda raw: EXTRACT(raw, QUESTION, "Marie Curie"),
     "verifier.claims.llm.LLMClaims.__call__": _extracted,
     "verifier.claims.mark": lambda raw: claims.mark(_claims(raw), raw),
-    "verifier.claims.llm.read_facts": llm.read_facts,
     "verifier.claims.llm.Places.claim": _placed,
     "rewards.grading.Grader.__call__": lambda raw: Grader(FakeLLM(lambda _: raw))(QUESTION, raw, ["Paris"]),
     "llm.replies.read_verdict": lambda raw: read_verdict(raw, ["correct", "incorrect"]),
@@ -164,49 +154,27 @@ READERS: dict[str, Reader] = {
         [(Claim(raw, 0, 1), [Passage(raw)])] * 2
     ),
     "llm.replies.read_verdicts": lambda raw: read_verdicts(raw, ["a", "b"]),
-    "llm.replies.read_true_false": read_true_false,
-    "llm.replies.read_supported": read_supported,
     "text.mentions.mentions": lambda raw: mentions.mentions("Where?", raw, ["Paris"]),
     "text.mentions.mentions (question)": lambda raw: mentions.mentions(raw, "In Rome", ["Paris"]),
     "text.mentions.mentions (answers)": lambda raw: mentions.mentions("Where?", "In Rome", [raw]),
-    "prepare.normalised": prepare.normalised,
     "prepare.dataset.read_choices": lambda raw: dataset.read_choices(raw, ["a", "b"]),
     "prepare.entities.name_entities": lambda raw: entities.name_entities(FakeLLM(["[]"]), raw, [raw]),
-    "prepare.entities.read_entities": entities.read_entities,
-    "prepare.prompts.read_new_prompt": new_prompts.read_new_prompt,
     "prepare.answer_part": lambda raw: prepare.answer_part(Completion(raw)),
     "rewards.preference.guarded": lambda raw: preference.guarded(lambda *_: 0.9, QUESTION, raw),
     "prepare.Sieve.found_in": prepare.Sieve({QUESTION: "a"}).found_in,
     "prepare.dataset.choose": lambda raw: dataset.choose(FakeLLM(lambda _: raw), raw, [FACT, raw]),
-    "llm.quoting.broken": quoting.broken.__wrapped__,
-    "llm.quoting.forges": quoting.forges,
     "verifier.search.Given.search": _given,
-    "verifier.search.sources.cut": sources.cut,
     "verifier.search.Given.covers": lambda raw: search.Given([raw, FACT]).covers(raw),
-    "verifier.search.web.without_secrets": search.without_secrets,
-    "text.sentences.sentences": sentences,
-    "text.strip_end_tokens": strip_end_tokens,
     "rewards.grading.names_no_answer": lambda raw: grading.names_no_answer(QUESTION, raw, ["Paris"]),
-    "rewards.grading.read_letter": grading.read_letter,
     "text.answers.contains": lambda raw: (
         answers.contains(raw, ["Paris"]),
         answers.contains("In Rome", [raw]),
     ),
-    "text.think_answer": text.think_answer,
-    "text.opened": text.opened,
-    "text.implied": text.implied,
     "text.tag": lambda raw: (text.tag(raw, "answer", "first"), text.tag(raw, "answer")),
-    "text.boxed": text.boxed,
-    "text.boxed_released": text.boxed_released,
-    "text.unwrap_latex": text.unwrap_latex,
-    "text.clean": text.clean,
-    "rewards.truthfulness.shown_claim": shown_claim,
     "verifier.Verifier.__call__": lambda raw: Verifier(EXTRACT, None, WeakJudge())(raw, evidence=[raw, FACT]),
     "verifier.report.page": lambda raw: page(
         Report(raw, checks=tuple(Check(Claim("c", n, n + 9)) for n in range(0, min(len(raw), 4_000), 9)))
     ),
-    "text.words.read": words.read,
-    "papers.corver.pair_of": pair_of,
     "rewards.citations.numbers_in": lambda raw: (
         citations.numbers_in(Completion(raw)),
         citations.numbers_in(Completion("[1]" * (len(raw) // 3))),
