@@ -55,6 +55,10 @@ def think_answer(text: str, prefill: str = "") -> Blocks:
     whitespace; neither block is empty or invisible.  A tag that is repeated inside a block, an attribute,
     an upper-case letter, a zero-width or look-alike character therefore makes the text malformed.
 
+    >>> blocks = think_answer("<think>Poland.</think><answer>Warsaw</answer>")
+    >>> blocks.answer.text, think_answer("Warsaw").malformed
+    ('Warsaw', 'no_think')
+
     Args:
         text: what the policy wrote; offsets are relative to it.
         prefill: what the prompt already put there.  From its first `<think>` on it is read as if the
@@ -110,6 +114,9 @@ def tag(text: str, name: str, which: Literal["first", "last"] = "last") -> Slice
 
     A block runs from an opening tag to the next closing tag with no other opening tag in between, so an
     unclosed tag neither hides nor widens a well-closed one.
+
+    >>> tag("<a>1</a><a>2</a><a>3", "a").text
+    '2'
     """
     opening, closing = f"<{name}>", f"</{name}>"
     if which == "first":
@@ -299,6 +306,9 @@ def clean(text: str) -> str:
     `MAX_MARKS` combining marks in a row, applies NFKC, writes quotes and dashes in ASCII and collapses
     whitespace.  A superscript keeps its meaning (`10²` becomes `10^2`, not `102`), and so does a mixed
     number (`2½` becomes `2 1/2`).  Cleaning twice changes nothing, and the result always encodes as UTF-8.
+
+    >>> clean("Pa\\u200bris,  ‘10²’")
+    "Paris, '10^2'"
     """
     return _remembered(text) if len(text) <= _SHORT else _cleaned(text[:MAX_PAYLOAD])
 

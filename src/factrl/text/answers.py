@@ -525,6 +525,9 @@ def same_amount(question: str, text: str, answers: Iterable[str]) -> str | None:
 
     "8849 metres" is "8,849 m", and "8849" too where the question asks for metres; "12 goals" is "12" where it
     asks for goals.  A number without a unit that the question does not name either is only equal to itself.
+
+    >>> [same_amount("How high is it?", text, ["8,849 m"]) for text in ("8.849 km", "8849")]
+    ['8,849 m', None]
     """
     query, amount = read(question), _only_amount(text, question)
     if amount is None:
@@ -587,6 +590,9 @@ def final_answer(text: str) -> str:
     final answer is`), an opener (`It is`, `I think`, `Maybe`), one definite subject (`The capital of France
     is Paris`: begins with "The", at most 12 words, one verb form of "to be", no negation or relative
     clause), and the final period.  It reads no other sentence.
+
+    >>> final_answer("The final answer is: **Paris**."), final_answer("Paris is the capital of France")
+    ('Paris', 'Paris is the capital of France')
     """
     text = unwrap_latex(clean(text))
     if text.count("**") % 2 == 0:
@@ -632,6 +638,9 @@ def is_contentless(text: str) -> bool:
 
     Deterministic, so it cannot be argued with; ask it before any judge, and after `matches`, because a word
     such as "Solution" can be the right answer.  Short answers (`0`, `K`, `C++`, `π`, `中`, `No`, `A`) pass.
+
+    >>> is_contentless("**Solution:**"), is_contentless("…"), is_contentless("C++")
+    (True, True, False)
     """
     text = clean(_UNSEEN.sub(" ", html.unescape(text[:MAX_PAYLOAD]))).casefold()
     signs = (char for char in text if not char.isascii() and char != "\ufffd")

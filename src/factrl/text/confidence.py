@@ -44,6 +44,9 @@ def stated_confidence(text: str) -> tuple[str, float | None]:
     It is read from 0 to 100, or to what follows a slash; fractions up to 1 (0.9 or 0,9) are shares already.
     In the tag a number is a share unless it has a sign of percent or a slash.  What goes with the tag is the
     block `<analysis>` before it.
+
+    >>> stated_confidence("Oslo\\nConfidence: 75")
+    ('Oslo', 0.75)
     """
     matches = list(_SURE.finditer(text))
     if not matches or matches[-1]["unread"]:

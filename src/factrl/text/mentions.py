@@ -143,6 +143,10 @@ class _Reply:
 def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
     """The first accepted answer that a free-form text gives; None when it gives none.
 
+    >>> mentions("When did it open?", "It opened in Oslo in 1952.", ["1952"])
+    '1952'
+    >>> mentions("When did it open?", "It did not open in 1952 but in 1953.", ["1952"])
+
     Args:
         question: what an answer repeats of it tells nothing.
         text: what the model wrote, without its reasoning; over `MAX_MENTIONS` characters it gives nothing.

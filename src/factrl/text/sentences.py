@@ -44,6 +44,10 @@ class Sentence:
 def sentences(text: str) -> list[Sentence]:
     """The sentences of `text` in order, without overlap.
 
+    >>> text = "He lived in the U.S. He died in 1990."
+    >>> [text[one.start : one.end] for one in sentences(text)]
+    ['He lived in the U.S.', 'He died in 1990.']
+
     Lines of signs only, and sentences without a letter or a digit, are left out.  A fenced block whose lines
     are sentences is read as text, whatever its language claims to be, and so is one that is never closed.
     """

@@ -110,6 +110,9 @@ def parse_number(text: str) -> Decimal | None:
     `3 x 10^8`, `1.5 million`, and the decimal digits of every script (`٣` is 3); `-0` is 0.  Refused:
     percentages and every other unit, fractions (`10/10`, `½`), a comma that groups no three digits
     (`1,5`), NaN, infinity, values beyond 1e308 and texts over 64 characters.
+
+    >>> parse_number("1.5 million"), parse_number("50%")
+    (Decimal('1.5E+6'), None)
     """
     text = "".join(str(unicodedata.decimal(char, char)) for char in clean(text)[: MAX_NUMBER + 1])
     match = _NUMBER.fullmatch(text) if len(text) <= MAX_NUMBER else None
