@@ -31,7 +31,7 @@ from factrl.text.words import (
     parse_number,
     plain_letters,
     read,
-    stem,
+    stems,
     unit_asked,
     unit_named,
 )
@@ -517,7 +517,7 @@ def _accepted(spellings: Iterable[str], answers: Iterable[str], loosen: Loosen) 
 
 _SIGNED = re.compile(r"[!¬≠✗✘❌~<>=≈±]")  # not, about, or a limit
 _AMOUNT_SIGNS = frozenset(" -'\"()°")  # of an amount, beside what `read` takes for a token
-_AROUND_AMOUNT = frozenset(map(stem, "square sq cubic degrees it there has have had is are was were".split()))  # noqa: SIM905
+_AROUND_AMOUNT = stems("square sq cubic degrees it there has have had is are was were")
 
 
 def same_amount(question: str, text: str, answers: Iterable[str]) -> str | None:

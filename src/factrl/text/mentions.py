@@ -23,7 +23,14 @@ from itertools import accumulate, pairwise
 
 from factrl.text import boxed, clean
 from factrl.text.answers import LOOSENINGS, MAX_ANSWER, matches, telling_marks
-from factrl.text.retractions import alternatives, lists_candidates, several_numbers, without_retracted
+from factrl.text.retractions import (
+    BRIEF,
+    FEW,
+    alternatives,
+    lists_candidates,
+    several_numbers,
+    without_retracted,
+)
 from factrl.text.words import (
     IDLE,
     STOP_STEMS,
@@ -36,6 +43,7 @@ from factrl.text.words import (
     is_date,
     read,
     stem,
+    stems,
     unit_asked,
 )
 
@@ -45,45 +53,39 @@ MIN_SHARE = 0.5
 """The share of an answer's telling words that must be said."""
 
 
-def _stems(words: str) -> frozenset[str]:
-    return frozenset(stem(fold(word)) for word in words.split())
-
-
-_TITLES = _stems("sir dame lord lady mr mrs ms dr prof st saint jr sr obe esq president king queen")
-_SURNAMES = _stems("king queen president lord")
-_FIRMS = _stems("inc ltd limited company corporation corp co llc plc group resources studios pictures")
-_WHO = _stems("who whose whom actor actress singer author")
-_DENIALS = _stems(
+_TITLES = stems("sir dame lord lady mr mrs ms dr prof st saint jr sr obe esq president king queen")
+_SURNAMES = stems("king queen president lord")
+_FIRMS = stems("inc ltd limited company corporation corp co llc plc group resources studios pictures")
+_WHO = stems("who whose whom actor actress singer author")
+_DENIALS = stems(
     "not never nor neither cannot unlike except isn't wasn't aren't weren't don't doesn't didn't can't"
     " couldn't won't wouldn't hasn't haven't hadn't shouldn't"
     " nicht nie niemals keinesfalls keineswegs jamais pas não nunca değil नहीं не není"
 )
 # These deny what stands beside them, the others what a clause says.
-_BESIDE_ONLY = _stems("nor neither unlike except keinesfalls keineswegs")
-_NEGATED = _DENIALS | _stems("no non without nicht kein keine pas не нет ne není")
+_BESIDE_ONLY = stems("nor neither unlike except keinesfalls keineswegs")
+_NEGATED = _DENIALS | stems("no non without nicht kein keine pas не нет ne není")
 _RESUMES = frozenset(
     "but although however rather | only just nur sondern seulement mais sino только а".split()  # noqa: SIM905
 )
 _JOINS = _RESUMES | frozenset(["and", "that", "who", "which", "because", "und", "et", "y", "и"])
-_YES, _NO = _stems("yes true correct"), _stems("no false incorrect")
+_YES, _NO = stems("yes true correct"), stems("no false incorrect")
 # Words that make another place of a place's name; they are part of an answer, or of none.
-_QUALIFIERS = _stems("new north south east west papua equatorial")
-_STATES = _stems("democratic people's")  # of the Congo, of Korea: part of a name, but seldom needed
-_NEEDED = _stems("northern southern eastern western upper lower left right minor major san santa los las")
+_QUALIFIERS = stems("new north south east west papua equatorial")
+_STATES = stems("democratic people's")  # of the Congo, of Korea: part of a name, but seldom needed
+_NEEDED = stems("northern southern eastern western upper lower left right minor major san santa los las")
 _FUNCTIONS = frozenset({"log", "ln", "sin", "cos", "tan", "exp", "sqrt", "lim"})
-_QUANTIFIERS = _stems("all every some most few no none always never both")
+_QUANTIFIERS = stems("all every some most few no none always never both")
 # What grammar adds to a word of six letters or more: Colombian, Zoroastrianism, detective.
-_ENDINGS = frozenset({"", *_stems("n an ian ism ist e er or l al ic ive ion ity m ve on")})
+_ENDINGS = frozenset({"", *stems("n an ian ism ist e er or l al ic ive ion ity m ve on")})
 _ROOT = 5
 _SMALL = 3  # words of an answer of which each is needed
 _OPPOSITE = "a un in im ir il non dis anti counter hyper hypo sub super".split()  # noqa: SIM905
-_FEW = 8  # words of a brief text
 _LONG = 9  # letters of a name that is recognised without its spaces
 _FACTORIAL = re.compile(r"(?:\d{1,9}|\w)!|\|[^|]{1,40}\|")  # or a value without its sign
 _BOUNDS = frozenset("<>≤≥±")
 _BOUNDED = re.compile(r"[<>≤≥±]=? ?[\d.,]{1,20}|(?<![\w.,])\d[\d.,]{0,20}\+(?!\d)")
 _CHANCE = re.compile(r"(\d{1,3})(?:\.\d{1,9})? ?%")
-_BRIEF = 60  # characters
 _GLUE_FREE = 12  # characters of a text that has no footnotes
 _MAX_SIGNED = 80  # characters of an answer whose signs are compared
 
@@ -100,7 +102,7 @@ _NOT_BEFORE = (
     *("不是", "并非", "並非", "不叫", "而非", "ではなく"),
     *("还是", "或", "或者", "または", "もしくは", "それとも"),
 )
-_RELATED = _stems(
+_RELATED = stems(
     "sister brother mother father wife husband son daughter cousin niece nephew uncle aunt friend rival enemy"
     " student pupil teacher assistant secretary successor predecessor widow widower lover partner"
     " parent child grandson granddaughter suburb outskirts neighbour neighbor neighborhood near outside"
@@ -173,7 +175,7 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
     if lists_candidates(text, known) or _FACTORIAL.fullmatch(text.strip()):
         return None
     chances = {f"#{chance}" for chance in _CHANCE.findall(text)}
-    if len(text) <= _BRIEF and text.count("%") > 1 and known.isdisjoint(chances):
+    if len(text) <= BRIEF and text.count("%") > 1 and known.isdisjoint(chances):
         return None  # a chance for each candidate
     if _BOUNDS.isdisjoint(signs):
         text = _BOUNDED.sub(" ", text)
@@ -480,7 +482,7 @@ def _other_initials(reply: _Reply, wanted: Reading) -> bool:
 def _other_quantifier(wanted: Reading, reply: _Reply, query_words: frozenset[str]) -> bool:
     """Whether another quantifier is said, `some` for `all`, or one of two for both."""
     own, other = (_QUANTIFIERS.intersection(one.words) - query_words for one in (wanted, reply.reading))
-    either = "or" in reply.reading.words and "and" in wanted.words and len(reply.reading.words) <= _FEW
+    either = "or" in reply.reading.words and "and" in wanted.words and len(reply.reading.words) <= FEW
     junior = [
         {"jr", "junior"}.isdisjoint(one) - {"sr", "senior"}.isdisjoint(one)
         for one in (wanted.words, reply.places)

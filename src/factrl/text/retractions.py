@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from factrl.text import boxed, unwrap_latex
-from factrl.text.words import CARDINALS, IDLE, MONTHS, STOP_STEMS, Reading, read, stem
+from factrl.text.words import CARDINALS, IDLE, MONTHS, STOP_STEMS, Reading, read, stem, stems
 
 _MONTHS = rf"(?:{'|'.join(month[:3] for month in MONTHS)})[a-z]{{0,6}}"
 _DATE = (
@@ -33,7 +33,7 @@ _LIMIT = (
     "before|after|prior to|until|at least|at most|more than|less than|fewer than|up to|no later than"
     "|no earlier than"
 )
-_LIMITS = frozenset(map(stem, re.findall(r"[a-z]+", _LIMIT))) - STOP_STEMS - {stem("to"), stem("no")}
+_LIMITS = stems(_LIMIT.replace("|", " ")) - STOP_STEMS
 _LIMITED = re.compile(rf"\b(?:{_LIMIT}) {_DATE}", re.I)
 # Of other languages: not, before and after.
 _FOREIGN = (
@@ -49,10 +49,11 @@ _BESIDE_IT = re.compile(rf"(?:^|(?<=[ (]))({_BESIDE}) [\w' -]{{1,80}}", re.I)
 _OWN_VERB = re.compile(
     r"(?i:nicht|pas|не|não|नहीं|değil) [^\W\d_A-ZÄÖÜА-Я]"
 )  # what denies a verb denies its subject
-_BRIEF = 60  # characters
+BRIEF = 60
+"""Characters of a text in which what is named is all that is said."""
 _NOT_DATED = re.compile(rf"\b(?:not|isn't|wasn't|never|{_FOREIGN}) {_DATE}", re.I)
-_NEGATIONS = frozenset(map(stem, ("not", "never", "isn't", "wasn't", "don't", "didn't")))
-_PARTS = frozenset(map(stem, ("half", "third", "quarter", "twice", "double", "triple")))
+_NEGATIONS = stems("not never isn't wasn't don't didn't")
+_PARTS = stems("half third quarter twice double triple")
 _NO_DOUBT = re.compile(
     r"\b(?:do not|don't|does not|doesn't|cannot|can't|no one|nobody) doubts?\b|\bno doubt\b", re.I
 )
@@ -157,7 +158,7 @@ def without_retracted(raw: str, known: frozenset[str]) -> str:
         )
     if known.isdisjoint(_LIMITS):
         raw = _LIMITED.sub(" ", raw)
-    if len(raw) <= _BRIEF:
+    if len(raw) <= BRIEF:
         raw = _BESIDE_IT.sub(
             lambda match: match[0] if _asked_for(match[1], known) or _OWN_VERB.match(match[0]) else " ", raw
         )
@@ -165,10 +166,10 @@ def without_retracted(raw: str, known: frozenset[str]) -> str:
         raw = _POSSIBLE.sub(lambda match: re.sub(r",? and |, ", " or ", match[1]), raw)
         raw = _TWO_VALUES.sub(r"\1 or ", raw) if "and" not in known else raw
         raw = _OTHERS.sub(r"\1 or ", _IF_NOT.sub(r"\1 or ", raw))
-        if len(raw) <= _BRIEF or _NUMBERS.search(raw):
+        if len(raw) <= BRIEF or _NUMBERS.search(raw):
             raw = raw if "between" in known else _BETWEEN.sub(r"\1 or ", raw)
         raw = _BESIDE_EACH_OTHER.sub(" or ", raw)
-        if len(raw) <= _BRIEF:
+        if len(raw) <= BRIEF:
             raw = _TRAILING.sub(" or ", raw)
             raw = (raw.replace("?", " or ") if raw.count("?") > 1 else raw).replace(" & ", " and ")
     return _NOT_DATED.sub(" ", raw) if _NEGATIONS.isdisjoint(known) else raw
@@ -190,7 +191,7 @@ def alternatives(reading: Reading, known: frozenset[str]) -> set[int]:
     )
     for place, word in enumerate(words):
         listed = only and (word == "and" or (spelt[place] == "," and "who" in known and "and" not in words))
-        if word != "or" and not (listed and len(words) <= _FEW and "and" not in known):
+        if word != "or" and not (listed and len(words) <= FEW and "and" not in known):
             continue
         left, right = (_names_from(words, spelt, place, step) for step in (-1, 1))
         sides = [{words[side] in known for side in one} for one in (left, right)]
@@ -200,18 +201,16 @@ def alternatives(reading: Reading, known: frozenset[str]) -> set[int]:
     return chosen
 
 
-_MORE_OR_LESS = "maybe possibly perhaps probably likely less more else even also rather"
-_HEDGES = frozenset(map(stem, _MORE_OR_LESS.split()))
-_ARTICLES = frozenset({"the", "a", "an", "in", "by", "it", "is", "was", "of", stem("city"), stem("town")})
-_PARTICLES = frozenset(
-    ["da", "de", "di", "du", "von", "van", "der", "den", "del", "della", "bin", "ibn", "al"]
-)
-_FEW = 8  # words of a text in which a candidate may be in small letters
+_HEDGES = stems("maybe possibly perhaps probably likely less more else even also rather")
+_ARTICLES = stems("the a an in by it is was of city town")
+_PARTICLES = frozenset("da de di du von van der den del della bin ibn al".split())  # noqa: SIM905
+FEW = 8
+"""Words of a brief text, in which a candidate may be in small letters."""
 
 
 def _names_from(words: tuple[str, ...], spelt: tuple[str, ...], place: int, step: int) -> list[int]:
     """The capitalised words and numbers beside a place, over commas to the left, at most 40."""
-    few = len(words) <= _FEW
+    few = len(words) <= FEW
     skipped = _HEDGES | _ARTICLES if few else _HEDGES
     sides: list[int] = []
     side = place + step
@@ -230,11 +229,10 @@ def _names_from(words: tuple[str, ...], spelt: tuple[str, ...], place: int, step
     return sides
 
 
-_CLAUSE = """
-    i i'm i've it it's he she you we they please is was are were be may might could can would should will do
-    don't did that this so but however if which who not no though although note sorry correct sure verify
-    """
-_CLAUSAL = frozenset(map(stem, _CLAUSE.split()))  # words of which no candidate is made
+_CLAUSAL = stems(  # of which no candidate is made
+    "i i'm i've it it's he she you we they please is was are were be may might could can would should will do"
+    " don't did this that so but however if which who not no though although note sorry correct sure verify"
+)
 _NAMES = re.compile(r"[A-Z\d]|[^\x00-\x7f]")
 _BROKEN = re.compile(r"\n+|; ?|(?:^|\s)(?:[-•·*]|\(?(?:\d{1,2}[.)]|[A-Ea-e]\)|[A-E]:))\s")
 

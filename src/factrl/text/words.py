@@ -373,6 +373,11 @@ def stem(word: str) -> str:
     return word[:-1] if word.endswith("e") and len(word) > 3 else word
 
 
+def stems(words: str) -> frozenset[str]:
+    """The stems of several words, as `read` spells them."""
+    return frozenset(stem(fold(word)) for word in words.split())
+
+
 STOP_STEMS = frozenset(map(stem, STOP_WORDS | {"no", "not"}))
 """Words that tell nothing, as `read` spells them; what is denied is looked for apart."""
 IDLE = STOP_STEMS | {"|"}
