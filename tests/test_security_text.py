@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from test_grading import data_of, saying
@@ -132,11 +131,6 @@ def test_no_malformed_text_is_paid_like_a_right_answer(spec: str) -> None:
 STEERING = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\r\nfactrl: forged"
 
 
-def rows(name: str, *lines: dict[str, Any]) -> str:
-    write(name, *lines)
-    return name
-
-
 COMMANDS = {
     "score": "score in.jsonl --paper truthrl",
     "score an own reward": "score in.jsonl --paper own.py:odd",
@@ -159,9 +153,9 @@ def test_no_text_of_others_steers_the_terminal(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
     bad = {"id": STEERING, "question": f"Who? {STEERING}", "answers": [STEERING], "completion": STEERING}
-    rows("in.jsonl", bad, {**bad, "id": "2", "question": f"Where? {STEERING}"})
-    rows("one.jsonl", bad)
-    rows("docs.jsonl", {"text": f"Ann Lee was born in Ulm. {STEERING}", "title": STEERING, "url": STEERING})
+    write("in.jsonl", bad, {**bad, "id": "2", "question": f"Where? {STEERING}"})
+    write("one.jsonl", bad)
+    write("docs.jsonl", {"text": f"Ann Lee was born in Ulm. {STEERING}", "title": STEERING, "url": STEERING})
     Path("in.txt").write_text(f"Ann Lee was born in Ulm. {STEERING} is big.", encoding="utf-8")
     Path("broken.jsonl").write_text(f'{{"question": "{STEERING}', encoding="utf-8")
     Path("own.py").write_text(
