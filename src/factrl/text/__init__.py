@@ -20,7 +20,8 @@ MAX_PAYLOAD = 32_768
 MAX_MARKS = 30
 """Combining marks kept in a row, the bound of Unicode's stream-safe text format (UAX #15)."""
 
-_THINK, _END_THINK, _ANSWER, _END_ANSWER = "<think>", "</think>", "<answer>", "</answer>"
+THINK, END_THINK = "<think>", "</think>"
+_ANSWER, _END_ANSWER = "<answer>", "</answer>"
 _MISSING = ("no_think", "think_unclosed", "no_answer", "answer_unclosed")
 MALFORMED = (*_MISSING, "tag_repeated", "tag_order", "text_outside", "empty_think", "empty_answer")
 """Causes for which a completion has no two blocks."""
@@ -68,9 +69,9 @@ def think_answer(text: str, prefill: str = "") -> Blocks:
     Returns:
         `malformed` is one of `MALFORMED`, or None.
     """
-    opened = prefill[prefill.find(_THINK) :] if _THINK in prefill else ""
+    opened = prefill[prefill.find(THINK) :] if THINK in prefill else ""
     whole = opened + text
-    tags = (_THINK, _END_THINK, _ANSWER, _END_ANSWER)
+    tags = (THINK, END_THINK, _ANSWER, _END_ANSWER)
     counts = [whole.count(tag) for tag in tags]
     if max(counts) > 1:
         return Blocks(None, None, "tag_repeated")
@@ -79,10 +80,10 @@ def think_answer(text: str, prefill: str = "") -> Blocks:
     a, b, c, d = (whole.find(tag) for tag in tags)
     if not a < b < c < d:
         return Blocks(None, None, "tag_order")
-    outside = (whole[:a], whole[b + len(_END_THINK) : c], whole[d + len(_END_ANSWER) :])
+    outside = (whole[:a], whole[b + len(END_THINK) : c], whole[d + len(_END_ANSWER) :])
     if any(part.strip() for part in outside):
         return Blocks(None, None, "text_outside")
-    think, answer = (a + len(_THINK), b), (c + len(_ANSWER), d)
+    think, answer = (a + len(THINK), b), (c + len(_ANSWER), d)
     for (start, end), cause in ((think, "empty_think"), (answer, "empty_answer")):
         if all(char.isspace() or _hidden(char) for char in whole[start:end].strip()[:MAX_PAYLOAD]):
             return Blocks(None, None, cause)
@@ -94,8 +95,8 @@ def opened(prompt: str) -> str:
 
     Chat templates of reasoning models end with it, and the completion then starts inside the block.
     """
-    start = prompt.rfind(_THINK)
-    return prompt[start:] if start >= 0 and not prompt[start + len(_THINK) :].strip() else ""
+    start = prompt.rfind(THINK)
+    return prompt[start:] if start >= 0 and not prompt[start + len(THINK) :].strip() else ""
 
 
 def implied(text: str) -> str:
@@ -104,9 +105,9 @@ def implied(text: str) -> str:
     For texts whose prompt is not known, as those of a server or a file.  Where nothing follows, the
     text before is all that there is, and it is the answer.
     """
-    end = text.find(_END_THINK)
-    closes = end >= 0 and _THINK not in text[:end]
-    return _THINK if closes and strip_end_tokens(text[end + len(_END_THINK) :]).strip() else ""
+    end = text.find(END_THINK)
+    closes = end >= 0 and THINK not in text[:end]
+    return THINK if closes and strip_end_tokens(text[end + len(END_THINK) :]).strip() else ""
 
 
 def tag(text: str, name: str, which: Literal["first", "last"] = "last") -> Slice | None:

@@ -57,6 +57,7 @@ word with a capital that grammar does not ask for."""
 # Scripts without spaces, whose words are pairs of characters.
 _RUN = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
 IS_RUN = re.compile(f"[{_RUN}]")
+"""A character of such a script."""
 
 
 @cache
@@ -88,7 +89,6 @@ def tables() -> Tables:
     return Tables(weights, head[3:6], head[6:], frozenset(raw[size:].view(np.uint32).tolist()))
 
 
-@lru_cache(maxsize=16_384)
 def hashed(word: str) -> int:
     """A word's hash, the same on every machine."""
     return zlib.crc32(word.encode("utf-8", "surrogatepass"))
@@ -149,7 +149,7 @@ def in_question(word: str, question: frozenset[str]) -> bool:
 
 
 MASKS = frozenset({OF_QUESTION, NEW})
-"""What a run of is one."""
+"""Masks of which a run is written once."""
 
 
 class Clause(NamedTuple):

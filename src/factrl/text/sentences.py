@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from factrl.text import END_TOKEN, strip_end_tokens
+from factrl.text import END_THINK, END_TOKEN, THINK, strip_end_tokens
 
 Kind = Literal["prose", "item", "heading", "row", "code", "reasoning"]
 
@@ -60,27 +60,24 @@ def sentences(text: str) -> list[Sentence]:
     return pieces + _sentences(text, at, len(text))
 
 
-_OPENS, _CLOSES = "<think>", "</think>"
-
-
 def _reasoning(text: str) -> Iterator[tuple[int, int]]:
     """Each stretch from `<think>` to `</think>`; one that opens or closes the text may lack the other tag.
 
     A lone `</think>` that nothing follows closes no reasoning: what is before it is read.
     """
-    close = text.find(_CLOSES)
-    start = text.find(_OPENS)
+    close = text.find(END_THINK)
+    start = text.find(THINK)
     if close >= 0 and not 0 <= start < close:  # the prompt has opened it
-        if any(map(str.isalnum, strip_end_tokens(text[close + len(_CLOSES) :]))):
-            yield 0, close + len(_CLOSES)
-        start = text.find(_OPENS, close)
+        if any(map(str.isalnum, strip_end_tokens(text[close + len(END_THINK) :]))):
+            yield 0, close + len(END_THINK)
+        start = text.find(THINK, close)
     while start >= 0:
-        close = text.find(_CLOSES, start)
+        close = text.find(END_THINK, start)
         if close < 0 and text[:start].strip():  # not reasoning that was cut off: what follows is read
             return
-        end = close + len(_CLOSES) if close >= 0 else len(text)
+        end = close + len(END_THINK) if close >= 0 else len(text)
         yield start, end
-        start = text.find(_OPENS, end)
+        start = text.find(THINK, end)
 
 
 def _sentences(text: str, first: int, last: int) -> list[Sentence]:
