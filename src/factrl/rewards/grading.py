@@ -35,7 +35,7 @@ from factrl.text.answers import (
     matches,
     same_amount,
 )
-from factrl.text.mentions import MAX_MENTIONS, ORDERED, mentions
+from factrl.text.mentions import MAX_MENTIONS, loosened, mentions
 from factrl.text.words import SCALES, parse_number, unaccented
 from factrl.types import Grade, Label
 from factrl.verifier.claims import content_words
@@ -211,7 +211,7 @@ class Grader:
         gold, prediction = _gold(question, answers, false_premise), strip_end_tokens(prediction)
         if bytes_of(prediction) > MAX_TEXT:
             return _floored("oversize", prediction[: self.max_answer_chars])
-        loosen = frozenset(self.loosen) - {"order"} if ORDERED.search(question) else self.loosen
+        loosen = loosened(question, self.loosen)
         if equals(prediction, gold, loosen) is not None:  # first, as "unknown" can be the right answer
             return Grade("correct", final_answer(prediction), how="exact")
         reading = stance(prediction, question, strict=self.form == "short")

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from factrl.text import boxed, clean
-from factrl.text.answers import LOOSENINGS, MAX_ANSWER, matches, telling_marks
+from factrl.text.answers import LOOSENINGS, MAX_ANSWER, Loosen, matches, telling_marks
 from factrl.text.retractions import (
     BRIEF,
     FEW,
@@ -120,12 +120,12 @@ _DENIED_ZH = re.compile(
     r"[并並]?(?:没|沒|不是|不会|不會|并非|並非)|[从從]未|未曾|(?:では|じゃ)(?:な|あ)"
     r"|[はが].{0,8}(?:ません|ない|なかった)"
 )
-ORDERED = re.compile(
+# What a question says that asks for things in an order, or who did it to whom.
+_ORDERED = re.compile(
     r"\bfrom (?:the )?(?:\w+ )?(?:top|bottom|left|right|hoist|\w+est)\b"
     r"|\b(?:in|what|which) (?:\w+ )?order\b(?! to\b)|\bwhom\b|\bwhich\b.{1,40}\bwhich\b",
     re.I,
 )
-"""What a question says that asks for things in an order, or who did it to whom."""
 # An expression without words; of another one the answer may be a part.
 _COMMAND, _EXPRESSED = re.compile(r"\\[A-Za-z]{1,20}"), re.compile(r"[=+≠^√±\\]|(?<![^\W_])[ixyzπ](?!\w)")
 _NAMED_VALUE = re.compile(r"\W{0,3}[A-Za-z](?:\([a-z]\))? ?= ?")
@@ -142,6 +142,11 @@ class _Reply:
     starts: frozenset[int]  # where words begin in it
 
 
+def loosened(question: str, loosen: Loosen = LOOSENINGS) -> frozenset[str]:
+    """What equality overlooks in answers to a question: no order where it asks for one."""
+    return frozenset(loosen) - {"order" if _ORDERED.search(question) else ""}
+
+
 def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
     """The first accepted answer that a free-form text gives; None when it gives none.
 
@@ -156,8 +161,7 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
     answers = list(answers)
     if len(text) > MAX_MENTIONS:
         return None
-    ordered = ORDERED.search(question) is not None
-    loosen = LOOSENINGS.keys() - {"order"} if ordered else LOOSENINGS.keys()
+    loosen = loosened(question)
     exact = matches(text, answers, loosen)
     if exact is not None:
         return exact
@@ -188,7 +192,7 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
         return None
     for answer, spelling, wanted in accepted:
         gives = _gives(reply, wanted, query) and _signed(raw, spelling)
-        if (gives and not _disordered(reply, wanted, ordered)) or _spaceless(raw, answer):
+        if (gives and not _disordered(reply, wanted, "order" not in loosen)) or _spaceless(raw, answer):
             return answer
     return None
 
