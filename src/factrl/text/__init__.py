@@ -102,8 +102,8 @@ def opened(prompt: str) -> str:
 def implied(text: str) -> str:
     """`<think>` for a text that closes a reasoning it never opens: what its model's chat template had opened.
 
-    For texts whose prompt is not known, as those of a server or a file.  Where nothing follows, the
-    text before is all that there is, and it is the answer.
+    For texts whose prompt is not known, as those of a server or a file.  Where nothing follows the closing
+    tag, the text before it is the answer.
     """
     end = text.find(END_THINK)
     closes = end >= 0 and THINK not in text[:end]
@@ -188,8 +188,8 @@ def boxed(text: str) -> Slice | None:
 
     A box is `\boxed{…}` or `\fbox{…}` with balanced braces, where `\{` and `\}` do not count, or, when
     there is none of these, `\boxed …$` on one line, as graders of mathematics accept it.  Of nested
-    boxes it is the outer one, so that nothing is said around an answer that is not read.  What no reader
-    sees is none: a box in a comment of HTML, or on a line that LaTeX leaves out.
+    boxes the outer one counts, so that no text around an answer stays unread.  Boxes in comments of HTML
+    and on comment lines of LaTeX do not count, as no reader sees them.
     """
     if "\\boxed" not in text and "\\fbox" not in text:
         return None

@@ -9,7 +9,7 @@ The detector is three logistic regressions on hashed n-grams of characters and o
 the question, unknown words and names are masked: it sees that something is named, and never what.  They say
 whether a sentence declines, whether it answers and whether the whole declines.  A word is known when
 abstentions are made of it, in one of its endings.  What is neither known nor the question's is a name: a
-number, a quotation, a sign that is no punctuation, a word with a capital that grammar does not ask for; and
+number, a quotation, a sign that is no punctuation, a word with a capital that grammar does not require; and
 in a short text any other new word.  `abstention.npy` holds the weights in 8 bits and the hashes of known
 words, and `benchmarks/abstention_train.py` makes it.
 """
@@ -50,8 +50,8 @@ _COUNTS = frozenset(
 LINE, DASH = "¶", "‖"
 """A line end and a dash, which survive cleaning."""
 OF_QUESTION, NEW, TITLE = "\x01", "\x02", "\x03"
-"""What stands for a word of the question, for a name, a number or a word that no abstention has, and before a
-word with a capital that grammar does not ask for."""
+"""Masks: of a word of the question; of a name, a number or a word that no abstention has; and what is put
+before a word with a capital that grammar does not require."""
 
 
 # Scripts without spaces, whose words are pairs of characters.
@@ -432,17 +432,14 @@ class _Read(NamedTuple):
     score: float
 
 
-def _sigmoid(odds: float) -> float:
-    return float(1 / (1 + np.exp(-np.clip(odds, -30, 30))))
-
-
 def _read(text: str, question: frozenset[str]) -> _Read:
     clauses = clauses_of(text, question)
     sentences = sentences_of(clauses)
     odds = _scored([*sentences, joined(sentences), *(clause.words for clause in clauses)])
     count = len(sentences)
     mix = tables().mix
-    score = _sigmoid(mixed(odds[0, :count], odds[1, :count], odds[2, count]) @ mix[:-1] + mix[-1])
+    whole = mixed(odds[0, :count], odds[1, :count], odds[2, count]) @ mix[:-1] + mix[-1]
+    score = float(1 / (1 + np.exp(-np.clip(whole, -30, 30))))
     return _Read(clauses, odds[0, count + 1 :], score)
 
 
@@ -562,9 +559,10 @@ def abstains(
 
 
 def names_nothing(text: str, question: str, *, strict: bool) -> bool:
-    """Whether a text names no candidate answer; `strict` takes any word for one that abstentions do not have.
+    """Whether a text names no candidate answer.
 
-    What a question offers is an answer to it, and so are yes and no, and a clause of two characters.
+    With `strict` the question's words, any word that abstentions do not have, yes and no, and a clause of two
+    characters in a script without spaces are candidates too.
     """
     clauses = clauses_of(unwrapped(text), frozenset() if strict else question_words(question))
     if any(clause.named for clause in clauses):

@@ -177,7 +177,7 @@ class _Form(NamedTuple):
 
 
 def _form(text: str, loosen: Loosen = LOOSENINGS) -> _Form:
-    """The form of a text; an accepted answer is asked for with every completion of its question."""
+    """The form of a text; kept, as an accepted answer is compared with every completion of its question."""
     kept = frozenset(loosen)
     return _formed(text, kept) if len(text) <= MAX_ANSWER else _formed.__wrapped__(text, kept)
 

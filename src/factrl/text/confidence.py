@@ -2,8 +2,8 @@
 
 A confidence is what a text says last as "Confidence: 75" or, as RLCR's prompt asks (arXiv:2507.16806), as
 `<confidence>0.75</confidence>`.  It is read again wherever it is needed, so that there is one reader and no
-column of its own.  What states none, or none that can be read, states no confidence: a reward floors it, as
-it is the policy's own text, and an evaluation counts it and has it in no mean.
+column of its own.  A text without a readable confidence states none: a reward floors it, as it is the
+policy's own text, and an evaluation counts it and leaves it out of every mean.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def stated_confidence(text: str) -> tuple[str, float | None]:
     """The text without its last stated confidence, and that as a share from 0 to 1, None without one.
 
     It is read from 0 to 100, or to what follows a slash; fractions up to 1 (0.9 or 0,9) are shares already.
-    In the tag a number is a share unless it has a sign of percent or a slash.  What goes with the tag is the
-    block `<analysis>` before it.
+    In the tag a number is a share unless it has a sign of percent or a slash.  A block `<analysis>` directly
+    before the tag is removed with it.
 
     >>> stated_confidence("Oslo\\nConfidence: 75")
     ('Oslo', 0.75)

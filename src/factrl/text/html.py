@@ -1,4 +1,4 @@
-"""Pages of HTML that load nothing, and but for `factrl serve --page` run nothing: one template engine, one
+"""HTML pages that load nothing and, except for `factrl serve --page`, run nothing: one template engine, one
 style sheet, one policy.
 
 Templates are the `.html` files beside the code that fills them; their line breaks are not part of the page.

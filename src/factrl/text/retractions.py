@@ -1,4 +1,4 @@
-"""What a text names without giving it as the answer: struck out, taken back, doubted, limited, one of two."""
+"""What a text names but does not give as its answer: struck out, taken back, doubted, limited, one of two."""
 
 from __future__ import annotations
 
