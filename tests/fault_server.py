@@ -139,6 +139,23 @@ class FaultServer(socketserver.ThreadingTCPServer):
                 connection.shutdown(socket.SHUT_RDWR)
 
 
+def client(server: FaultServer | str, model: str | None = "m", key: str | None = None, **limits: Any) -> Any:
+    """An `OpenAICompatible` whose deadlines are far away and whose retries follow at once."""
+    from factrl.llm.openai_compatible import OpenAICompatible
+
+    url = server if isinstance(server, str) else server.url
+    quick = {"timeout_attempt": 10.0, "timeout_call": 20.0, "backoff": 0.001}
+    return OpenAICompatible(url, model, key, **{**quick, **limits})
+
+
+def until(condition: Callable[[], bool], seconds: float = 300.0) -> None:
+    """Wait for a condition that another thread or process makes true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.002)
+
+
 def completion(text: str = "fine", finish_reason: str = "stop", **fields: Any) -> dict[str, Any]:
     """The document of a good chat completion."""
     message = {"role": "assistant", "content": text}

@@ -7,8 +7,11 @@ breaker probes every 50 ms here, every 5 s by default.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import random
+import socket
 import threading
 import time
 from collections import Counter
@@ -18,6 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 
 import fault_server as fs
@@ -26,6 +30,11 @@ from factrl.llm import Message, Reply
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.llm.replies import read_verdict
 from factrl.llm.store import CachedLLM, Store
+from factrl.papers import load_reward
+from factrl.rewards import Reward
+from factrl.rewards.grading import Grader
+from factrl.runs.folder import Rollout, Run
+from factrl.types import Example
 from fault_server import FaultServer, answers, completion, says
 
 pytestmark = pytest.mark.alone
@@ -34,17 +43,7 @@ PROBES = 0.05
 Serve = Callable[..., FaultServer]
 
 
-def client(server: FaultServer | str, **limits: Any) -> OpenAICompatible:
-    url = server if isinstance(server, str) else server.url
-    quick = {
-        "timeout_attempt": 10.0,
-        "timeout_call": 20.0,
-        "backoff": 0.01,
-        "max_concurrency": 32,
-        "pause": 20.0,
-        "probe_every": PROBES,
-    }
-    return OpenAICompatible(url, "m", **{**quick, **limits})
+client = partial(fs.client, backoff=0.01, max_concurrency=32, pause=20.0, probe_every=PROBES)
 
 
 def question(n: int) -> list[Message]:
@@ -347,3 +346,124 @@ def test_a_proxy_may_want_a_password(serve: Serve, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("HTTP_PROXY", "socks5://127.0.0.1:1080")
     with pytest.raises(ConfigError, match="proxy"):
         client("http://judge.invalid/v1").complete(question(0))
+
+
+# ---------------------------------------------------------------- from the wire to a number
+
+WHO = Example("Where was Marie Curie born?", ("Warsaw",), id="curie")
+TRACE = {"stage", "status", "attempts", "elapsed", "request_id"}
+CALLS = 200
+MISBEHAVIOURS = [
+    answers(500, b"oops"),
+    answers(502, b""),
+    answers(503, {}),
+    answers(529, {}),
+    answers(429, {}, retry_after="0"),
+    answers(200, b"<html>nginx</html>"),
+    answers(200, b""),
+    answers(200, {"error": {"message": "overloaded"}}),
+    answers(200, b'{"choices": [{"message": {"content": "VERDICT: corr'),
+    answers(200, {"choices": None}),
+    answers(400, {"error": {"message": "no such field"}}),
+    says("VERDICT: corr", "length"),
+    says("VERDICT: correct", "content_filter"),
+    says("VERDICT: incorrect", "abort"),
+    says("It is NOT CORRECT, I think"),
+    says("I can't help with that."),
+    fs.reset,
+    fs.short,
+    fs.garbage,
+    fs.hang,
+]
+
+
+def cities(count: int) -> list[str]:
+    """So many answers, which a judge has to tell apart by their numbers."""
+    return [f"\\boxed{{city number {number}}}" for number in range(count)]
+
+
+def verdict(message: str) -> str:
+    """The judge: a city with an odd number is right."""
+    number = int(message.rpartition("city number ")[2].partition('"')[0])
+    return f"VERDICT: {'correct' if number % 2 else 'incorrect'}"
+
+
+def truth(count: int) -> list[float]:
+    return [1.0 if number % 2 else -1.0 for number in range(count)]
+
+
+@pytest.mark.fault("F02", "F04", "F07", "F10", "F11", "F12", "F13", "F15", "F16")
+def test_over_real_sockets_a_number_is_always_the_judges_own(serve: Serve, tmp_path: Path) -> None:
+    """From a server that fails in every way, through client, store and a reward to the rows of a run."""
+    dice = random.Random(1)
+
+    def misbehaves(handler: fs.Handler) -> None:
+        dice.choice(MISBEHAVIOURS)(handler)
+
+    unboxed = "I would say: a city."  # its own doing, whatever becomes of the judge
+    texts = [unboxed if number % 10 == 0 else boxed for number, boxed in enumerate(cities(CALLS))]
+    server = serve(fs.sometimes(0.5, misbehaves, fs.replies(verdict), seed=2))
+    store = Store(tmp_path / "verdicts.db")
+
+    def through(llm: OpenAICompatible) -> Reward:
+        return load_reward("truthrl").with_(grade=Grader(CachedLLM(llm, store)))
+
+    limited = fs.client(server, timeout_attempt=2.0, max_attempts=3, down_after=10_000)
+    results = through(limited).batch([WHO] * CALLS, texts)
+    states = Counter(result.state for result in results)
+    assert states["scored"] + states["masked"] + states["floored"] == CALLS
+    assert states["floored"] == CALLS / 10
+    assert min(states.values()) > CALLS / 20
+    assert all(result.value in (None, right) for result, right in zip(results, truth(CALLS), strict=True))
+    masked = [result for result in results if result.state == "masked"]
+    assert all(result.value is None and result.cause for result in masked)
+    assert all(result.facts.keys() >= TRACE and result.facts["attempts"] <= 3 for result in masked)
+    assert len({result.cause for result in masked}) >= 5
+    with Run.create(tmp_path, "conservation", 'paper = "truthrl"\n') as run:
+        rows = [Rollout("q", "Q", text, result, None) for text, result in zip(texts, results, strict=True)]
+        written = pyarrow.parquet.read_table(run.write_rollouts(1, rows)).to_pydict()
+    assert written["value"] == [result.value for result in results]
+    assert len(server.requests) <= 3 * CALLS
+    assert store.size() == states["scored"]  # what masked a sample is not kept
+    server.play(fs.replies(verdict))
+    before = len(server.requests)
+    again = through(OpenAICompatible(server.url, "m")).batch([WHO] * CALLS, texts)
+    assert [result.value for result in again] == truth(CALLS)
+    assert len(server.requests) - before == states["masked"]  # and it alone is asked for again
+
+
+@pytest.mark.fault("F17")
+def test_f17_unasked_replies_at_random_moments_make_no_wrong_grade(serve: Serve) -> None:
+    """The server keeps every connection open, whatever the client asks for, and sends more replies on it."""
+    dice, count, over = random.Random(4), 120, threading.Event()
+    questions: Counter[fs.Handler] = Counter()  # by connection
+    answered: list[socket.socket] = []
+
+    def reply(text: str) -> bytes:
+        body = json.dumps(completion(text)).encode()
+        return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+
+    stray = reply("VERDICT: correct")
+
+    def answer(handler: fs.Handler) -> None:
+        handler.close_connection = False
+        questions[handler] += 1
+        said = reply(verdict(handler.asked.body["messages"][-1]["content"]))
+        handler.connection.sendall(said + stray * dice.choice([0, 0, 1, 2]))
+        answered.append(handler.connection)
+
+    def babble() -> None:
+        while not over.wait(dice.random() / 500):
+            with contextlib.suppress(OSError, IndexError):
+                dice.choice(answered[-8:]).sendall(dice.choice([stray, stray[:99], stray * 2]))
+
+    llm = fs.client(serve(answer), timeout_attempt=5.0, max_attempts=4, max_concurrency=4)
+    babbler = threading.Thread(target=babble, daemon=True)
+    babbler.start()
+    reward = load_reward("truthrl").with_(grade=Grader(llm))
+    values = [result.value for result in reward.batch([WHO] * count, cities(count))]
+    over.set()
+    babbler.join()
+    assert max(questions.values()) == 1  # a second one's reply could not be told from a stray one
+    assert [pair for pair in zip(values, truth(count), strict=True) if pair[0] not in (None, pair[1])] == []
+    assert sum(value is not None for value in values) > count * 0.9

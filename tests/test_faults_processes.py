@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.llm.store import CachedLLM, Store
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
-from fault_server import FaultServer, answers, says
+from fault_server import FaultServer, answers, says, until
 from serving import PARIS, request, servers
 
 SAMPLES, AT_ONCE = 240, 8
@@ -51,14 +51,6 @@ def judge() -> Iterator[FaultServer]:
     server = FaultServer(fs.slowly(0.01, fs.replies(verdict)))
     yield server
     server.close()
-
-
-def until(condition: Callable[[], bool], seconds: float = 300.0) -> None:
-    """Wait for a condition that a process of its own makes true."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came to that"
-        time.sleep(0.002)
 
 
 # ---------------------------------------------------------------- a scoring process that dies

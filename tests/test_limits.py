@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 import selectors
 import threading
 from bisect import bisect
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
@@ -49,16 +50,22 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     clock.close()
 
 
-def by_the(clock: Clock, main: Coroutine[Any, Any, None]) -> None:
-    loop = asyncio.SelectorEventLoop(clock)
-    loop.time = lambda: clock.now  # pyright: ignore[reportAttributeAccessIssue]
-    try:
-        loop.run_until_complete(main)
-    finally:
-        loop.close()
+def by_the_clock(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Runs a test that is a coroutine on an event loop whose time is the clock's."""
+
+    @functools.wraps(test)
+    def run(clock: Clock, **named: Any) -> None:
+        loop = asyncio.SelectorEventLoop(clock)
+        loop.time = lambda: clock.now  # pyright: ignore[reportAttributeAccessIssue]
+        try:
+            loop.run_until_complete(test(clock, **named))
+        finally:
+            loop.close()
+
+    return run
 
 
-def gate(**limits: Any) -> RateLimiter:
+def limited(**limits: Any) -> RateLimiter:
     return RateLimiter("server", Limits(**limits))
 
 
@@ -67,89 +74,82 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def fail(door: RateLimiter, times: int = 20) -> None:
+async def fail(limiter: RateLimiter, times: int = 20) -> None:
     for _ in range(times):
-        door.leave(await door.enter(), "failed", why="it burns")
+        limiter.leave(await limiter.enter(), "failed", why="it burns")
 
 
 @pytest.mark.fault("F05")
-def test_a_refusal_halves_the_slots_once_per_round_trip_and_a_round_of_answers_wins_one(clock: Clock) -> None:
-    async def main() -> None:
-        door = gate(max_concurrency=64)
-        for left in (32, 16, 8, 4, 2, 1, 1):
-            turns = [await door.enter() for _ in range(int(door.slots))]
-            clock.now += 1
-            for turn in turns:  # all that were sent before the first refusal was known
-                door.leave(turn, "refused", wait=0.0)
-            assert door.slots == left
-        door.slots = 32.0
-        turns = [await door.enter() for _ in range(30)]
-        door.leave(turns.pop(), "served")
-        assert door.slots == 32  # unused slots prove nothing
-        turns += [await door.enter() for _ in range(3)]
-        for _ in range(32):
-            door.leave(turns.pop(), "served")
-            turns.append(await door.enter())
-        assert door.slots == pytest.approx(33, abs=0.1)
-        for _ in range(3000):
-            turns += [await door.enter() for _ in range(int(door.slots) - len(turns))]
-            door.leave(turns.pop(), "served")
-        assert door.slots == 64
-
-    by_the(clock, main())
+@by_the_clock
+async def test_a_refusal_halves_the_slots_once_per_round_trip_and_a_round_of_answers_wins_one(
+    clock: Clock,
+) -> None:
+    limiter = limited(max_concurrency=64)
+    for left in (32, 16, 8, 4, 2, 1, 1):
+        turns = [await limiter.enter() for _ in range(int(limiter.slots))]
+        clock.now += 1
+        for turn in turns:  # all that were sent before the first refusal was known
+            limiter.leave(turn, "refused", wait=0.0)
+        assert limiter.slots == left
+    limiter.slots = 32.0
+    turns = [await limiter.enter() for _ in range(30)]
+    limiter.leave(turns.pop(), "served")
+    assert limiter.slots == 32  # unused slots prove nothing
+    turns += [await limiter.enter() for _ in range(3)]
+    for _ in range(32):
+        limiter.leave(turns.pop(), "served")
+        turns.append(await limiter.enter())
+    assert limiter.slots == pytest.approx(33, abs=0.1)
+    for _ in range(3000):
+        turns += [await limiter.enter() for _ in range(int(limiter.slots) - len(turns))]
+        limiter.leave(turns.pop(), "served")
+    assert limiter.slots == 64
 
 
 @pytest.mark.fault("F32")
-def test_a_caller_who_gives_up_takes_no_slot_with_him(clock: Clock) -> None:
-    async def main() -> None:
-        door = gate(max_concurrency=1)
-        first = await door.enter()
-        waiting = [asyncio.create_task(door.enter()) for _ in range(3)]
-        await settled()
-        waiting[0].cancel()
-        await settled()
-        door.leave(first, "served")  # admits the second …
-        waiting[1].cancel()  # … which is cancelled before it runs
-        turn = await asyncio.wait_for(waiting[2], 5)
-        assert door.active == 1
-        door.leave(turn, "served")
-        assert door.active == 0
-
-    by_the(clock, main())
+@by_the_clock
+async def test_a_caller_who_gives_up_takes_no_slot_with_him(clock: Clock) -> None:
+    limiter = limited(max_concurrency=1)
+    first = await limiter.enter()
+    waiting = [asyncio.create_task(limiter.enter()) for _ in range(3)]
+    await settled()
+    waiting[0].cancel()
+    await settled()
+    limiter.leave(first, "served")  # admits the second …
+    waiting[1].cancel()  # … which is cancelled before it runs
+    turn = await asyncio.wait_for(waiting[2], 5)
+    assert limiter.active == 1
+    limiter.leave(turn, "served")
+    assert limiter.active == 0
 
 
 @pytest.mark.parametrize("per_minute", [30, 6000])
-def test_no_minute_sees_more_than_the_allowance(clock: Clock, per_minute: int) -> None:
-    async def main() -> None:
-        door, sent, began = gate(rpm=per_minute), [], clock.now
-        while clock.now < began + 100:
-            assert len(sent) <= 4 * per_minute + 100  # without a limit the clock would stand still
-            door.leave(await door.enter(), "served")
-            sent.append(clock.now)
-        in_a_minute = [bisect(sent, start + 60 - 1e-6) - n for n, start in enumerate(sent)]
-        assert max(in_a_minute) <= per_minute + max(1, per_minute // 60) + 1
-        assert len(sent) >= 100 * per_minute / 60 - 1  # and it is used
-
-    by_the(clock, main())
+@by_the_clock
+async def test_no_minute_sees_more_than_the_allowance(clock: Clock, per_minute: int) -> None:
+    limiter, sent, began = limited(rpm=per_minute), [], clock.now
+    while clock.now < began + 100:
+        assert len(sent) <= 4 * per_minute + 100  # without a limit the clock would stand still
+        limiter.leave(await limiter.enter(), "served")
+        sent.append(clock.now)
+    in_a_minute = [bisect(sent, start + 60 - 1e-6) - n for n, start in enumerate(sent)]
+    assert max(in_a_minute) <= per_minute + max(1, per_minute // 60) + 1
+    assert len(sent) >= 100 * per_minute / 60 - 1  # and it is used
 
 
 @pytest.mark.parametrize(("may", "did"), [(100, 100), (600, 60), (50, 500), (20_000, 12_000)])
-def test_no_minute_sees_more_tokens_than_the_allowance(clock: Clock, may: int, did: int) -> None:
+@by_the_clock
+async def test_no_minute_sees_more_tokens_than_the_allowance(clock: Clock, may: int, did: int) -> None:
     """What a request may use is held back until it is known what it did use; a large one goes alone."""
-
-    async def main() -> None:
-        door, sent, began = gate(tpm=6000), [], clock.now
-        while clock.now < began + 600:
-            assert len(sent) <= 60_000 / did + 10  # without a limit the clock would stand still
-            turn = await door.enter(may)
-            door.used(did - may)
-            door.leave(turn, "served")
-            sent.append(clock.now)
-        in_a_minute = [bisect(sent, start + 60 - 1e-6) - n for n, start in enumerate(sent)]
-        assert did * max(in_a_minute) <= 6000 + 100 + did
-        assert did * len(sent) >= 60_000 - did  # and it is used
-
-    by_the(clock, main())
+    limiter, sent, began = limited(tpm=6000), [], clock.now
+    while clock.now < began + 600:
+        assert len(sent) <= 60_000 / did + 10  # without a limit the clock would stand still
+        turn = await limiter.enter(may)
+        limiter.used(did - may)
+        limiter.leave(turn, "served")
+        sent.append(clock.now)
+    in_a_minute = [bisect(sent, start + 60 - 1e-6) - n for n, start in enumerate(sent)]
+    assert did * max(in_a_minute) <= 6000 + 100 + did
+    assert did * len(sent) >= 60_000 - did  # and it is used
 
 
 def test_the_processes_of_a_run_share_the_tokens_of_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,117 +175,107 @@ def test_the_processes_of_a_run_share_the_tokens_of_a_minute(monkeypatch: pytest
     ],
     ids=["half of twenty", "a row", "a row after good times", "too few", "less than half", "too slow"],
 )
-def test_what_counts_as_down(clock: Clock, failed: list[bool], spacing: float, down: bool) -> None:
-    async def main() -> None:
-        door = gate()
-        for number, was in enumerate(failed, start=1):
-            clock.now += spacing
-            door.leave(await door.enter(), "failed" if was else "served")
-            assert (door.down_since is not None) == (down and number == len(failed))
-        if down:
-            assert door.probe_at == clock.now + 5
-
-    by_the(clock, main())
+@by_the_clock
+async def test_what_counts_as_down(clock: Clock, failed: list[bool], spacing: float, down: bool) -> None:
+    limiter = limited()
+    for number, was in enumerate(failed, start=1):
+        clock.now += spacing
+        limiter.leave(await limiter.enter(), "failed" if was else "served")
+        assert (limiter.down_since is not None) == (down and number == len(failed))
+    if down:
+        assert limiter.probe_at == clock.now + 5
 
 
-def test_what_began_before_it_was_well_again_is_old_news(clock: Clock) -> None:
-    async def main() -> None:
-        door = gate()
-        old = [await door.enter() for _ in range(60)]
-        for turn in old[:20]:
-            door.leave(turn, "failed")
-        assert door.down_since is not None
-        door.leave(await door.enter(), "served")
-        for turn in old[20:]:
-            door.leave(turn, "failed")
-        assert door.down_since is None
-
-    by_the(clock, main())
+@by_the_clock
+async def test_what_began_before_it_was_well_again_is_old_news(clock: Clock) -> None:
+    limiter = limited()
+    old = [await limiter.enter() for _ in range(60)]
+    for turn in old[:20]:
+        limiter.leave(turn, "failed")
+    assert limiter.down_since is not None
+    limiter.leave(await limiter.enter(), "served")
+    for turn in old[20:]:
+        limiter.leave(turn, "failed")
+    assert limiter.down_since is None
 
 
 @pytest.mark.fault("F06")
 @pytest.mark.parametrize("wait", [None, 30.0, 3600.0])
-def test_whatever_a_server_asks_for_it_is_probed_every_five_seconds(clock: Clock, wait: float | None) -> None:
-    async def main() -> None:
-        door = gate()
-        await fail(door)
-        opened, probes = clock.now, []
+@by_the_clock
+async def test_whatever_a_server_asks_for_it_is_probed_every_five_seconds(
+    clock: Clock, wait: float | None
+) -> None:
+    limiter = limited()
+    await fail(limiter)
+    opened, probes = clock.now, []
 
-        async def caller() -> float:
-            while True:
-                turn = await door.enter()
-                if clock.now > opened + 22:  # then it is well
-                    door.leave(turn, "served")
-                    return clock.now
-                probes.append(clock.now - opened)
-                assert turn.probe
-                door.leave(turn, "refused", wait=wait)
+    async def caller() -> float:
+        while True:
+            turn = await limiter.enter()
+            if clock.now > opened + 22:  # then it is well
+                limiter.leave(turn, "served")
+                return clock.now
+            probes.append(clock.now - opened)
+            assert turn.probe
+            limiter.leave(turn, "refused", wait=wait)
 
-        done = await asyncio.gather(*[caller() for _ in range(30)])
-        assert probes == pytest.approx([5, 10, 15, 20])
-        assert done == pytest.approx([opened + 25] * 30)
-        assert door.down_since is None
-
-    by_the(clock, main())
+    done = await asyncio.gather(*[caller() for _ in range(30)])
+    assert probes == pytest.approx([5, 10, 15, 20])
+    assert done == pytest.approx([opened + 25] * 30)
+    assert limiter.down_since is None
 
 
 @pytest.mark.fault("F18")
-def test_callers_wait_while_the_server_is_down_and_one_probe_lets_them_go_on(clock: Clock) -> None:
-    async def main() -> None:
-        door = gate()
-        await fail(door)
-        waiting = [asyncio.create_task(door.enter()) for _ in range(10)]
-        await asyncio.sleep(20)
-        done = [task for task in waiting if task.done()]
-        assert [task.result().probe for task in done] == [True]  # one is under way
-        door.leave(done[0].result(), "dropped")  # its caller was interrupted: somebody else asks, at once
-        await settled()
-        [probe] = [task for task in waiting if task.done() and task not in done]
-        door.leave(probe.result(), "served")
-        for task in waiting:
-            if task not in (probe, *done):
-                turn = await task
-                assert not turn.probe
-                door.leave(turn, "served")
-        assert door.active == 0
-
-    by_the(clock, main())
+@by_the_clock
+async def test_callers_wait_while_the_server_is_down_and_one_probe_lets_them_go_on(clock: Clock) -> None:
+    limiter = limited()
+    await fail(limiter)
+    waiting = [asyncio.create_task(limiter.enter()) for _ in range(10)]
+    await asyncio.sleep(20)
+    done = [task for task in waiting if task.done()]
+    assert [task.result().probe for task in done] == [True]  # one is under way
+    limiter.leave(done[0].result(), "dropped")  # its caller was interrupted: somebody else asks, at once
+    await settled()
+    [probe] = [task for task in waiting if task.done() and task not in done]
+    limiter.leave(probe.result(), "served")
+    for task in waiting:
+        if task not in (probe, *done):
+            turn = await task
+            assert not turn.probe
+            limiter.leave(turn, "served")
+    assert limiter.active == 0
 
 
 @pytest.mark.fault("F01")
-def test_after_the_pause_callers_give_up_and_later_ones_may_still_probe(clock: Clock) -> None:
-    async def main() -> None:
-        door = gate(pause=3.0)
-        await fail(door)
-        gone = await asyncio.gather(*[door.enter() for _ in range(5)], return_exceptions=True)
-        assert [getattr(error, "cause", "") for error in gone] == ["breaker_open"] * 5
-        with pytest.raises(Failure, match="pause = 3 s"):  # nobody starts a pause of his own
-            await door.enter()
-        clock.now += 5
-        turn = await door.enter()
-        assert turn.probe
-        door.leave(turn, "served")
-        assert not (await door.enter()).probe
-
-    by_the(clock, main())
+@by_the_clock
+async def test_after_the_pause_callers_give_up_and_later_ones_may_still_probe(clock: Clock) -> None:
+    limiter = limited(pause=3.0)
+    await fail(limiter)
+    gone = await asyncio.gather(*[limiter.enter() for _ in range(5)], return_exceptions=True)
+    assert [getattr(error, "cause", "") for error in gone] == ["breaker_open"] * 5
+    with pytest.raises(Failure, match="pause = 3 s"):  # nobody starts a pause of his own
+        await limiter.enter()
+    clock.now += 5
+    turn = await limiter.enter()
+    assert turn.probe
+    limiter.leave(turn, "served")
+    assert not (await limiter.enter()).probe
 
 
 @pytest.mark.fault("F06")
 @pytest.mark.parametrize("wait", [60.1, math.inf])
-def test_a_server_that_asks_for_too_long_is_down(clock: Clock, wait: float) -> None:
-    async def main() -> None:
-        door = gate()
-        both = [await door.enter(), await door.enter()]
-        began = clock.now
-        for turn in both:
-            door.leave(turn, "refused", wait=wait)
-        turn = await door.enter()
-        assert (turn.probe, clock.now - began) == (True, pytest.approx(5))
-        door.leave(turn, "served")
-        assert not (await door.enter()).probe
-        assert clock.now - began == pytest.approx(5)
-
-    by_the(clock, main())
+@by_the_clock
+async def test_a_server_that_asks_for_too_long_is_down(clock: Clock, wait: float) -> None:
+    limiter = limited()
+    both = [await limiter.enter(), await limiter.enter()]
+    began = clock.now
+    for turn in both:
+        limiter.leave(turn, "refused", wait=wait)
+    turn = await limiter.enter()
+    assert (turn.probe, clock.now - began) == (True, pytest.approx(5))
+    limiter.leave(turn, "served")
+    assert not (await limiter.enter()).probe
+    assert clock.now - began == pytest.approx(5)
 
 
 @pytest.mark.parametrize(
@@ -405,21 +395,21 @@ def test_models_that_block_keep_no_address_from_being_looked_up() -> None:
 
 
 @pytest.mark.fault("F01")
-def test_a_ping_goes_at_once_and_in_turns_with_callers_and_not_to_a_server_that_is_busy(clock: Clock) -> None:
-    async def main() -> None:
-        door = RateLimiter("server", Limits(), pings=True)
-        await fail(door)
-        began, pinging = clock.now, []
-        for _ in range(4):  # a server that knows no ping may still answer a caller
-            turn = await door.enter()
-            pinging.append((turn.probe, door.pinging, clock.now - began))
-            door.leave(turn, "failed")
-        assert pinging == [(True, True, 0.0), (True, False, 5.0), (True, True, 10.0), (True, False, 15.0)]
-        for _ in range(2):
-            turn = await door.enter()
-            door.leave(turn, "refused", busy=True)
-            assert not door.pinging
-        door.leave(await door.enter(), "served")
-        assert door.down_since is None
-
-    by_the(clock, main())
+@by_the_clock
+async def test_a_ping_goes_at_once_and_in_turns_with_callers_and_not_to_a_server_that_is_busy(
+    clock: Clock,
+) -> None:
+    limiter = RateLimiter("server", Limits(), pings=True)
+    await fail(limiter)
+    began, pinging = clock.now, []
+    for _ in range(4):  # a server that knows no ping may still answer a caller
+        turn = await limiter.enter()
+        pinging.append((turn.probe, limiter.pinging, clock.now - began))
+        limiter.leave(turn, "failed")
+    assert pinging == [(True, True, 0.0), (True, False, 5.0), (True, True, 10.0), (True, False, 15.0)]
+    for _ in range(2):
+        turn = await limiter.enter()
+        limiter.leave(turn, "refused", busy=True)
+        assert not limiter.pinging
+    limiter.leave(await limiter.enter(), "served")
+    assert limiter.down_since is None

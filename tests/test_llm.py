@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from factrl.rewards.contradiction import contradiction_judge
 from factrl.rewards.grading import Grader, reasoning_judge
 from factrl.rewards.preference import rating_judge
 from factrl.verifier.judges import LLMJudge
-from fault_server import Fault, FaultServer, answers, completion, says
+from fault_server import Fault, FaultServer, answers, completion, says, until
 
 pytestmark = pytest.mark.alone
 
@@ -38,26 +39,13 @@ ASK = [{"role": "user", "content": "Is water wet?"}]
 HTML = b"<html><body>Welcome to nginx!</body></html>"
 
 
-def client(server: FaultServer | str, model: str | None = "m", **limits: Any) -> OpenAICompatible:
-    """A client whose deadlines are far away and whose retries follow at once."""
-    url = server if isinstance(server, str) else server.url
-    quick = {"timeout_attempt": 10.0, "timeout_call": 20.0, "max_attempts": 3, "backoff": 0.001}
-    return OpenAICompatible(url, model, KEY, **{**quick, **limits})
+client = partial(fs.client, key=KEY, max_attempts=3)
 
 
 def failure(llm: OpenAICompatible, **sampling: Any) -> LLMError:
     with pytest.raises(LLMError) as caught:
         llm.complete(ASK, **sampling)
     return caught.value
-
-
-def until(condition: Callable[[], bool]) -> bool:
-    """True once the condition holds; False when it does not within a generous time."""
-    for _ in range(500):
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
 
 
 # ---------------------------------------------------------------- good replies
@@ -345,25 +333,22 @@ def test_a_final_fault_is_not_retried(serve: Any, fault: Fault, cause: str, stat
 
 @pytest.mark.fault("F02", "F03")
 @pytest.mark.parametrize("fault", [fs.hang, fs.drip])
-def test_the_call_deadline_is_above_all_attempts(serve: Any, fault: Fault) -> None:
+@pytest.mark.parametrize(
+    ("limits", "requests", "words"),
+    [
+        ({"timeout_attempt": 0.1, "timeout_call": 0.35, "max_attempts": 1000}, 4, ""),
+        ({"timeout_attempt": 30.0, "timeout_call": 0.25}, 1, "within 0.25 s"),
+    ],
+    ids=["above all attempts", "cuts an attempt"],
+)
+def test_the_deadline_of_a_call(
+    serve: Any, fault: Fault, limits: dict[str, Any], requests: int, words: str
+) -> None:
     server = serve(fault)
-    error = failure(client(server, timeout_attempt=0.1, timeout_call=0.35, max_attempts=1000))
+    error = failure(client(server, **limits))
     assert error.cause == "timeout"
-    assert len(server.requests) <= 4
-
-
-@pytest.mark.fault("F02", "F03")
-@pytest.mark.parametrize("fault", [fs.hang, fs.drip])
-def test_the_call_deadline_cuts_an_attempt(serve: Any, fault: Fault) -> None:
-    error = failure(client(serve(fault), timeout_attempt=30.0, timeout_call=0.25))
-    assert error.cause == "timeout"
-    assert "within 0.25 s" in error.detail
-
-
-@pytest.mark.fault("F06")
-def test_retry_after_is_waited_for(serve: Any) -> None:
-    reply = client(serve(answers(429, {}, retry_after="0.3"), says())).complete(ASK)
-    assert (reply.attempts, reply.elapsed >= 0.3) == (2, True)
+    assert words in error.detail
+    assert len(server.requests) <= requests
 
 
 @pytest.mark.security("S23")
@@ -511,7 +496,7 @@ def test_an_interrupted_caller_leaves_no_request_behind(serve: Any) -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert until(lambda: server.active == 0)
+    until(lambda: server.active == 0)
 
 
 # ---------------------------------------------------------------- connect

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
+import fault_server
 from factrl.errors import Unscored
 from factrl.llm import FakeLLM, Message, Reply
-from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.llm.writers import ServerWriter, seed_of
 from factrl.runs.settings import AskSettings, DataSettings
 from factrl.train.answering import open_writer
@@ -40,9 +41,7 @@ class Recorder:
         return Reply(f"{messages[-1]['content']} {sampling.get('seed')}", "stop", "recorder", tokens_out=3)
 
 
-def client(server: FaultServer) -> OpenAICompatible:
-    quick: dict[str, Any] = {"timeout_attempt": 10.0, "timeout_call": 20.0, "backoff": 0.001}
-    return OpenAICompatible(server.url, "m", retry_cut=False, max_attempts=2, **quick)
+client = partial(fault_server.client, retry_cut=False, max_attempts=2)
 
 
 def settings(name: str, **sections: dict[str, Any]) -> AskSettings:

@@ -22,6 +22,7 @@ __all__ = ["LLM", "FakeLLM", "Message", "Reply", "ask", "connect", "preflight"]
 Message = Mapping[str, str]
 """One chat message: `{"role": "user", "content": "…"}`."""
 
+_TURNS = threading.Lock()  # of every `FakeLLM`: an object with a lock of its own could not be pickled
 _AT_ONCE = 32  # calls of models that block; the event loop's own few threads look up addresses
 
 
@@ -59,6 +60,13 @@ class LLM(Protocol):
 
     It may also have `acomplete`, the same as a coroutine; `ask` uses it.  An `identity` that says which model
     it is lets `factrl.llm.store` keep its replies.
+
+    >>> class Yes:
+    ...     def complete(self, messages, *, temperature=0.0, max_tokens=512, **sampling):
+    ...         return Reply("I agree.\\nVERDICT: correct", "stop", "yes-model")
+    >>> from factrl import Grader
+    >>> Grader(Yes())("Capital of Peru?", "the city of kings", ["Lima"]).label
+    'correct'
     """
 
     def complete(
@@ -120,20 +128,13 @@ class FakeLLM:
             raise TypeError(f"FakeLLM takes a list of replies or a function, not the string {replies!r}")
         self._answer = replies if callable(replies) else None
         self._script = [] if callable(replies) else list(replies)
-        self._lock = threading.Lock()
         self.calls: list[list[Message]] = []
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_lock": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=threading.Lock())
 
     def complete(
         self, messages: Sequence[Message], *, temperature: float = 0.0, max_tokens: int = 512, **sampling: Any
     ) -> Reply:
         """The next reply of the script, or what the function says to `messages`."""
-        with self._lock:
+        with _TURNS:
             turn = len(self.calls)
             self.calls.append(list(messages))
         if self._answer is not None:

@@ -272,6 +272,11 @@ def preflight(llm: LLM, *, timeout: float = 10.0, max_attempts: int = 2) -> None
 
     Raises:
         SetupError: one line with the address, what happened and what to do.
+
+    >>> from factrl.llm import FakeLLM
+    >>> preflight(FakeLLM([LLMError("auth", "http://localhost:8000/v1 answered 401")]))
+    Traceback (most recent call last):
+    factrl.errors.SetupError: http://localhost:8000/v1 answered 401; check that key
     """
     from factrl.llm.store import CachedLLM
 
