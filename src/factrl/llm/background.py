@@ -19,7 +19,7 @@ import contextvars
 import functools
 import os
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -108,17 +108,17 @@ class SingleFlight(Generic[T]):
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._tasks: dict[str, asyncio.Task[T]] = {}
-        self._waiting: dict[str, int] = {}
+        self._tasks: dict[Hashable, asyncio.Task[T]] = {}
+        self._waiting: dict[Hashable, int] = {}
 
     def __reduce__(self) -> tuple[type[SingleFlight[T]], tuple[()]]:
         return type(self), ()  # what is under way stays in the process that does it
 
-    def __contains__(self, key: str) -> bool:
+    def __contains__(self, key: Hashable) -> bool:
         """Whether work for `key` is under way; asked on the loop that does it."""
         return asyncio.get_running_loop() is self._loop and key in self._tasks
 
-    async def once(self, key: str, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def once(self, key: Hashable, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result, or the error, of `make()`, which runs once for all callers that ask meanwhile.
 
         A caller that is cancelled leaves the work to the others; with the last of them it is cancelled too.
@@ -143,7 +143,7 @@ class SingleFlight(Generic[T]):
             if self._tasks.get(key) is task:
                 self._waiting[key] -= 1
 
-    def _land(self, key: str, task: asyncio.Task[T]) -> None:
+    def _land(self, key: Hashable, task: asyncio.Task[T]) -> None:
         if self._tasks.get(key) is task:
             del self._tasks[key], self._waiting[key]
         if not task.cancelled():

@@ -1,14 +1,14 @@
 """Asking a judge about a text of the policy's, which learns to please the judge or to confuse it.
 
 `ask_judge` asks and reads the reply, `ask_verdict` where that is a word from a closed set.  `unless_forged`
-takes the credit from a text that talks to the judge: where it imitates our format it has to fail a decoy, the
-same question about something that no honest text says.
+gives nothing to a text that talks to the judge: where it imitates our format it has to fail a decoy, the same
+question about something that no honest text says.
 
-`judged` finds out whose doing it is that a text got no verdict: its own, or that of the judge and of the way
-there.  A policy that can make its judge fail is masked instead of graded badly, and learns to.  One failed
-call does not say whose failure it is.  So whatever failed is asked again, and before that a control is asked:
-harmless words of ours in the place of the text.  Where the control fails too, or the text passes, it was an
-outage of our side.  Where the text alone fails, again and again, it is to blame, and its reward is the floor.
+`judged` finds out why a text got no verdict: because of its own words, or because the judge or the way there
+failed.  A policy that can make its judge fail would be masked instead of graded badly, and would learn to.
+One failed call does not say whose failure it is.  So what failed is asked again, and before that a control is
+asked: harmless words of ours in the place of the text.  Where the control fails too, or the text passes, our
+side had failed.  Where the text alone fails, again and again, it is to blame, and its reward is the floor.
 
 A failure can be an accident, so that it takes more than `ROUNDS` of them in a row.  Where no answer came at
 all, the client has tried several times in one call, which counts for more.  Servers give none for a while,
@@ -17,16 +17,14 @@ and to long texts first: there the control is as long as the text, and one more 
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import os
 import secrets
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from factrl.errors import LLMError, PolicyFault, Unscored
 from factrl.llm import LLM, Message
+from factrl.llm.background import SingleFlight, on_thread, wait_for
 from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.replies import read_verdict
 from factrl.llm.store import CachedLLM
@@ -131,7 +129,9 @@ OWN = ("oversize", "unjudgeable", "over_limit", "unread_claim")
 _REPEATED, _TIMED_OUT = 3, 4  # what a call in vain counts for: three of one, two of what takes minutes
 _CONTROL = "The archive of Vehm holds {} letters."
 
-_controls: dict[Hashable, Future[bool]] = {}  # those under way, and whether they are answered
+_THREADS = 256  # as many as samples of a batch wait side by side (`factrl.rewards`)
+_controls: SingleFlight[bool] = SingleFlight()
+"""Those under way: so a server that is down is asked one control by all texts of a question."""
 
 
 def may_be_own(cause: str | None, facts: Mapping[str, Any]) -> bool:
@@ -140,7 +140,7 @@ def may_be_own(cause: str | None, facts: Mapping[str, Any]) -> bool:
 
 
 async def judged(
-    ask: Callable[[Any], Any],
+    ask: Callable[[Any], Awaitable[T]],
     part: Any,
     *,
     control: Callable[[str], Any] = str,
@@ -148,8 +148,7 @@ async def judged(
     head: int = 0,
     about: Hashable = None,
     judge: Any = None,
-    blocking: bool = False,
-) -> Any:
+) -> T:
     """What `ask(part)` returns; who is to blame is found out where that is an error that `part` may cause.
 
     Args:
@@ -161,7 +160,6 @@ async def judged(
             control that is under way.  None shares nothing.
         judge: the object that `ask` asks, `ask` itself by default.  No two share a control: one that fails
             says nothing of another.
-        blocking: `ask` blocks this thread; see `judged_here`.
 
     Raises:
         PolicyFault: `oversize` or `unjudgeable`: the judge answers about our sentence, and not about `part`.
@@ -171,7 +169,7 @@ async def judged(
     for turn in range(ROUNDS + 1):
         if turn or error is None:
             try:
-                return await _answer(ask(part))
+                return await ask(part)
             except Unscored as problem:
                 error = problem
         first = first or error
@@ -184,17 +182,16 @@ async def judged(
         if turn == ROUNDS and not silent:
             break
         words = control(_harmless(bytes_of(str(part)) if silent else 0))
-        asks = (
-            getattr(ask, "__code__", ask),
-            id(ask if judge is None else judge),
-        )  # both live as long as this call
-        key = None if about is None else (os.getpid(), *asks, about, silent and len(str(words)).bit_length())
-        if not await _passes(ask, words, key, blocking):
+        if about is None:
+            answered = await _answered(ask, words)
+        else:
+            same = (getattr(ask, "__code__", ask), id(ask if judge is None else judge), about)
+            key = (*same, silent and len(str(words)).bit_length())
+            answered = await _controls.once(key, partial(_answered, ask, words))
+        if not answered:
             raise first
         if cause in LENGTH and isinstance(part, str) and 0 < head < len(part):
-            return await judged(
-                ask, part[:head], control=control, about=about, judge=judge, blocking=blocking
-            )
+            return await judged(ask, part[:head], control=control, about=about, judge=judge)
         if turn and failed > ROUNDS:
             break
     assert first is not None  # noqa: S101  the loop ran
@@ -203,22 +200,30 @@ async def judged(
     raise PolicyFault(cause, detail, **first.facts)
 
 
-def judged_here(ask: Callable[[Any], Any], part: Any, **how: Any) -> Any:
-    """`judged` for an `ask` that blocks this thread until it has the answer."""
+def judged_here(
+    ask: Callable[[Any], T], part: Any, *, about: Hashable = None, judge: Any = None, **how: Any
+) -> T:
+    """`judged` for an `ask` that blocks its thread until it has the answer.
+
+    >>> judged_here(str.upper, "lima")
+    'LIMA'
+    """
     try:
-        judged(ask, part, blocking=True, **how).send(None)
-    except StopIteration as done:  # nothing in it waits, so it is done in one go
-        return done.value
-    raise TypeError("judged_here was given a coroutine function")
+        return ask(part)
+    except Unscored as error:
+        first = error
+
+    async def again(text: Any) -> T:
+        return await on_thread("judged", _THREADS, ask, text)
+
+    if about is not None:
+        about = (getattr(ask, "__code__", ask), about)
+    return wait_for(judged(again, part, first=first, about=about, judge=judge or ask, **how))
 
 
 def _cause(error: Unscored) -> str:
     """The client's word for it, also where a search says only that it failed."""
     return str(error.facts.get("reason", error.cause))
-
-
-async def _answer(answer: Any) -> Any:
-    return await answer if inspect.isawaitable(answer) else answer
 
 
 def _harmless(size: int) -> str:
@@ -230,26 +235,12 @@ def _harmless(size: int) -> str:
     return " ".join([sentence] * max(1, size // len(sentence)))
 
 
-async def _passes(ask: Callable[[Any], Any], words: Any, key: Hashable, blocking: bool) -> bool:
-    """Whether a control is answered: this one, or one under way that is as good.
-
-    So a server that is down is asked one control by all texts of a question.
-    """
-    if key is not None and (known := _controls.get(key)) is not None:
-        return known.result() if blocking else await asyncio.wrap_future(known)
-    own: Future[bool] = Future()
-    own.set_running_or_notify_cancel()  # a caller that is cancelled takes it from nobody else
-    if key is not None:
-        _controls[key] = own
-    passes = False
+async def _answered(ask: Callable[[Any], Awaitable[Any]], words: Any) -> bool:
+    """Whether a control is answered."""
     try:
-        await _answer(ask(words))
-        passes = True
+        await ask(words)
     except PolicyFault:  # an answer: there is too much of it
-        passes = True
+        return True
     except Unscored:
-        passes = False
-    finally:  # whatever ends this, nobody is left waiting
-        _controls.pop(key, None)
-        own.set_result(passes)
-    return passes
+        return False
+    return True
