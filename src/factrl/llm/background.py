@@ -114,10 +114,6 @@ class SingleFlight(Generic[T]):
     def __reduce__(self) -> tuple[type[SingleFlight[T]], tuple[()]]:
         return type(self), ()  # what is under way stays in the process that does it
 
-    def __contains__(self, key: Hashable) -> bool:
-        """Whether work for `key` is under way; asked on the loop that does it."""
-        return asyncio.get_running_loop() is self._loop and key in self._tasks
-
     async def once(self, key: Hashable, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result, or the error, of `make()`, which runs once for all callers that ask meanwhile.
 

@@ -185,6 +185,7 @@ async def judged(
         if about is None:
             answered = await _answered(ask, words)
         else:
+            # `ask` and `judge` live as long as this call.
             same = (getattr(ask, "__code__", ask), id(ask if judge is None else judge), about)
             key = (*same, silent and len(str(words)).bit_length())
             answered = await _controls.once(key, partial(_answered, ask, words))

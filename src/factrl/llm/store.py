@@ -1,4 +1,4 @@
-"""A store of JSON values on disk: what was paid for once is not paid for again, whatever crashes meanwhile.
+"""A store of JSON values on disk, so that nothing is paid for twice, whatever crashes meanwhile.
 
 One SQLite file for any number of processes, threads and forks on one machine.  A `put` that has returned
 survives `kill -9`.  A cache must never stop a run: a damaged row is a miss, a damaged file is moved aside and
@@ -25,7 +25,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -61,6 +61,13 @@ class Store:
 
     Raises:
         ConfigError: the file is a database of something else.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = Store(f"{folder}/verdicts.db")
+    ...     store.put_many({digest({"claim": "Lima is in Peru."}): {"label": "supported"}})
+    ...     store.get(digest({"claim": "Lima is in Peru."}))
+    {'label': 'supported'}
     """
 
     def __init__(self, path: str | os.PathLike[str], *, busy: float = 30.0) -> None:
@@ -270,10 +277,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class CachedLLM:
-    """An `LLM` in front of another one.
+    """An `LLM` that asks another one only what it has not stored.
 
     Args:
-        llm: who is asked what is not stored.
+        llm: the other one.
         store: where replies are kept; may hold other things too.
 
     Raises:
@@ -337,12 +344,17 @@ class CachedLLM:
                 "request": {**request, "temperature": float(temperature)},
             }
         )
-        reply = _reply_of(self._store.get(key))
-        if reply is None and key not in self._flights:
-            return await self._flights.once(key, lambda: self._ask(key, messages, request))
-        if (meter := judge_meter(self.llm)) is not None:
+        is_new = False
+
+        def ask_now() -> Coroutine[Any, Any, Reply]:
+            nonlocal is_new
+            is_new = True
+            return self._ask(key, messages, request)
+
+        reply = _reply_of(self._store.get(key)) or await self._flights.once(key, ask_now)
+        if not is_new and (meter := judge_meter(self.llm)) is not None:
             meter.cached += 1
-        return reply or await self._flights.once(key, lambda: self._ask(key, messages, request))
+        return reply
 
     async def _ask(self, key: str, messages: Sequence[Message], request: dict[str, Any]) -> Reply:
         reply = await ask(self.llm, messages, **request)
