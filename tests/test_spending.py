@@ -8,17 +8,7 @@ import pytest
 
 from factrl.errors import ConfigError, DataError
 from factrl.job import read_job
-from factrl.llm.spending import (
-    FILE,
-    Account,
-    Meter,
-    Spending,
-    Spent,
-    allowance,
-    judge_meter,
-    overdraft,
-    read_account,
-)
+from factrl.llm.spending import FILE, Account, Meter, Spending, Spent, judge_meter, read_account
 
 PRICE = (1.0, 2.0)  # dollars for a million tokens
 MILLION = 1_000_000
@@ -51,7 +41,7 @@ def test_the_account_outlives_the_process(tmp_path: Path) -> None:
 
 
 def test_each_process_has_a_share_of_what_is_left() -> None:
-    meter = Meter(max_cost_usd=allowance(Account(), PRICE, 10.0, 2), price=PRICE)  # $5
+    meter = Meter(max_cost_usd=Account().allowance(PRICE, 10.0, 2), price=PRICE)  # $5
     spending = Spending(meter, price=PRICE, cap=10)
     spend(meter, 2 * MILLION)
     spending.note([spending.here(), Spent()])
@@ -59,18 +49,18 @@ def test_each_process_has_a_share_of_what_is_left() -> None:
     assert meter.no_more_requests() == ""
     spend(meter, 1)
     assert meter.no_more_requests()
-    assert allowance(Account(Spent(1, 4 * MILLION, 0)), PRICE, 10.0, 4) == 1.5
-    assert allowance(Account(), PRICE, None, 1) is allowance(Account(), None, 10.0, 1) is None
+    assert Account(Spent(1, 4 * MILLION, 0)).allowance(PRICE, 10.0, 4) == 1.5
+    assert Account().allowance(PRICE, None, 1) is Account().allowance(None, 10.0, 1) is None
 
 
 def test_a_run_stops_before_the_step_that_may_not_fit() -> None:
     spent, step = Spent(9, 6 * MILLION, 0), Spent(1, 3 * MILLION, 0)
-    assert overdraft(Account(spent, step), PRICE, 9.0) == ""
-    why = overdraft(Account(spent, step), PRICE, 8.9)
+    assert Account(spent, step).overdraft(PRICE, 9.0) == ""
+    why = Account(spent, step).overdraft(PRICE, 8.9)
     assert why == "the judge has cost $6 of run.max_cost = $8.9, and one more step up to $3"
-    assert overdraft(Account(spent), PRICE, 6.0)  # nothing is left, whatever a step costs
-    assert overdraft(Account(spent, step), PRICE, None) == ""
-    assert overdraft(Account(spent, step), None, 1.0) == ""
+    assert Account(spent).overdraft(PRICE, 6.0)  # nothing is left, whatever a step costs
+    assert Account(spent, step).overdraft(PRICE, None) == ""
+    assert Account(spent, step).overdraft(None, 1.0) == ""
 
 
 def test_a_damaged_account_is_no_zero(tmp_path: Path) -> None:

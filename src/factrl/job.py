@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from factrl.errors import ConfigError, DataError
 from factrl.llm import connect
-from factrl.llm.spending import Account, allowance, overdraft, read_account
+from factrl.llm.spending import Account, read_account
 from factrl.papers import form_of, load_reward, paper_names, settings_of, split_spec
 from factrl.rewards import Reward
 from factrl.rewards.resources import Supplier, check_resources, check_unjudged, readers, supply
@@ -71,9 +71,9 @@ class Job(Generic[S]):
         if isinstance(self.settings, AskSettings):
             return open_judge(self.settings.judge)
         account = read_account(run.resume) if run.resume else Account()
-        if why := overdraft(account, price, run.max_cost):
+        if why := account.overdraft(price, run.max_cost):
             raise ConfigError(f"{why}; to go on, raise it: --max-cost MORE")
-        allowed = allowance(account, price, run.max_cost, int(os.environ.get("WORLD_SIZE", "1")))
+        allowed = account.allowance(price, run.max_cost, int(os.environ.get("WORLD_SIZE", "1")))
         return open_judge(self.settings.judge, max_cost=allowed)
 
     @cached_property

@@ -1,13 +1,12 @@
 """What asking has cost so far, with a cap on it: of one client, and of a whole run.
 
-A `Meter` counts what a client has sent.  A server that does not count its tokens is counted for, at four
+A `Meter` counts what a client has sent.  Where a server does not count its tokens, they are estimated at four
 bytes a token, so that a cap on the cost holds there too.
 
-A run's account is kept in `spent.json` of its folder, at the prices of the settings, of all processes and all
-sessions.  A step that was killed halfway is not in it.  A run stops after the last step behind which another
-one still fits, taken to cost as much as the dearest so far; what that guess misses is held back by the client
-itself, which asks no more once the cap is reached.  Each process has an equal share of what is left, dealt
-anew after each step.
+A run's account, of all processes and all sessions, is kept in `spent.json` of its folder.  A step that was
+killed halfway is not in it.  A run stops before a step that may not fit under the cap, taken to cost as much
+as the dearest so far; where that guess is too low, the client itself asks no more once the cap is reached.
+Each process has an equal share of what is left, computed anew after each step.
 """
 
 from __future__ import annotations
@@ -118,6 +117,27 @@ class Account:
     total: Spent = Spent()
     dearest: Spent = Spent()
 
+    def overdraft(self, price: Price | None, cap: float | None) -> str:
+        """Why another step does not fit under a cap; empty when it does.
+
+        >>> Account(Spent(9, 6_000_000, 0), Spent(1, 3_000_000, 0)).overdraft((1.0, 2.0), 8.0)
+        'the judge has cost $6 of run.max_cost = $8, and one more step up to $3'
+        """
+        if cap is None or price is None:
+            return ""
+        spent, step = self.total.cost(price), self.dearest.cost(price)
+        if spent + step <= cap and spent < cap:
+            return ""
+        return (
+            f"the judge has cost ${spent:.4g} of run.max_cost = ${cap:g}, and one more step up to ${step:.4g}"
+        )
+
+    def allowance(self, price: Price | None, cap: float | None, processes: int) -> float | None:
+        """US dollars that the client of one process may still spend; None for any amount."""
+        if cap is None or price is None:
+            return None
+        return max(cap - self.total.cost(price), math.ulp(0.0)) / processes
+
 
 def read_account(run: Path | str) -> Account:
     """What earlier sessions of the run have spent; nothing when it asked no server.
@@ -168,7 +188,7 @@ class Spending:
         return self._meter.spent
 
     def note(self, everyone: Sequence[Spent]) -> None:
-        """Take note after a step, and deal what is left.
+        """Add up what was spent after a step, and share out what is left.
 
         Args:
             everyone: `here()` of every process.
@@ -177,32 +197,15 @@ class Spending:
         total = sum(everyone, self._before)
         dearest = max(self.account.dearest, total - self.account.total, key=lambda step: step.cost(price))
         self.account = Account(total, dearest)
-        left = allowance(self.account, self._price, self._cap, len(everyone))
+        left = self.account.allowance(self._price, self._cap, len(everyone))
         if left is not None:
             self._meter.max_cost_usd = self.here().cost(price) + left
 
     def why_over(self) -> str:
         """Why the run stops, as another step may cost more than is left; empty while it goes on."""
-        return overdraft(self.account, self._price, self._cap)
+        return self.account.overdraft(self._price, self._cap)
 
     def save(self, run: Path) -> None:
         """Write the account into the run folder."""
         account = {"total": asdict(self.account.total), "dearest_step": asdict(self.account.dearest)}
         write_whole(run / FILE, json.dumps(account).encode())
-
-
-def overdraft(account: Account, price: Price | None, cap: float | None) -> str:
-    """Why another step does not fit under a cap; empty when it does."""
-    if cap is None or price is None:
-        return ""
-    spent, step = account.total.cost(price), account.dearest.cost(price)
-    if spent + step <= cap and spent < cap:
-        return ""
-    return f"the judge has cost ${spent:.4g} of run.max_cost = ${cap:g}, and one more step up to ${step:.4g}"
-
-
-def allowance(account: Account, price: Price | None, cap: float | None, processes: int) -> float | None:
-    """US dollars that the client of one process may still spend; None for any amount."""
-    if cap is None or price is None:
-        return None
-    return max(cap - account.total.cost(price), math.ulp(0.0)) / processes
