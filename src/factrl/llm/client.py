@@ -246,6 +246,7 @@ class JSONClient:
         return await self._attempt(endpoint, request, call)
 
     async def _exchange(self, endpoint: _Endpoint, request: _Request[T]) -> T:
+        data = request.data
         try:
             async with (
                 endpoint.session() as session,
@@ -253,7 +254,7 @@ class JSONClient:
                     request.method,
                     URL(self.base_url + request.path),
                     # aiohttp warns when a large body is handed over as one piece.
-                    data=io.BytesIO(request.data) if len(request.data or b"") >= _LARGE else request.data,
+                    data=io.BytesIO(data) if data and len(data) >= _LARGE else data,
                     headers=self._headers(),
                     allow_redirects=False,
                     proxy=endpoint.proxy,
