@@ -4,12 +4,12 @@ Rewards are called from many threads and from programs that have event loops of 
 connections and semaphores belong to the loop that made them.  So there is one, and callers block.
 
 `Workers` is for callers that block on one resource.  The rewards of a batch run side by side, each on its own
-thread and unaware of the others.  What they ask of one resource is cheaper asked at once: claims fill a
-model's batch, and texts that answer one question share what is found for it.  A resource that has
-`answer_together` is therefore not called by the workers: their calls are collected until every worker waits,
-or until none has asked for `PAUSE` seconds because some are busy elsewhere, and then answered in one go.
-This is not a cache.  Every call gets the answer that it would have got alone, except from a verifier with
-`share`: its evidence is that of the texts handed over with it, which a reward that waits elsewhere can split.
+thread and unaware of the others.  Their calls of one resource are cheaper when they are answered together:
+claims fill a model's batch, and texts that answer one question share their search results.  So the calls of a
+resource that has `answer_together` are collected until every worker waits, or until no call has come for
+`PAUSE` seconds because some workers are busy elsewhere, and then answered in one go.  This is not a cache.
+Every call gets the answer that it would have got alone, except from a verifier with `share`: its evidence is
+that of the texts handed over with it, and a reward that waits elsewhere can split these.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class SingleFlight(Generic[T]):
         except asyncio.CancelledError:
             if self._tasks.get(key) is task and self._waiting[key] == 1:
                 task.cancel()
-                self._land(key, task)  # whoever comes now starts anew
+                self._land(key, task)  # the next caller starts anew
             raise
         finally:
             if self._tasks.get(key) is task:

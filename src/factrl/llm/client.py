@@ -219,7 +219,7 @@ class JSONClient:
             self.usage.retries += call.requests > 0
             call.requests += 1
             call.started = call.started or turn.began
-            if not turn.probe:  # which is everybody's question, not this call's
+            if not turn.probe:  # a probe is for all calls and counts for none
                 call.attempts += 1
                 limit = min(limit, call.limits.timeout_call - call.used)
             try:
@@ -234,7 +234,7 @@ class JSONClient:
         except Failure as failure:
             # A server that says no for good has understood the question.
             outcome = "refused" if failure.refusal else "failed" if failure.retry else "served"
-            if turn.probe:  # its caller waits with all others, whatever it is told
+            if turn.probe:  # its caller waits with all others, whatever the server asks for
                 failure.wait = None
             wait, why, busy = failure.wait, failure.detail, failure.status in REFUSALS
             if ping is None or outcome != "served":

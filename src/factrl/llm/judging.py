@@ -74,7 +74,7 @@ def ask_verdict(
     (1, 'It rhymes.')
 
     Args:
-        data: what is judged, which stands quoted behind the prompt.
+        data: what is judged, which follows the prompt, quoted.
         meanings: of every verdict that there is.
         limits: as of `ask_judge`.
 

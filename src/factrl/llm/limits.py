@@ -3,10 +3,11 @@
 Every reason to wait (no free slot, requests or tokens per minute, the server's `Retry-After`, a server that
 is down) has one queue, so a caller waits once and for the longest of them.  None of this waiting counts
 against the deadline of a call.  The slots adapt as TCP's window does: a refusal halves them, once per round
-trip, and each round of answers wins one back (additive increase, multiplicative decrease).  A server that is
-down is asked by one request at a time, now and then, until it answers: by one that nobody can refuse for its
-words, where the client has such a `ping`, as many texts that a server refuses look like a server that is
-down.
+trip, and each round of answers adds one (additive increase, multiplicative decrease).
+
+A server that is down gets one request at a time, now and then, until it answers.  Many texts that a server
+refuses look like a server that is down, so where the client has a `ping`, a request with harmless words, that
+is sent instead.
 """
 
 from __future__ import annotations
@@ -118,14 +119,14 @@ class RateLimiter:
         self._why, self._warned = "", False
         self._ended: deque[tuple[float, bool]] = deque()  # when a request ended, and whether it failed
         self._failed = self._in_a_row = 0
-        self._queue = asyncio.Lock()  # whoever holds it is the next
+        self._queue = asyncio.Lock()  # its holder is the next to get a turn
         self._changed = asyncio.Event()
 
     async def enter(self, tokens: int = 0) -> Turn:
-        """Wait for a turn; whoever gets one hands it back with `leave`.
+        """Wait for a turn, to be handed back with `leave`.
 
         Args:
-            tokens: that the request may use, for `tpm`; what it did use is said with `used`.
+            tokens: that the request may use, for `tpm`; `used` corrects them afterwards.
 
         Raises:
             Failure: `breaker_open`: the server is down, and has been for longer than callers wait.
@@ -205,7 +206,7 @@ class RateLimiter:
             self._count(outcome != "served", turn.began, now, why)
 
     def _count(self, failed: bool, began: float, now: float, why: str) -> None:
-        """Note how a request ended; what began before the server was last found well is old news."""
+        """Note how a request ended, unless it began before the server was last found to be well."""
         if self.down_since is not None or began < self._up_since:
             return
         self._ended.append((now, failed))

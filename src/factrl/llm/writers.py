@@ -4,8 +4,7 @@
 `factrl.train.writing.PolicyWriter`.
 
 Every sample has a number, and its text depends on the seed, the question and that number alone, as far as
-the model allows: which other questions are asked with it, in which order and after how many restarts does
-not matter.
+the model allows: other questions, their order and restarts do not matter.
 """
 
 from __future__ import annotations
@@ -150,7 +149,7 @@ def seed_of(seed: int, example_id: str, number: int) -> int:
 
 
 def digest_of(*parts: object) -> str:
-    """A short fingerprint of what was told."""
+    """A short fingerprint of values, by their `repr`."""
     return hashlib.sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""Networks of the hub in this process, by torch: how they are loaded, and language models that were tuned.
+"""Networks of the hub in this process, by torch: how they are loaded, and language models tuned for one task.
 
 A `CausalModel` was tuned for one task, such as KLCF's truthfulness model, which answers with one word, and
 its extractor and checklist verifier.  Probabilities are of many prompts per forward pass; replies are written
@@ -92,7 +92,7 @@ class Network:
         text = self.config.get_text_config()
         self.pad: int | None = getattr(text, "pad_token_id", None)
         positions = getattr(text, "max_position_embeddings", None) or 0
-        # RoBERTa and its kin count positions from behind the padding token's number.
+        # RoBERTa and its relatives start to count positions after the padding token's number.
         offset = (self.pad or 0) + 1 if "roberta" in self.config.model_type else 0
         limits = (self.tokenizer.model_max_length, positions - offset)
         self.longest = min((limit for limit in limits if 0 < limit < 1_000_000), default=_LONGEST)

@@ -188,8 +188,8 @@ class RewardModel(Network):
     """A reward model: `rate(question, text)`.
 
     The chat template of the model is used where it has one, else its way to read two texts.  Special tokens
-    in the texts are taken apart, so that an answer cannot end itself and start another turn.  What stands
-    behind the model's context is not rated: take one whose context holds the longest completion.
+    in the texts are taken apart, so that an answer cannot end itself and start another turn.  What exceeds
+    the model's context is not rated: take one whose context holds the longest completion.
 
     Args:
         model: a hub name (`org/model`, `org/model@commit`) or a folder with safetensors weights.
@@ -270,7 +270,7 @@ class NamedVerifier:
         aggrefact: its balanced accuracy on LLM-AggreFact in percent, as others report; None: not known to us.
         answers: of a model that writes: its first tokens in the order of `labels`, as words or numbers.
         chat: of a model with a chat template: the template's arguments, with the same places.
-        ending: what stands behind the template's text and before the answer.
+        ending: what stands between the template's text and the answer.
         code: it comes with Python code of its own.
         note: what to know before it can be used.
     """

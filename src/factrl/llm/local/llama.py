@@ -201,7 +201,7 @@ class LlamaModel:
         self._held = key
 
     def _restored(self, path: Path, length: int) -> bool:
-        """Whether the slot now has the state that this file holds; a damaged one is as good as none."""
+        """Whether the slot now has the state that this file holds; False for a damaged one."""
         try:
             if path.stem.partition("-")[2] != models.sha256_of(path)[:32]:
                 return False
