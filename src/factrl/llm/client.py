@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 @dataclass(eq=False)
-class Call:
+class CallState:
     """One call's attempts and its clock, which is monotonic: wall clocks jump."""
 
     limits: Limits
@@ -144,13 +144,13 @@ class JSONClient:
         vars(self).update(state)
         self._key = SecretStr(os.environ.get(self._key_variable, "").strip() if state["_key"] else "")
 
-    def call(self, limits: Limits | None = None) -> Call:
+    def call(self, limits: Limits | None = None) -> CallState:
         """A new call, for several requests that share their attempts and their deadline.
 
         Raises:
             LLMError: `budget`, no further call may be made.
         """
-        call = Call(limits or self.limits)
+        call = CallState(limits or self.limits)
         self._check_budget(call)
         self.usage.calls += 1
         return call
@@ -162,7 +162,7 @@ class JSONClient:
         body: Any,
         read: Callable[[Any], T],
         *,
-        call: Call | None = None,
+        call: CallState | None = None,
         tokens: int = 0,
     ) -> T:
         """One request, repeated while that can help and the limits allow it.
@@ -182,7 +182,7 @@ class JSONClient:
         request = _Request(method, path, body, read, tokens)
         return await on_background(self._retried(request, call or self.call()))
 
-    async def _retried(self, request: _Request[T], call: Call) -> T:
+    async def _retried(self, request: _Request[T], call: CallState) -> T:
         if (endpoint := self._endpoints.get(os.getpid())) is None:
             endpoint = _Endpoint(self.base_url, self.limits, pings=self.ping is not None)
             self._endpoints[os.getpid()] = endpoint
@@ -202,7 +202,7 @@ class JSONClient:
                 await asyncio.sleep(wait)
                 call.used += wait
 
-    async def _attempt(self, endpoint: _Endpoint, request: _Request[T], call: Call) -> T:
+    async def _attempt(self, endpoint: _Endpoint, request: _Request[T], call: CallState) -> T:
         """The request, sent when its turn has come, and after a ping where the server seems to be down.
 
         Raises:
@@ -289,7 +289,7 @@ class JSONClient:
         finally:  # what cannot be read has used tokens all the same
             endpoint.limiter.used(self.usage.tokens - before - request.tokens)
 
-    def error(self, failure: Failure, call: Call) -> LLMError:
+    def error(self, failure: Failure, call: CallState) -> LLMError:
         """The error that the caller of a call sees."""
         attempts = f"{call.requests} attempt{'' if call.requests == 1 else 's'}"
         detail = f"{self.base_url} {failure.detail} ({attempts}, {call.elapsed():.1f} s)"
@@ -306,7 +306,7 @@ class JSONClient:
             **({"field": failure.field} if failure.field else {}),
         )
 
-    def _check_budget(self, call: Call) -> None:
+    def _check_budget(self, call: CallState) -> None:
         if spent := self.usage.no_more_requests():
             raise self.error(Failure("budget", f"is not asked any more: {spent}; raise it to go on"), call)
 

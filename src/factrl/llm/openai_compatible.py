@@ -18,7 +18,7 @@ from factrl.errors import ConfigError, LLMError, SetupError
 from factrl.llm import LLM, Message, Reply
 from factrl.llm.background import SingleFlight, on_background, wait_for
 from factrl.llm.bodies import Failure, Unreadable, excerpt, message_of
-from factrl.llm.client import Call, JSONClient, checked_url
+from factrl.llm.client import CallState, JSONClient, checked_url
 from factrl.llm.limits import Limits
 from factrl.llm.spending import BYTES_PER_TOKEN, Meter, Price
 
@@ -116,7 +116,7 @@ class OpenAICompatible:
         request = {"temperature": temperature, "max_tokens": max_tokens, **sampling}
         return await on_background(self._complete(messages, request, self._http.limits))
 
-    async def find_model(self, call: Call | None = None) -> str:
+    async def find_model(self, call: CallState | None = None) -> str:
         """The name of the model, asked for when none was given.
 
         Raises:
@@ -124,12 +124,12 @@ class OpenAICompatible:
             ConfigError: the server does not serve exactly one.
         """
         if self.model is None:
-            lookup = call or Call(self._http.limits)
+            lookup = call or CallState(self._http.limits)
             self.model = await on_background(self._looking.once("", lambda: self._look(lookup)))
             lookup.attempts = lookup.requests = 0  # it is another question than the caller's
         return self.model
 
-    async def _look(self, call: Call) -> str:
+    async def _look(self, call: CallState) -> str:
         return await self._http.ask("GET", "/models", None, self._only_model, call=call)
 
     async def _complete(self, messages: Sequence[Message], request: dict[str, Any], limits: Limits) -> Reply:
@@ -152,7 +152,7 @@ class OpenAICompatible:
             raise error
         return replace(reply, attempts=call.requests, elapsed=call.elapsed())
 
-    async def _ask(self, request: dict[str, Any], call: Call) -> Reply:
+    async def _ask(self, request: dict[str, Any], call: CallState) -> Reply:
         """One reply; a field that the server refuses is left out or renamed, and that is remembered."""
         read = partial(self._read, request)
         tokens = _prompt_tokens(request) + request["max_tokens"]
