@@ -150,8 +150,8 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 for n in range(300):
     store.put_many({f"after {n}": "x" * 2000})
-found = store.get_many([f"after {n}" for n in range(300)])
-print(len(found), store.get("before"))
+values = store.get_many([f"after {n}" for n in range(300)])
+print(len(values), store.get("before"))
 """
 
 
@@ -193,8 +193,8 @@ def test_f22_a_damaged_file_is_moved_aside_and_the_run_goes_on(
     path.write_bytes(damaged := damage(path.read_bytes()))
     start = time.monotonic()
     store = Store(path)
-    found = store.get_many(wanted)
-    assert all(value["verdict"] == f"<{key}>" for key, value in found.items())
+    values = store.get_many(wanted)
+    assert all(value["verdict"] == f"<{key}>" for key, value in values.items())
     store.put_many(dict.fromkeys(wanted, "again"))
     assert store.get_many(wanted) == dict.fromkeys(wanted, "again")
     assert time.monotonic() - start < store._busy, "it was taken for a file that somebody has locked"
@@ -210,12 +210,12 @@ def test_f22_a_damaged_file_is_moved_aside_and_the_run_goes_on(
 @pytest.mark.fault("F22")
 def test_f22_what_another_process_began_anew_is_not_moved_aside_again(path: Path) -> None:
     wanted = filled(path)
-    mine, theirs = Store(path), Store(path)
+    first, second = Store(path), Store(path)
     path.write_bytes(b"noise" * 10_000)
-    theirs.put_many({"theirs": 1})
-    assert mine.get_many(wanted) == {}
-    mine.put_many({"mine": 2})
-    assert (mine.get("theirs"), theirs.get("mine")) == (1, 2)
+    second.put_many({"second": 1})
+    assert first.get_many(wanted) == {}
+    first.put_many({"first": 2})
+    assert (first.get("second"), second.get("first")) == (1, 2)
     assert len([file for file in begun_anew(path) if not file.name.endswith(("-wal", "-shm"))]) == 1
 
 
@@ -233,8 +233,8 @@ def test_f23_every_flipped_byte_is_caught(path: Path, caplog: pytest.LogCaptureF
         assert check.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     check.close()
     store = Store(path)
-    found = store.get_many(wanted)
-    assert set(found) == set(wanted) - set(flipped)
+    values = store.get_many(wanted)
+    assert set(values) == set(wanted) - set(flipped)
     assert "100 damaged entries" in caplog.text
     store.put_many({flipped[0]: "again"})
     assert store.get_many(flipped) == {flipped[0]: "again"}
@@ -276,9 +276,9 @@ def test_f24_eight_processes_on_one_file(path: Path) -> None:
     assert complaints == [""] * 8
     store = Store(path)
     assert store.size() == 16_000
-    found = store.get_many(f"{me} {n}" for me in range(8) for n in range(2000))
-    assert all(value == {"me": key.split()[0], "n": int(key.split()[1])} for key, value in found.items())
-    assert len(found) == 16_000
+    values = store.get_many(f"{me} {n}" for me in range(8) for n in range(2000))
+    assert all(value == {"me": key.split()[0], "n": int(key.split()[1])} for key, value in values.items())
+    assert len(values) == 16_000
 
 
 @pytest.mark.fault("F24")
@@ -337,7 +337,7 @@ KILLED = """
 import os, random, signal, sys, threading, time
 from factrl.llm.store import Store
 
-def write(kill, tell):
+def write(kill, acknowledge):
     store = Store(sys.argv[1])
     if kill % 3 == 0:
         store._opened[0].execute("PRAGMA wal_autocheckpoint = 16")  # so that kills hit checkpoints too
@@ -346,24 +346,24 @@ def write(kill, tell):
             key = f"{kill} {me} {n}"
             store.put_many({key: {"key": key, "text": "evidence " * 40}})
             os.write(1, f"{key}\\n".encode())
-            os.write(tell, b".")
+            os.write(acknowledge, b".")
     for me in range(3):
         threading.Thread(target=work, args=(me,)).start()
     threading.Event().wait()
 
 dice = random.Random(0)
 for kill in range(int(sys.argv[2])):
-    told, tell = os.pipe()
+    reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        write(kill, tell)
-    os.close(tell)
+        write(kill, writer)
+    os.close(writer)
     if kill % 2:
-        os.read(told, 1)
+        os.read(reader, 1)
     time.sleep(dice.uniform(0.0, 0.03))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    os.close(told)
+    os.close(reader)
 """
 
 
@@ -378,9 +378,9 @@ def test_a_hundred_kills_lose_nothing_that_was_acknowledged(
     acknowledged = done.stdout.splitlines()
     assert len({key.split()[0] for key in acknowledged}) >= KILLS // 2
     store = Store(path)
-    found = store.get_many(acknowledged)
-    assert [key for key in acknowledged if key not in found] == []
-    assert all(value["key"] == key for key, value in found.items())
+    values = store.get_many(acknowledged)
+    assert [key for key in acknowledged if key not in values] == []
+    assert all(value["key"] == key for key, value in values.items())
     assert caplog.records == []  # nothing damaged, nothing moved aside
     with sqlite3.connect(path) as check:
         assert check.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -413,7 +413,7 @@ print(len(fake.calls))
 
 
 @pytest.fixture
-def theirs() -> Iterator[Path]:
+def read_only() -> Iterator[Path]:
     """A folder that this user may read and nobody may write; `tmp_path` lies behind a closed one."""
     folder = Path(tempfile.mkdtemp(prefix="factrl-read-only-"))
     yield folder
@@ -424,21 +424,21 @@ def theirs() -> Iterator[Path]:
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs users")
 @pytest.mark.parametrize("begun", [False, True], ids=["no file", "a file"])
 @pytest.mark.fault("F21")
-def test_a_read_only_folder_costs_the_cache_and_nothing_else(theirs: Path, begun: bool) -> None:
-    path = theirs / "verdicts.sqlite"
+def test_a_read_only_folder_costs_the_cache_and_nothing_else(read_only: Path, begun: bool) -> None:
+    path = read_only / "verdicts.sqlite"
     if begun:
         store = Store(path)
         store.put_many({"before": 1})
         store.close()
-    before = {file.name: file.read_bytes() for file in theirs.iterdir()}
-    for file in [*theirs.iterdir(), theirs]:
+    before = {file.name: file.read_bytes() for file in read_only.iterdir()}
+    for file in [*read_only.iterdir(), read_only]:
         if os.getuid() == 0:
             os.chown(file, NOBODY, NOBODY)
-        file.chmod(0o500 if file is theirs else 0o400)
+        file.chmod(0o500 if file is read_only else 0o400)
     done = subprocess.run([sys.executable, "-c", READ_ONLY, str(path)], capture_output=True, text=True)
     assert done.stdout.split("\n") == ["True False False", "WARNING", "50", ""]  # warned of once
     assert done.stderr == ""
-    assert {file.name: file.read_bytes() for file in theirs.iterdir()} == before
+    assert {file.name: file.read_bytes() for file in read_only.iterdir()} == before
 
 
 @pytest.mark.fault("F25")

@@ -312,7 +312,7 @@ def test_f14_what_a_server_says_of_itself_ends_no_call_and_no_wait(serve: Serve,
         asked = [llm.acomplete(question(n), max_tokens=20) for n in range(10)]
         return await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 30)
 
-    assert [type(told) for told in asyncio.run(all_of_them())] == [Reply] * 10
+    assert [type(reply) for reply in asyncio.run(all_of_them())] == [Reply] * 10
     assert llm.usage.tokens_in <= 10 * (prompt + 1200)
     assert llm.usage.tokens_out <= 10 * max(20, len(body))
     assert llm.usage.cost_usd is not None
@@ -448,8 +448,8 @@ def test_f17_unasked_replies_at_random_moments_make_no_wrong_grade(serve: Serve)
     def answer(handler: fs.Handler) -> None:
         handler.close_connection = False
         questions[handler] += 1
-        said = reply(verdict(handler.asked.body["messages"][-1]["content"]))
-        handler.connection.sendall(said + stray * dice.choice([0, 0, 1, 2]))
+        whole = reply(verdict(handler.asked.body["messages"][-1]["content"]))
+        handler.connection.sendall(whole + stray * dice.choice([0, 0, 1, 2]))
         answered.append(handler.connection)
 
     def babble() -> None:

@@ -127,8 +127,8 @@ def test_a_reward_server_is_killed_in_the_middle_of_a_batch_and_started_again(
         port = free.getsockname()[1]
     texts = [f"\\boxed{{town number {number}}}" for number in range(SAMPLES)]
     patient = remote(f"http://127.0.0.1:{port}", "truthrl", down_after=2, probe_every=0.2)
-    found: list[Any] = []
-    batch = threading.Thread(target=lambda: found.extend(patient.batch([PARIS] * SAMPLES, texts)))
+    results: list[Any] = []
+    batch = threading.Thread(target=lambda: results.extend(patient.batch([PARIS] * SAMPLES, texts)))
     process = serve(port, judge, tmp_path)
     try:
         batch.start()
@@ -144,7 +144,7 @@ def test_a_reward_server_is_killed_in_the_middle_of_a_batch_and_started_again(
         process.kill()
         process.wait()
     values = [1.0 if number % 3 == 0 else -1.0 for number in range(SAMPLES)]
-    assert [result.value for result in found] == values
+    assert [result.value for result in results] == values
     assert 0 < judged < SAMPLES
     again = len(judge.requests) - lost - (SAMPLES - judged)
     assert 0 <= again <= 10  # nothing that was judged is asked again; a server that starts asks for itself
@@ -210,9 +210,9 @@ def test_loops_threads_and_forks_share_a_judge_and_a_store(judge: FaultServer, t
     async def on_a_loop_of_its_own() -> list[float | None]:
         return score(range(60))  # blocks it, as a trainer's reward function does
 
-    found: list[list[float | None]] = []
+    scored: list[list[float | None]] = []
     threads = [
-        threading.Thread(target=lambda: found.append(asyncio.run(on_a_loop_of_its_own()))) for _ in range(5)
+        threading.Thread(target=lambda: scored.append(asyncio.run(on_a_loop_of_its_own()))) for _ in range(5)
     ]
     for thread in threads:
         thread.start()
@@ -230,7 +230,7 @@ def test_loops_threads_and_forks_share_a_judge_and_a_store(judge: FaultServer, t
     for thread in threads:
         thread.join(60)
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0]
-    assert found == [values] * 5
+    assert scored == [values] * 5
     asked = about(judge.requests)
     assert len(asked) == 120
     assert max(asked.values()) <= 2  # the parent and one child

@@ -153,9 +153,9 @@ async def test_no_minute_sees_more_tokens_than_the_allowance(clock: Clock, may: 
 
 
 def test_the_processes_of_a_run_share_the_tokens_of_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    for processes, told, each in (("1", 8000.0, 8000), ("4", 8000.0, 2000), ("4", None, None)):
+    for processes, tpm, each in (("1", 8000.0, 8000), ("4", 8000.0, 2000), ("4", None, None)):
         monkeypatch.setenv("WORLD_SIZE", processes)
-        judge: Any = open_judge(JudgeSettings(url="http://localhost:1/v1#m", tpm=told))
+        judge: Any = open_judge(JudgeSettings(url="http://localhost:1/v1#m", tpm=tpm))
         assert judge._http.limits.tpm == each
 
 

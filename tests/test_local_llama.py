@@ -182,9 +182,9 @@ def _counted(model: LlamaModel) -> list[int]:
             return server.handle_chat_completions(request)
 
         def handle_completions(self, request):
-            said = server.handle_completions(request)
-            computed.append(said["timings"]["prompt_n"])
-            return said
+            response = server.handle_completions(request)
+            computed.append(response["timings"]["prompt_n"])
+            return response
 
     model._server = Counting()
     return computed

@@ -24,9 +24,9 @@ def line(id_: object, verdict: object, quote: str = "") -> str:
 
 def labels(reply: str, ids: tuple[str, ...] = IDS) -> list[str]:
     """The label of each id, or the cause why there is none."""
-    said = read_verdicts(reply, ids)
-    assert [*said] == [*ids]
-    return [answer.cause if isinstance(answer, Unscored) else answer.label for answer in said.values()]
+    verdicts = read_verdicts(reply, ids)
+    assert [*verdicts] == [*ids]
+    return [answer.cause if isinstance(answer, Unscored) else answer.label for answer in verdicts.values()]
 
 
 ALL = [line("a1b2", "supported"), line("c3d4", "refuted"), line("e5f6", "unknown")]

@@ -75,7 +75,7 @@ PRICES = ["judge.price_in=1", "judge.price_out=2.0"]
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "problem"),
     [
         ([*JUDGE, "run.max_cost=5"], "run.max_cost = 5 needs the judge's prices"),
         ([*JUDGE[:3], "run.max_cost=5"], "run.max_cost = 5 needs a judge that is paid for"),
@@ -83,10 +83,10 @@ PRICES = ["judge.price_in=1", "judge.price_out=2.0"]
         ([*JUDGE, "judge.price_in=1"], "judge.price_in needs judge.price_out"),
     ],
 )
-def test_a_cap_that_cannot_hold_is_refused(words: list[str], told: str) -> None:
+def test_a_cap_that_cannot_hold_is_refused(words: list[str], problem: str) -> None:
     with pytest.raises(ConfigError, match=r"run\.max_cost|judge\.price") as error:
         read_job(None, words)
-    assert told in str(error.value)
+    assert problem in str(error.value)
 
 
 def test_a_resumed_run_has_what_is_left(tmp_path: Path) -> None:

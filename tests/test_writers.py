@@ -35,9 +35,9 @@ class Recorder:
     def complete(
         self, messages: Sequence[Message], *, temperature: float = 0.0, max_tokens: int = 512, **sampling: Any
     ) -> Reply:
-        told = {"temperature": temperature, "max_tokens": max_tokens, **sampling}
+        options = {"temperature": temperature, "max_tokens": max_tokens, **sampling}
         with self._lock:
-            self.requests.append((messages[-1]["content"], told))
+            self.requests.append((messages[-1]["content"], options))
         return Reply(f"{messages[-1]['content']} {sampling.get('seed')}", "stop", "recorder", tokens_out=3)
 
 
@@ -55,13 +55,13 @@ def settings(name: str, **sections: dict[str, Any]) -> AskSettings:
 def test_a_question_is_asked_with_its_prompt_and_system_message() -> None:
     llm = FakeLLM(lambda messages: "|".join(f"{m['role']}: {m['content']}" for m in messages))
     data = DataSettings(train="unused", prompt="Q: {question}", system="Be short.")
-    told: list[int] = []
-    [[first], [second], _] = ServerWriter(llm, data, 8).write(ASKED, on_done=lambda: told.append(1))
+    done: list[int] = []
+    [[first], [second], _] = ServerWriter(llm, data, 8).write(ASKED, on_done=lambda: done.append(1))
     assert first == "system: Be short.|user: Q: Capital of Peru?"
     assert second == "system: Be short.|user: Q: Capital of Chile?"
     assert isinstance(first, Completion)
     assert not first.truncated
-    assert len(told) == 3
+    assert len(done) == 3
 
 
 def test_seeds_differ_by_number_question_and_seed_and_by_nothing_else() -> None:
