@@ -139,8 +139,7 @@ def _sort(args: argparse.Namespace) -> int:
         raise ConfigError("--of sorts the answers of one evaluation; --json prints each answer's")
     rows = [row for rows in read_output(args.folder).samples.values() for row in rows]
     judge, workers = _judge(args.judge)
-    with Progress(args.of, len(rows)) as progress:
-        sorted_rows = categorize(args.of, rows, judge, workers=workers, on_done=progress.advance)
+    sorted_rows = categorize(args.of, rows, judge, workers)
     if not sorted_rows:
         raise DataError(f"{args.folder}: none of {len(rows)} answers has a {_LACKS[args.of]}")
     left_out = Counter(one.why for one in sorted_rows if not one.categories)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -30,6 +30,7 @@ from factrl.llm.judging import ask_judge, ask_verdict
 from factrl.llm.quoting import quoted_message
 from factrl.llm.replies import after_thinking
 from factrl.rewards.grading import MAX_TEXT
+from factrl.runs.progress import Progress
 from factrl.text import first_bytes, think_answer
 
 Kind = Literal["causes", "strategies"]
@@ -106,22 +107,11 @@ def text_of(kind: Kind, row: EvalSample) -> str | None:
     return think.text if think else None
 
 
-def categorize(
-    kind: Kind,
-    rows: Sequence[EvalSample],
-    judge: LLM,
-    *,
-    workers: int = 16,
-    on_done: Callable[[], None] = lambda: None,
-) -> list[Categorized]:
-    """Every row that has a text of this kind, with its category.
+def categorize(kind: Kind, rows: Sequence[EvalSample], judge: LLM, workers: int) -> list[Categorized]:
+    """Every row that has a text of this kind, with its category; `workers` calls at once."""
 
-    Args:
-        workers: calls at once.
-        on_done: called after each text, from any thread.
-    """
-
-    def one(row: EvalSample, text: str) -> Categorized:
+    def one(pair: tuple[EvalSample, str]) -> Categorized:
+        row, text = pair
         question, head = row.example.question, first_bytes(text, MAX_TEXT)
         try:
             if kind == "strategies":
@@ -132,12 +122,14 @@ def categorize(
             return Categorized(row, (category,), why)
         except Unscored as error:
             return Categorized(row, (), error.cause)
-        finally:
-            on_done()
 
     pairs = [(row, text) for row in rows if (text := text_of(kind, row)) is not None]
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(lambda pair: one(*pair), pairs))
+    results = []
+    with Progress(kind, len(pairs)) as progress, ThreadPoolExecutor(workers) as pool:
+        for result in pool.map(one, pairs):
+            results.append(result)
+            progress.advance()
+    return results
 
 
 def _read_analysis(reply: str) -> tuple[tuple[str, ...], str, float]:

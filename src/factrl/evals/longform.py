@@ -20,7 +20,7 @@ supported" in VeriScore; here a verdict is missing.  A text too long to be read 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -31,6 +31,7 @@ from factrl.evals.metrics import Floats, Statistic, bootstraps, ratio, wilson
 from factrl.evals.numbers import Numbers, number
 from factrl.evals.samples import Claims, EvalSample
 from factrl.evals.shortqa import Texts, final_part, in_order
+from factrl.runs.progress import Progress
 from factrl.text import tag
 from factrl.types import Example, VerdictLabel
 from factrl.verifier import Verifier
@@ -49,7 +50,6 @@ def check_texts(
     examples: Sequence[Example],
     texts: Texts,
     verifier: Verifier,
-    on_done: Callable[[int], None] = lambda count: None,
     *,
     chat: bool = True,
 ) -> list[EvalSample]:
@@ -61,27 +61,24 @@ def check_texts(
     Args:
         chat: false where the model only continued the text.
     """
-    pairs, rows = in_order(examples, texts), []
-    for start in range(0, len(pairs), AT_ONCE):
-        block = [
-            _unchecked(EvalSample(example, None, None, benchmark=benchmark.name, number=number), texts, chat)
-            for example, number in pairs[start : start + AT_ONCE]
-        ]
-        read = [(row.example, answer) for row, answer in block if answer is not None]
-        reports = iter(
-            verifier.batch(
-                [answer for _, answer in read],
-                [example.question for example, _ in read],
-                topics=[example.topic for example, _ in read],
-                evidence=[example.evidence or None for example, _ in read],
+    rows = [
+        _unchecked(EvalSample(example, None, None, benchmark=benchmark.name, number=number), texts, chat)
+        for example, number in in_order(examples, texts)
+    ]
+    with Progress(f"{benchmark.name}: grade", len(rows)) as progress:
+        for start in range(0, len(rows), AT_ONCE):
+            block = range(start, min(start + AT_ONCE, len(rows)))
+            read = [(at, rows[at][0].example, answer) for at in block if (answer := rows[at][1]) is not None]
+            reports = verifier.batch(
+                [answer for *_, answer in read],
+                [example.question for _, example, _ in read],
+                topics=[example.topic for _, example, _ in read],
+                evidence=[example.evidence or None for _, example, _ in read],
             )
-        )
-        rows += [
-            row if answer is None else _checked(row, next(reports), benchmark.recall_at)
-            for row, answer in block
-        ]
-        on_done(len(block))
-    return rows
+            for (at, *_), report in zip(read, reports, strict=True):
+                rows[at] = (_checked(rows[at][0], report, benchmark.recall_at), None)
+            progress.advance(len(block))
+    return [row for row, _ in rows]
 
 
 def _unchecked(row: EvalSample, texts: Texts, chat: bool) -> tuple[EvalSample, str | None]:
@@ -117,9 +114,7 @@ def claims_of(report: Report) -> Claims:
     )
 
 
-def with_steps(
-    rows: Sequence[EvalSample], verifier: Verifier, on_done: Callable[[int], None] = lambda count: None
-) -> list[EvalSample]:
+def with_steps(rows: Sequence[EvalSample], verifier: Verifier) -> list[EvalSample]:
     """The answers with the share of true steps of their reasoning, `true_steps`, among their `values`.
 
     A step is a sentence of the think block that claims something; it is true where the evidence of its
@@ -129,19 +124,20 @@ def with_steps(
     """
     updated, thoughts = [*rows], [*map(_thought, rows)]
     indices = [at for at, one in enumerate(rows) if one.example.evidence and thoughts[at] is not None]
-    for start in range(0, len(indices), AT_ONCE):
-        some = indices[start : start + AT_ONCE]
-        examples = [rows[at].example for at in some]
-        reports = verifier.batch(
-            [thoughts[at] or "" for at in some],
-            [example.question for example in examples],
-            evidence=[example.evidence for example in examples],
-        )
-        for at, report in zip(some, reports, strict=True):
-            share = _true_share(report)
-            if share is not None:
-                updated[at] = replace(rows[at], values={**rows[at].values, "true_steps": share})
-        on_done(len(some))
+    with Progress("reasoning", len(indices)) as progress:
+        for start in range(0, len(indices), AT_ONCE):
+            some = indices[start : start + AT_ONCE]
+            examples = [rows[at].example for at in some]
+            reports = verifier.batch(
+                [thoughts[at] or "" for at in some],
+                [example.question for example in examples],
+                evidence=[example.evidence for example in examples],
+            )
+            for at, report in zip(some, reports, strict=True):
+                share = _true_share(report)
+                if share is not None:
+                    updated[at] = replace(rows[at], values={**rows[at].values, "true_steps": share})
+            progress.advance(len(some))
     return updated
 
 

@@ -30,6 +30,7 @@ from factrl.evals.catalogue import Benchmark, is_hopeless
 from factrl.evals.samples import EvalSample
 from factrl.llm.writers import Written
 from factrl.rewards.mathematics import math_grader
+from factrl.runs.progress import Progress
 from factrl.text import boxed, strip_end_tokens, tag
 from factrl.text.abstention import abstains, says_invalid_question
 from factrl.text.answers import normalize_answer
@@ -251,7 +252,6 @@ def grade_texts(
     examples: Sequence[Example],
     texts: Texts,
     tools: Tools,
-    on_done: Callable[[int], None] = lambda count: None,
 ) -> list[EvalSample]:
     """A row for every text, in the order of the questions and of their samples."""
     keys = in_order(examples, texts)
@@ -262,7 +262,8 @@ def grade_texts(
         return score_text(benchmark, example, plain, tools)
 
     pairs = [(example, texts[example.id, number]) for example, number in keys]
-    rows = _side_by_side(pairs, score, tools.workers, on_done)
+    with Progress(f"{benchmark.name}: grade", len(pairs)) as progress:
+        rows = _side_by_side(pairs, score, tools.workers, progress.advance)
     return [
         replace(row, benchmark=benchmark.name, number=number)
         for row, (_, number) in zip(rows, keys, strict=True)

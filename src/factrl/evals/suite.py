@@ -121,17 +121,14 @@ def evaluate(
             draw = settings.draw
             with _asking(benchmark, examples, source, folder, policy, **draw) as (journal, on_done):
                 texts = ask(policy, examples, journal, settings.sampling.num_samples, on_done, **draw)
-        graded_from = (benchmark, examples, texts or {})
-        with Progress(f"{benchmark.name}: grade", len(graded_from[2])) as progress:
-            if verifier is not None and kind == "long":
-                samples = check_texts(*graded_from, verifier, progress.advance, chat=tools.chat)
-            else:
-                samples = grade_texts(*graded_from, tools, progress.advance)
+        if verifier is not None and kind == "long":
+            samples = check_texts(benchmark, examples, texts or {}, verifier, chat=tools.chat)
+        else:
+            samples = grade_texts(benchmark, examples, texts or {}, tools)
         if config.confidence == "likelihood" and policy is not None:
             samples = with_likelihood(samples, policy)
         if config.reasoning and kind == "short" and verifier is not None:
-            with Progress(f"{benchmark.name}: reasoning", len(samples)) as progress:
-                samples = with_steps(samples, verifier, progress.advance)
+            samples = with_steps(samples, verifier)
             graded_by += f"; reasoning: {verifier.judge.identity}"
     about = {"source": source, "model": policy.identity if policy is not None else STORED}
     about |= {"judge": graded_by, "asked_for": asked_for, "prompt": settings.data.prompt}
