@@ -71,6 +71,17 @@ def grade(
     return Grade(label, prediction, "exact")
 
 
+def refusing(refuses: Callable[[str], bool], cause: str) -> Any:
+    """A grader that fails on some questions."""
+
+    def picky(question: str, prediction: str, answers: Sequence[str], **told: Any) -> Grade:
+        if refuses(question):
+            raise Unscored(cause, "")
+        return grade(question, prediction, answers)
+
+    return picky
+
+
 def questions(n: int) -> list[Example]:
     return [Example(f"Question {i}?", (RIGHT,), id=f"q{i}") for i in range(n)]
 
@@ -153,14 +164,8 @@ def test_a_judge_that_is_gone_stops_the_probe_and_costs_no_label(
     monkeypatch.setattr("factrl.evals.probe.AT_ONCE", part)
     asked = questions(40)
     truth = rates(asked)
-    calls = itertools.count()
-
-    def failing(question: str, prediction: str, answers: Sequence[str], **told: Any) -> Grade:
-        if next(calls) >= 40:  # within the first round
-            raise Unscored(cause, "nobody there")
-        return grade(question, prediction, answers)
-
-    world = World(truth)
+    calls, world = itertools.count(), World(truth)
+    failing = refusing(lambda _: next(calls) >= 40, cause)  # within the first round
     with pytest.raises(TooManyMasked, match=rf"\d+ {cause}\)"):
         run(world, asked, "j.jsonl", grader=failing)
     found = run(world, asked, "j.jsonl")
@@ -170,12 +175,7 @@ def test_a_judge_that_is_gone_stops_the_probe_and_costs_no_label(
 
 def test_questions_that_always_fail_do_not_keep_a_probe_from_its_end(run: Run) -> None:
     asked, cause = questions(80), "http_400"
-
-    def picky(question: str, prediction: str, answers: Sequence[str], **told: Any) -> Grade:
-        if int(question.split()[1].rstrip("?")) % 3 == 0:
-            raise Unscored(cause)
-        return grade(question, prediction, answers)
-
+    picky = refusing(lambda question: int(question.split()[1].rstrip("?")) % 3 == 0, cause)
     world = World({e.id: 1.0 for e in asked})
     for _ in range(2):  # also when only these are asked again
         found = run(world, asked, "j.jsonl", grader=picky, stopping=Stopping(16))
@@ -186,11 +186,7 @@ def test_questions_that_always_fail_do_not_keep_a_probe_from_its_end(run: Run) -
 def test_what_has_no_label_is_asked_again_also_after_a_kill(run: Run) -> None:
     asked, stopping = questions(6), Stopping(16)
     truth = dict.fromkeys((e.id for e in asked), 0.0)
-
-    def picky(question: str, prediction: str, answers: Sequence[str], **told: Any) -> Grade:
-        if question in ("Question 2?", "Question 4?"):
-            raise Unscored("judge_unreadable")
-        return grade(question, prediction, answers)
+    picky = refusing(("Question 2?", "Question 4?").__contains__, "judge_unreadable")
 
     class Killed(World):
         def write(self, *args: Any, **told: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from factrl.cli import stress as verb
 from factrl.errors import ConfigError, LLMError, TooManyMasked, Unscored
 from factrl.papers import load_reward
 from factrl.rewards import Reward
@@ -28,7 +30,6 @@ from factrl.stress.searching import search_hacks
 from factrl.stress.texts import WAYS, Prompt, battery, filled, prompts
 from factrl.text import boxed, boxed_released, think_answer
 from factrl.verifier.claims import SentenceClaims
-from stressing import run
 
 PAPERS = ("truthrl", "knowrl", "klcf", "fspo", "factreason", "robust", "robust:text", "rlcr", "threshold")
 FEW = ("--questions", "1", "--paraphrases", "1")
@@ -85,6 +86,14 @@ def masking(example, completion):
 CURIE = prompts()["curie"]
 HONEST = Honest(1.0, -1.0, 0.0)
 FREE = "F01 declines, and names: a free option: right 50% of the time it earns 0.500"
+
+
+def run(*words: str) -> int:
+    """The exit code of `factrl stress` with these words."""
+    verbs = argparse.ArgumentParser().add_subparsers()
+    verb.add_verbs(verbs)
+    args = verbs.choices["stress"].parse_intermixed_args(words)
+    return args.run(args)
 
 
 @pytest.fixture

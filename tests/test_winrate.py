@@ -105,6 +105,14 @@ def test_a_model_is_shown_both_orders_and_its_last_line_decides() -> None:
         assert (found.rate, found.masked) == (None, {cause: 1})
 
 
+def prefers_seven(messages: Any) -> str:
+    """A judge that knows which answer is better, and finds a claim."""
+    text = messages[-1]["content"]
+    if "second_answer" not in text:
+        return "- Air scatters blue."
+    return "VERDICT: first" if 0 < text.find("seven") < text.find("one:") else "VERDICT: second"
+
+
 def evaluated(folder: Path, **texts: str | None) -> Output:
     samples = [
         EvalSample(Example(f"{name}?", ("x",), name), text, None, benchmark="simpleqa")
@@ -144,11 +152,7 @@ def test_report_asks_a_judge(
     class Judge(FakeLLM):
         identity = "judge"
 
-    def answer(messages: Any) -> str:
-        text = messages[-1]["content"]
-        return "verdict: first" if text.find("seven") < text.find("one:") else "verdict: second"
-
-    judge = Judge(answer)
+    judge = Judge(prefers_seven)
     monkeypatch.setattr("factrl.cli.report.open_judge", lambda settings: judge)
     monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
     words = ["report", str(tmp_path / "a"), str(tmp_path / "b"), "--judge", "http://judge/v1#m"]
@@ -173,13 +177,7 @@ def test_an_evaluation_of_long_answers_has_its_win_rate_against_a_baseline(
     prompts = [{"id": str(n), "question": f"Why {n}?", "evidence": ["Air scatters blue."]} for n in range(3)]
     write("p.jsonl", *prompts)
 
-    def answer(messages: Any) -> str:
-        text = messages[-1]["content"]
-        if "second_answer" not in text:  # it finds claims too
-            return "- Air scatters blue."
-        return "VERDICT: first" if 0 < text.find("seven") < text.find("one:") else "VERDICT: second"
-
-    judge = FakeLLM(answer)
+    judge = FakeLLM(prefers_seven)
     monkeypatch.setattr("factrl.job.open_judge", lambda settings: judge)
     words = ["--long", "--judge", "http://judge/v1#m", "--completions"]
     told = ["verifier.preset=local", "verifier.judge=weak", "verifier.cache=false"]
