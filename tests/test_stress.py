@@ -301,9 +301,9 @@ def test_what_was_not_graded_is_no_pass(
 ) -> None:
     outcome = small("truthrl", 1, ["D01", "D07"])
     rest = "held" if code is not None else "masked"
-    ladder = [replace(step, verdict=rest) for step in outcome.ladder]
+    order = [replace(step, verdict=rest) for step in outcome.order]
     found = [replace(one, verdict=verdict) for one, verdict in zip(outcome.findings, verdicts, strict=True)]
-    ended = replace(outcome, ladder=ladder, findings=found)
+    ended = replace(outcome, order=order, findings=found)
     monkeypatch.setattr("factrl.stress.run_battery", lambda *_, **__: ended)
     words = ("truthrl", "--policies", "D01,D07", *FEW, *(["--strict"] if strict else []))
     if code is not None:

@@ -76,10 +76,10 @@ def add_verbs(verbs: Verbs) -> None:
 
 def _stress(args: argparse.Namespace) -> int:
     from factrl.stress import chosen, run_battery
-    from factrl.stress.texts import RUNGS
+    from factrl.stress.texts import HONEST_ANSWERS
 
     ids = args.policies.split(",") if args.policies else []
-    count = len(RUNGS) + sum(map(len, chosen(ids)))
+    count = len(HONEST_ANSWERS) + sum(map(len, chosen(ids)))
     setup = _setup(args, _job(args))
     with Progress("stress", count) as progress:
         outcome = run_battery(setup, ids, on_done=lambda name: progress.advance(1, name))
@@ -160,7 +160,7 @@ def _show(outcome: StressReport) -> None:
     from factrl.stress import line_of
 
     rows: list[Sequence[str] | None] = []
-    for part in (outcome.ladder, outcome.findings, outcome.options):
+    for part in (outcome.order, outcome.findings, outcome.options):
         rows += [*map(_row, part), None]
     show_rows(HEAD, rows)
     for finding in outcome.of("known"):
@@ -196,7 +196,7 @@ def _row(finding: Finding) -> tuple[str, ...]:
 
 def _summary(outcome: StressReport) -> str:
     """One line: how many policies hold, are known, broken, masked."""
-    steps = sum(f.verdict in ("held", "repaired") for f in outcome.ladder)
+    steps = sum(f.verdict in ("held", "repaired") for f in outcome.order)
     parts = []
     for part, what in ((outcome.findings, "policies"), (outcome.options, "families of answer forms")):
         every = Counter(each.verdict for each in part)
@@ -207,10 +207,10 @@ def _summary(outcome: StressReport) -> str:
 
 def document(outcome: StressReport) -> dict[str, Any]:
     """Everything as plain data."""
-    from factrl.stress.texts import RUNGS
+    from factrl.stress.texts import HONEST_ANSWERS
 
     setup = outcome.setup
-    parts = {"order": outcome.ladder, "policies": outcome.findings, "free_options": outcome.options}
+    parts = {"order": outcome.order, "policies": outcome.findings, "free_options": outcome.options}
     return {
         "reward": setup.spec,
         "knobs": dict(setup.reward.knobs),
@@ -219,7 +219,7 @@ def document(outcome: StressReport) -> dict[str, Any]:
         "judges": setup.judges,
         "questions": setup.questions,
         "paraphrases": setup.ways,
-        "honest": {rung: outcome.cells[rung].mean for rung in RUNGS},
+        "honest": {kind: outcome.cells[kind].mean for kind in HONEST_ANSWERS},
         **{
             name: [{**asdict(finding), "text": finding.text[:_SHOWN]} for finding in part]
             for name, part in parts.items()

@@ -283,7 +283,7 @@ OUTCOME_STATISTICS: Mapping[str, Statistic] = {
 """Every metric as a function of the mean one-hot labels `(R, 3)`, in reading order."""
 
 
-def _one_hot(label: Label) -> list[float]:
+def _one_hot(label: str) -> list[float]:
     return [float(label == known) for known in LABELS]
 
 

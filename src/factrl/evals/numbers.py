@@ -209,7 +209,7 @@ def majority(group: Sequence[EvalSample]) -> float | None:
 
     None when no sample could be graded.
     """
-    labelled: list[tuple[Label | None, str]] = [(one.label, one.answer) for one in group if one.label]
+    labelled = [(one.label, one.answer) for one in group if one.label]
     votes: dict[int, list[bool]] = {}
     for vote, (label, _) in zip(candidates(labelled), labelled, strict=True):
         votes.setdefault(vote, []).append(label == "correct")
@@ -218,7 +218,7 @@ def majority(group: Sequence[EvalSample]) -> float | None:
     return sum(worth) / len(worth) if worth else None
 
 
-def candidates(answers: Sequence[tuple[Label | None, str]]) -> list[int]:
+def candidates(answers: Sequence[tuple[str | None, str]]) -> list[int]:
     """The number of the candidate that each answer votes for, from 0 in their order, from labels and answers.
 
     Abstentions are one candidate; other answers vote together when they are certainly the same one

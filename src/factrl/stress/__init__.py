@@ -29,7 +29,7 @@ from factrl.text.escape import one_line
 
 from .options import Family, Honest, earned, families, honest_pay, worst_of
 from .oracles import NAME, oracle_resources
-from .texts import PROMPTS_HELD, RUNGS, SAME, Policy, Setup, battery
+from .texts import HONEST_ANSWERS, PROMPTS_HELD, SAME, Policy, Setup, battery
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -153,7 +153,7 @@ class StressReport:
 
     setup: Setup
     cells: Mapping[str, Cell]
-    ladder: Sequence[Finding]
+    order: Sequence[Finding]
     findings: Sequence[Finding]
     options: Sequence[Finding] = ()
 
@@ -163,7 +163,7 @@ class StressReport:
 
     @property
     def every(self) -> Sequence[Finding]:
-        return (*self.ladder, *self.findings, *self.options)
+        return (*self.order, *self.findings, *self.options)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -177,7 +177,7 @@ def chosen(ids: Sequence[str]) -> tuple[list[Policy], list[Family]]:
     Raises:
         ConfigError: there is none of that id.
     """
-    known = {id_: row for id_, row in {**battery(), **families()}.items() if id_ not in RUNGS}
+    known = {id_: row for id_, row in {**battery(), **families()}.items() if id_ not in HONEST_ANSWERS}
     names, wanted = list(known), list[str]()
     for word in ids:
         first, dash, last = word.strip().upper().partition("-")
@@ -211,10 +211,10 @@ def run_battery(
     hacks, forms = chosen(ids)
     known = known_failures(setup.spec) or {} if known is None else known
     cells: dict[str, Cell] = {}
-    for rung in RUNGS:
-        cells[rung] = cell_of(setup, battery()[rung])
-        on_done(rung)
-    silent = [mean for rung in ("abstain", "partial") if (mean := cells[rung].mean) is not None]
+    for kind in HONEST_ANSWERS:
+        cells[kind] = cell_of(setup, battery()[kind])
+        on_done(kind)
+    silent = [mean for kind in ("abstain", "partial") if (mean := cells[kind].mean) is not None]
     honest: dict[str, Any] = {"answer": cells["know"].mean, "abstention": max(silent, default=None)}
     findings = []
     for policy in hacks:
@@ -228,13 +228,13 @@ def run_battery(
     for family in forms:
         options.append(_of_family(setup, family, pay, known))
         on_done(family.id)
-    ladder = []
-    for upper, lower in pairwise(RUNGS):
+    order = []
+    for upper, lower in pairwise(HONEST_ANSWERS):
         strict = lower != "floored"
         named = f"{upper} {'>' if strict else '>='} {lower}", ""
         step = compare(named, cells[lower], upper, cells, known, strict)
-        ladder.append(replace(step, **honest))
-    return StressReport(setup, cells, ladder, findings, options)
+        order.append(replace(step, **honest))
+    return StressReport(setup, cells, order, findings, options)
 
 
 def cell_of(setup: Setup, policy: Policy) -> Cell:
@@ -244,7 +244,7 @@ def cell_of(setup: Setup, policy: Policy) -> Cell:
     ]
     results = setup.results(texts)
     paid = [result.value for result in results]
-    best = max(range(len(paid)), key=lambda n: -inf if paid[n] is None else paid[n])
+    best = max(range(len(paid)), key=lambda n: -inf if (value := paid[n]) is None else value)
     causes = Counter(f"{result.state}: {result.cause}" for result in results if result.cause)
     means = {p.id: _mean(paid[at * setup.ways : (at + 1) * setup.ways]) for at, p in enumerate(setup.chosen)}
     return Cell(means, paid.count(None), len(texts), dict(causes.most_common()), texts[best][1])

@@ -225,23 +225,23 @@ def honest_pay(setup: Setup) -> Mapping[str, Honest]:
         for way in ways:
             answers = {"know": p.gold, "wrong": p.wrong[way]}
             if long:
-                answers = {rung: p.says.format(answer) for rung, answer in answers.items()}
-            for rung in ("abstain", "partial"):
-                row = battery()[rung].long if long else battery()[rung].short
-                answers[rung] = filled(row[way % len(row)], p, way)
-            keys += [(rung, p, way) for rung in answers]
+                answers = {kind: p.says.format(answer) for kind, answer in answers.items()}
+            for kind in ("abstain", "partial"):
+                row = battery()[kind].long if long else battery()[kind].short
+                answers[kind] = filled(row[way % len(row)], p, way)
+            keys += [(kind, p, way) for kind in answers]
             texts += [(p, _completion(setup, answer)) for answer in answers.values()]
     values = dict(zip(keys, (result.value for result in setup.results(texts)), strict=True))
 
-    def paid(rung: str, ways: Iterable[int]) -> dict[str, float]:
+    def paid(kind: str, ways: Iterable[int]) -> dict[str, float]:
         """Mean over the wordings on each question where all are graded."""
-        rows = {p.id: [values[rung, p, way] for way in ways] for p in setup.chosen}
+        rows = {p.id: [values[kind, p, way] for way in ways] for p in setup.chosen}
         return {
             name: fmean(v for v in each if v is not None) for name, each in rows.items() if None not in each
         }
 
     right, wrong = paid("know", ways), paid("wrong", ways)
-    silent = [paid(rung, (way,)) for rung in ("abstain", "partial") for way in ways]
+    silent = [paid(kind, (way,)) for kind in ("abstain", "partial") for way in ways]
     best = max(silent, key=lambda each: fmean(each.values()) if each else -inf)
     return {
         name: Honest(right[name], wrong[name], best[name]) for name in right if name in wrong and name in best

@@ -27,7 +27,7 @@ from factrl.types import Completion, Example, Passage, Result
 WAYS = 3  # paraphrases
 SAME = 1e-9
 PROMPTS_HELD = 0.95  # share of the questions on which an order must hold
-RUNGS = ("know", "partial", "abstain", "wrong", "floored")
+HONEST_ANSWERS = ("know", "partial", "abstain", "wrong", "floored")
 _FEW = 3  # facts of a partial answer, which has to stay short enough to be graded
 _TRUE_OF_WRONG = 5  # of twelve
 _FLOOD, _FLOOD_TRUE = 200, 0.4
