@@ -40,10 +40,8 @@ def pairs(*texts: tuple[str, str]) -> list[tuple[Example, str, str]]:
 
 
 def test_wins_ties_and_losses_are_counted_over_both_orders() -> None:
-    done: list[int] = []
     given = pairs((BAD, GOOD), (GOOD, BAD), (GOOD, GOOD), (BEST, BEST))
-    found = win_rate(given, rank, on_done=done.append)
-    assert done == [1] * 4
+    found = win_rate("q", given, rank)
     assert (found.wins, found.losses, found.ties) == (1, 1, 2)
     assert found.rate
     assert found.rate.value == 0.5
@@ -52,7 +50,7 @@ def test_wins_ties_and_losses_are_counted_over_both_orders() -> None:
 
 @pytest.mark.parametrize(("value", "place"), [(0.0, "first"), (1.0, "second")])
 def test_a_judge_that_sticks_to_a_place_is_a_tie_and_told(value: float, place: str) -> None:
-    found = win_rate(pairs(*[(GOOD, BEST)] * 6), always(value))
+    found = win_rate("q", pairs(*[(GOOD, BEST)] * 6), always(value))
     assert (found.ties, found.wins, found.losses) == (6, 0, 0)
     assert (found.first_place, found.second_place) == ((6, 0) if place == "first" else (0, 6))
 
@@ -101,7 +99,7 @@ def test_a_model_is_shown_both_orders_and_its_last_line_decides() -> None:
     assert duel(ASK, GOOD, GOOD, judge(llm)) == (0.5, "first")
     assert len(llm.calls) == 6
     for said, cause in ("Both are fine.", "judge_unreadable"), (LLMError("timeout", "no reply"), "timeout"):
-        found = win_rate(pairs((GOOD, BEST)), judge(FakeLLM([said])))
+        found = win_rate("q", pairs((GOOD, BEST)), judge(FakeLLM([said])))
         assert (found.rate, found.masked) == (None, {cause: 1})
 
 

@@ -22,7 +22,6 @@ from factrl.llm import LLM, preflight
 from factrl.llm.models import cache_folder
 from factrl.llm.store import Store, kept
 from factrl.rewards.preference import second_wins
-from factrl.runs.progress import Progress
 from factrl.runs.settings import JudgeSettings
 from factrl.text.escape import one_line
 from factrl.train.page import PAGE, write_run_page
@@ -197,8 +196,7 @@ def win_rates(
         if not pairs:
             tell(f"{name}: no texts to prefer, its options were weighed")
             continue
-        with Progress(f"{name}: prefer", len(pairs)) as progress:
-            rates[name] = win_rate(pairs, prefer, workers=workers, on_done=progress.advance)
+        rates[name] = win_rate(name, pairs, prefer, workers)
     return rates
 
 

@@ -28,6 +28,7 @@ from factrl.evals.samples import EvalSample, Output, by_question
 from factrl.evals.shortqa import final_part
 from factrl.llm.quoting import forges
 from factrl.rewards.preference import guarded
+from factrl.runs.progress import Progress
 from factrl.text import MAX_PAYLOAD, bytes_of
 from factrl.text.answers import is_contentless
 from factrl.types import Example, Label
@@ -210,17 +211,9 @@ class WinRate:
 
 
 def win_rate(
-    pairs: Sequence[tuple[Example, str, str]],
-    prefer: Prefer,
-    *,
-    workers: int = 16,
-    on_done: Callable[[int], None] = lambda count: None,
+    name: str, pairs: Sequence[tuple[Example, str, str]], prefer: Prefer, workers: int = 16
 ) -> WinRate:
-    """Compare two systems' answers to the same prompts, each once, `workers` of them at the same time.
-
-    Args:
-        on_done: called with 1 after each pair, in this thread.
-    """
+    """Compare two systems' answers to a benchmark's prompts, each once, `workers` at the same time."""
 
     def compared(pair: tuple[Example, str, str]) -> tuple[float, str] | Unscored:
         try:
@@ -228,14 +221,15 @@ def win_rate(
         except Unscored as error:
             return error
 
-    outcomes = []
-    with ThreadPoolExecutor(workers) as pool:
-        for outcome in pool.map(compared, pairs):  # the first failure cancels what has not begun
-            outcomes.append(outcome)
-            on_done(1)
-    masked = Counter(one.cause for one in outcomes if isinstance(one, Unscored))
-    scores = [one[0] for one in outcomes if not isinstance(one, Unscored)]
-    stuck = Counter(one[1] for one in outcomes if not isinstance(one, Unscored))
+    masked, scores, stuck = Counter[str](), list[float](), Counter[str]()
+    with Progress(f"{name}: prefer", len(pairs)) as progress, ThreadPoolExecutor(workers) as pool:
+        for result in pool.map(compared, pairs):  # the first failure cancels what has not begun
+            if isinstance(result, Unscored):
+                masked[result.cause] += 1
+            else:
+                scores.append(result[0])
+                stuck[result[1]] += 1
+            progress.advance()
     return WinRate(
         wins=sum(score > 0.5 for score in scores),
         ties=scores.count(0.5),

@@ -282,8 +282,8 @@ def _pair(pair: Paired, before: Output, after: Output, rate: WinRate | None) -> 
         sides = [str(side[name]).partition(" ")[0] if name in side else "–" for side in (first, second)]
         marks = {"tone": tone, "words": words, "drawn": places(change, -reach, reach)}
         lines.append({"name": name, "ends": sides, "change": change.signed(), **marks})
-    told_of = [side.benchmarks[pair.name] for side in (before, after)]
-    lined = any(row.get("risk_coverage") or row.get("by") for row in told_of)  # else two points say little
+    rows = [side.benchmarks[pair.name] for side in (before, after)]
+    lined = any(row.get("risk_coverage") or row.get("by") for row in rows)  # else two points say little
     changed = [
         (old, new, f"{BADGES[old.label].word} → {BADGES[new.label].word}; ")
         for old, new in pair.changed[:_CHANGED]
