@@ -19,6 +19,7 @@ KINDS = ("question_type", "threshold")
 """Columns of a question by which tables part answers; they are kept with them."""
 
 RESULTS, SAMPLES, PAGE = "results.json", "samples.jsonl", "report.html"
+_GRADE = ("label", "answer", "how", "floored", "why")
 _DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)  # what a broken file raises
 
 
@@ -126,23 +127,18 @@ class EvalSample:
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> EvalSample:
         """What `to_json` gave."""
-        marks, text, claims = line.get("marks", {}), line.get("completion"), None
+        marks, text, claims = line["marks"], line["completion"], None
         if "claims" in marks:
             pairs = tuple((claim, verdict) for claim, verdict in marks["claims"]["claims"])
             claims = Claims(**{**marks["claims"], "claims": pairs})
         meta = {name: marks[name] for name in ("answerable", "chance", *KINDS) if name in marks}
         premise = marks.get("false_premise")
-        options = {"prefill": marks.get("prefill", ""), "truncated": line.get("truncated", False)}
-        fields = (line.get("answer", ""), line.get("how", ""), line.get("floored"), line.get("why", ""))
+        options = {name: line[name] for name in ("truncated", "tokens")}
         return cls(
             Example(line["question"], tuple(line["answers"]), line["id"], false_premise=premise, meta=meta),
-            None if text is None else Completion(text, tokens=line.get("tokens"), **options),
-            Grade(line["label"], *fields) if line.get("label") else None,
-            line.get("cause"),
-            line.get("detail", ""),
-            line["benchmark"],
-            line["number"],
-            line.get("values", {}),
+            None if text is None else Completion(text, prefill=marks.get("prefill", ""), **options),
+            Grade(**{name: line[name] for name in _GRADE}) if line["label"] else None,
+            *(line[name] for name in ("cause", "detail", "benchmark", "number", "values")),
             claims,
         )
 
@@ -247,7 +243,7 @@ def _check_same(folder: Path, about: Mapping[str, Any], sources: Mapping[str, st
     now = json.loads(json.dumps({**about, "benchmarks": sources}))  # as it is read back
     for name, value in now.items():
         was = earlier if name == "benchmarks" else document.get(name)
-        if name != "factrl" and (was or None) != (value or None):  # an older version kept fewer of them
+        if name != "factrl" and was != value:
             values = [json.dumps(one)[:80] for one in (was, value)]
             raise ConfigError(
                 f"--output {folder} holds the results of another evaluation: its {name} is {values[0]}, not "
