@@ -107,6 +107,7 @@ def evaluation(bad: str, folder: Path, label: str) -> Path:
     (folder / RESULTS).write_text(json.dumps(document), encoding="utf-8")
     sample = {"benchmark": plain, "number": 0, "question": plain, "answers": [plain], "completion": plain * 9}
     sample |= {"answer": plain, "how": plain, "why": plain, "detail": plain, "label": label}
+    sample |= dict.fromkeys(("cause", "floored", "tokens")) | {"truncated": False, "values": {}, "marks": {}}
     lines = [json.dumps({**sample, "id": f"{plain}{n}"}) for n in range(3)]
     lines.append(json.dumps({**sample, "id": "masked", "label": None, "cause": plain}))
     (folder / SAMPLES).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
