@@ -1,10 +1,14 @@
-"""A judge of claims by a function of their words."""
+"""Judges of claims by a function of their words, and what a prompt carries."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from factrl.llm import Message
 from factrl.types import Claim, Passage, Verdict
 
 
@@ -25,3 +29,30 @@ class JudgeBy:
         if isinstance(said, Verdict):
             return said
         return Verdict(said, self.identity, cause="timeout" if said == "unjudged" else None)
+
+
+class LettersBy:
+    """A model in this process that answers by what stands in a prompt; keeps what it was asked."""
+
+    identity = "letters@2"
+
+    def __init__(self, answer: Callable[[str], Sequence[float]] = lambda prompt: (-0.1, -3.0, -4.0)) -> None:
+        self.answer = answer
+        self.calls: list[tuple[str, list[str], tuple[str, ...], str]] = []
+
+    def letter_logprobs(
+        self, prefix: str, prompts: Sequence[str], letters: Sequence[str] = ("A",), *, suffix: str = ""
+    ) -> np.ndarray:
+        self.calls.append((prefix, list(prompts), tuple(letters), suffix))
+        return np.array([self.answer(prompt) for prompt in prompts])
+
+    def tokens(self, text: str) -> int:
+        return len(text) // 4
+
+
+def data_of(messages: Sequence[Message]) -> dict[str, Any]:
+    """The JSON that a prompt carries, after a check that it is the one line between two marks."""
+    lines = messages[-1]["content"].split("\n")
+    assert lines[-3].startswith("DATA ")
+    assert lines[-1] == lines[-3].replace("DATA ", "END ")
+    return json.loads(lines[-2])

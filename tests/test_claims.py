@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from factrl.text import strip_end_tokens
 from factrl.types import Claim
 from factrl.verifier.claims import SentenceClaims, mark, normalised
 from factrl.verifier.claims.llm import LLMClaims, read_facts
+from judging import data_of
 
 
 def said(text: str) -> list[str]:
@@ -314,13 +314,6 @@ TEXT = "Marie Curie was born in Warsaw in 1868. She won two Nobel Prizes. Her hu
 
 def claims_of(extractor: LLMClaims, text: str = TEXT, question: str = "", topic: str = "") -> list[Claim]:
     return asyncio.run(extractor(text, question, topic))
-
-
-def data_of(messages: Sequence[Message]) -> dict[str, Any]:
-    """The JSON that a prompt carries."""
-    lines = messages[-1]["content"].split("\n")
-    assert lines[-3].startswith("DATA ")
-    return json.loads(lines[-2])
 
 
 def echo(messages: Sequence[Message]) -> str:

@@ -321,11 +321,8 @@ def test_json_python_and_the_screen_say_one_thing(fake: Say, capsys: pytest.Capt
     shown = ["refuted", "unsure"]
     assert [check.shown for check in report.checks] == [one["shown"] for one in told["claims"]] == shown
     assert [one["verdict"]["label"] for one in told["claims"]] == shown
-    assert (
-        report.counts
-        == told["counts"]
-        == dict(report.kinds()) | dict.fromkeys(("unknown", "unjudged", "supported"), 0)
-    )
+    nothing = dict.fromkeys(("unknown", "unjudged", "supported"), 0)
+    assert report.counts == told["counts"] == {"refuted": 1, "unsure": 1, **nothing}
     assert "1 refuted, 1 unsure of 2" in str(report)
     assert report.likelier["refuted"] == 2  # what scores count
 

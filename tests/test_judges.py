@@ -20,6 +20,7 @@ from factrl.llm import FakeLLM, Message
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier.judges import LLMJudge, LocalJudge, NLIJudge, WeakJudge, overlap
 from factrl.verifier.judges.overlap import compare, pieces_of, quote_of
+from judging import LettersBy, data_of
 
 Pair = tuple[Claim, Sequence[Passage]]
 
@@ -38,14 +39,6 @@ BORN = claim("Marie Curie was born in Warsaw.")
 YEAR = claim("Marie Curie was born in 1868.")
 DIED = claim("Marie Curie died in Passy.")
 PAIRS = [(BORN, [CURIE]), (YEAR, [CURIE]), (DIED, [CURIE])]
-
-
-def data_of(messages: Sequence[Message]) -> dict[str, Any]:
-    """The JSON that a prompt carries, after a check that it is the one line between two marks."""
-    lines = messages[-1]["content"].split("\n")
-    assert lines[-3].startswith("DATA ")
-    assert lines[-1] == lines[-3].replace("DATA ", "END ")
-    return json.loads(lines[-2])
 
 
 def line(id_: str, verdict: str, quote: str = "") -> str:
@@ -323,21 +316,7 @@ def test_nli_thresholds(rows: list[tuple[float, float, float]], label: str, deci
     assert verdict.quote[0] == decided
 
 
-class FakeLetters:
-    """A model that answers by what stands in the prompt."""
-
-    identity = "letters@2"
-
-    def __init__(self, answer: Callable[[str], Sequence[float]] | None = None) -> None:
-        self.answer = answer or (lambda prompt: (-0.1, -3.0, -4.0))
-        self.calls: list[tuple[str, list[str], tuple[str, ...], str]] = []
-
-    def letter_logprobs(
-        self, prefix: str, prompts: Sequence[str], letters: Sequence[str] = ("A",), *, suffix: str = ""
-    ) -> np.ndarray:
-        self.calls.append((prefix, list(prompts), tuple(letters), suffix))
-        return np.array([self.answer(prompt) for prompt in prompts])
-
+class FakeLetters(LettersBy):
     def tokens(self, text: str) -> int:
         return sum(2 if "\u1200" <= one < "\u1380" else 1 for one in text)  # Amharic
 

@@ -19,13 +19,14 @@ from factrl.train.credit import TokenOffsets
 from factrl.types import Claim, Completion, Example, Passage, Verdict
 from factrl.verifier import Report, Verifier, open_judge, open_verifier
 from factrl.verifier.claims import SentenceClaims
-from factrl.verifier.judges import SpanJudge, spans
+from factrl.verifier.judges import SpanJudge
+from factrl.verifier.judges import llm as judges_llm
 from fault_server import FaultServer, answers, hang, says
 
 CONTEXT = "France is a country in Europe. Its capital is Paris."
 CAPITAL, PEOPLE = "The capital of France is Paris.", "Its population is 2 million."
 TEXT = f"{CAPITAL} {PEOPLE}"
-PROMPT = Path(spans.__file__).parent / "prompts" / "lettucedetect.txt"
+PROMPT = Path(judges_llm.__file__).parent / "prompts" / "lettucedetect.txt"
 DIGEST = "05939b718dc3b737541666c3debf1ea426316bef7b410057cf1ee6c64a635e6f"
 MARK = "Answer to verify:\n"
 

@@ -36,7 +36,8 @@ from factrl.types import Claim, Completion, Passage
 from factrl.verifier import claims, search
 from factrl.verifier.claims import SentenceClaims, llm
 from factrl.verifier.claims.llm import LLMClaims
-from factrl.verifier.judges import LLMJudge, WeakJudge, spans
+from factrl.verifier.judges import LLMJudge, WeakJudge
+from factrl.verifier.judges.llm import read_spans
 from factrl.verifier.report import Check, Report, page
 from factrl.verifier.search import Given, sources
 
@@ -148,9 +149,9 @@ READERS: dict[str, Reader] = {
     "rewards.guards.repeats": lambda raw: guards.repeats(_claims(raw), QUESTION),
     "verifier.judges.llm.LLMJudge.judge (reply)": _judged,
     "verifier.judges.llm.LLMJudge.judge": _judging,
-    "verifier.judges.spans.read_spans": lambda raw: spans.read_spans(raw, raw),
-    "verifier.judges.spans.read_spans (answer)": lambda raw: spans.read_spans(QUOTES, raw),
-    "verifier.judges.weak.WeakJudge.judge": lambda raw: WeakJudge().judge(
+    "verifier.judges.llm.read_spans": lambda raw: read_spans(raw, raw),
+    "verifier.judges.llm.read_spans (answer)": lambda raw: read_spans(QUOTES, raw),
+    "verifier.judges.local.WeakJudge.judge": lambda raw: WeakJudge().judge(
         [(Claim(raw, 0, 1), [Passage(raw)])] * 2
     ),
     "llm.replies.read_verdicts": lambda raw: read_verdicts(raw, ["a", "b"]),

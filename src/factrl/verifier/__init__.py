@@ -67,6 +67,12 @@ class Verifier:
         topic_in_query: search for the topic and the claim instead of the claim alone.
         own_subject: of what is found for a claim, the judge sees the passages that are about the claim's own
             subject, or are named by one that is (`judges.subjects`).
+
+    >>> from factrl.verifier.judges import WeakJudge
+    >>> search = fx.Given(["Lima is in Peru. It has three rivers."])
+    >>> verifier = Verifier(SentenceClaims(), search, WeakJudge())
+    >>> verifier("Lima is in Peru. It has 4 rivers.").likelier["supported"]
+    1
     """
 
     def __init__(
@@ -309,7 +315,11 @@ def verify(
     llm: str | LLM | None = None,
     **named: Any,
 ) -> Report:
-    """Check one text: `fx.verify(text, docs=["curie.txt"])`.
+    """Check one text.
+
+    >>> report = fx.verify("Lima is in Chile.", evidence=["Lima is in Peru."], judge="weak")
+    >>> report.claims, report.precision
+    (1, 0.0)
 
     Args:
         question, topic, evidence: as of `Verifier.batch`.

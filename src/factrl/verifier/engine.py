@@ -17,6 +17,7 @@ import inspect
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from factrl.errors import PolicyFault, Unscored
@@ -27,8 +28,7 @@ from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier.claims import normalised
-from factrl.verifier.judges.inherited import BACK, about_inherited, headed, in_sections, lead, subject_from
-from factrl.verifier.judges.subjects import about_its_subject, names_in, subject_of
+from factrl.verifier.judges.subjects import Context, contexts, own_passages
 from factrl.verifier.search import Given, Search
 
 if TYPE_CHECKING:
@@ -59,16 +59,14 @@ class Item:
 
     job: Job
     claim: Claim
+    context: Context  # what stands before it in its text
     passages: tuple[Passage, ...] = ()
     verdict: Verdict | None = None
-    subject: str = ""  # whom "she" means: the name that an earlier claim of the text opens with
-    before: Sequence[str] = ()  # the `BACK` claims before it in its text
-    headings: Sequence[tuple[str, int]] = ()  # that it stands under, how many claims are between
 
     @property
     def query(self) -> str:
         """What evidence is looked for."""
-        return f"{self.subject} {self.claim.text}".lstrip()
+        return f"{self.context.subject} {self.claim.text}".lstrip()
 
     @property
     def is_open(self) -> bool:
@@ -163,9 +161,9 @@ class _Group:
         except Unscored as error:
             job.failure = error
         else:
-            job.extracted, job.items = True, [Item(job, claim) for claim in claims]
-            if verifier.own_subject:
-                _name_subjects(job)
+            before = contexts(claims, job.text, job.topic, job.question) if verifier.own_subject else ()
+            job.items = [Item(job, *one) for one in zip_longest(claims, before, fillvalue=Context())]
+            job.extracted = True
             for item in [item for item in job.items if item.is_open][verifier.max_claims :]:
                 # The policy's own doing, so it is not masked: an unsupported claim.
                 item.verdict = Verdict("unknown", by=self.identity, cause="over_limit")
@@ -220,11 +218,7 @@ class _Group:
                 best = pool.search(item.query, self.verifier.k)
                 item.passages = tuple(passage for passage in best if passage.score)
             if self.verifier.own_subject:
-                claim = item.claim.text
-                subject = subject_from(claim, item.before, item.headings, item.passages)
-                about = about_inherited if subject else about_its_subject
-                item.passages = about(subject or item.query, item.passages)
-                item.passages = in_sections(claim, subject, item.passages)
+                item.passages = own_passages(item.claim.text, item.context, item.passages)
         except Unscored as error:  # what is not masked is an unsupported claim
             facts = {**error.facts, "detail": error.detail}
             label = "unknown" if isinstance(error, PolicyFault) else "unjudged"
@@ -256,10 +250,9 @@ class _Group:
     # -- Verdicts
 
     async def _judge(self, items: Sequence[Item]) -> None:
+        # Under what a verdict depends on: claims of the group with one key are judged once.
         waiting: dict[str, list[Item]] = {}
-        for (
-            item
-        ) in items:  # under what a verdict depends on: claims of the group with one key are judged once
+        for item in items:
             evidence = [[passage.title, passage.text] for passage in item.passages]
             claim = normalised(item.claim.text)
             about = {"kind": "verdict/1", "judge": self.identity, "claim": claim, "evidence": evidence}
@@ -327,27 +320,6 @@ class _Group:
         counter.done += len(verdicts)
         if verdicts and counter.watch is not None:
             counter.watch(counter.done, counter.total)
-
-
-def _name_subjects(job: Job) -> None:
-    """Give every claim its headings and the claims before it, and one that speaks of "she", "it" or "the
-    company" the names of the last heading or claim that opens with one, and of those since; before the first
-    such claim, those of the text's title or its question."""
-    last = job.topic or names_in(job.question)
-    rest, above = headed(job.text), list[tuple[int, str, int]]()
-    texts = [item.claim.text for item in job.items]
-    for number, item in enumerate(job.items):
-        while rest and rest[0][0] < item.claim.start:
-            _, level, words = rest.pop(0)
-            above = [one for one in above if one[0] < level] + [(level, words, number)]
-            last = words if lead(words) else last
-        item.headings = [(words, number - count) for _, words, count in above]
-        item.before = texts[max(0, number - BACK) : number]
-        name, own = subject_of(item.claim.text)
-        own = own and (not name or bool(lead(item.claim.text)))
-        item.subject = "" if own else last
-        names = f"{name} {names_in(item.claim.text)}".strip()
-        last = names if own and name else f"{last} {names}".strip()
 
 
 def _given(results: Iterable[_Result]) -> Given:

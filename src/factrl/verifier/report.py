@@ -95,6 +95,13 @@ class Report:
             as unsure, and scores and rewards count the likelier verdict all the same.
         counts: claims by what is shown of them; skipped ones do not count.
         likelier: claims by the likelier verdict, which scores and rewards count: none is unsure.
+
+    >>> report = fx.verify("Lima is in Peru.", evidence=["Lima is in Peru."], judge="weak")
+    >>> print(report)
+    ? unsure     Lima is in Peru.
+                 nearest: “Lima is in Peru.”
+    1 unsure of 1; precision by the likelier verdicts 1/1 = 1.00
+    weak: compared by words and numbers only; this is not a verification
     """
 
     text: str
@@ -113,9 +120,9 @@ class Report:
     def __post_init__(self) -> None:
         checks = tuple(replace(check, shown=self.kind(check)) for check in self.checks)
         labels = Counter(check.verdict.label for check in checks if check.verdict is not None)
-        shown = Counter(check.shown for check in checks)
+        counts = Counter(check.shown for check in checks)
         object.__setattr__(self, "checks", checks)
-        object.__setattr__(self, "counts", {kind: shown[kind] for kind in KINDS if kind != "skipped"})
+        object.__setattr__(self, "counts", {kind: counts[kind] for kind in KINDS if kind != "skipped"})
         object.__setattr__(self, "likelier", {label: labels[label] for label in get_args(VerdictLabel)})
 
     @property
@@ -135,10 +142,6 @@ class Report:
         between = verdict.p is not None and UNLIKELY <= verdict.p < self.sure and not verdict.cause
         words_alone = self.weak and verdict.label == "supported"
         return "unsure" if between or words_alone else verdict.label
-
-    def kinds(self) -> Counter[str]:
-        """How many claims are shown as what."""
-        return Counter(check.shown for check in self.checks)
 
     def unread(self) -> list[Sentence]:
         """Reasoning, blocks of code, and headings that state nothing, where no claim was found in them."""
@@ -306,11 +309,8 @@ class Report:
         supported, missing = self.likelier["supported"], self.likelier["unjudged"]
         score = f"{low:.2f}" if low == high else f"between {low:.2f} and {high:.2f}"
         score += f" ({missing} without a verdict)" if missing else ""
-        shown = self.kinds()
-        parts = ", ".join(
-            f"{shown[kind]} {KINDS[kind][1]}" for kind in KINDS if shown[kind] and kind != "skipped"
-        )
-        by = " by the likelier verdicts" if shown["unsure"] else ""
+        parts = ", ".join(f"{count} {KINDS[kind][1]}" for kind, count in self.counts.items() if count)
+        by = " by the likelier verdicts" if self.counts["unsure"] else ""
         lines = [f"{parts} of {self.claims}; precision{by} {supported}/{self.claims} = {score}"]
         if self.weak:
             lines.append("weak: compared by words and numbers only; this is not a verification")
@@ -374,8 +374,8 @@ def body(report: Report) -> str:
 
 
 def _values(report: Report) -> dict[str, Any]:
-    shown = report.kinds()
-    skipped, unread = shown["skipped"], Counter(part.kind for part in report.unread())
+    skipped = sum(check.verdict is None for check in report.checks)
+    unread = Counter(part.kind for part in report.unread())
     facts = {
         "judge": report.judge or "none",
         "claims": str(report.claims) + (f" and {skipped} not counted" if skipped else ""),
@@ -391,7 +391,7 @@ def _values(report: Report) -> dict[str, Any]:
         "kinds": KINDS,
         "report": report,
         "facts": facts,
-        "counts": {kind: shown[kind] for kind in KINDS},
+        "counts": {**report.counts, "skipped": skipped},
         "pieces": _pieces(report.text, claims),
         "claims": sorted(claims, key=lambda one: [*KINDS].index(one["kind"])),
     }
@@ -405,9 +405,8 @@ def _headline(report: Report) -> str:
         return "The text was not checked"
     if not report.claims:
         return "The text declines to answer" if report.abstained else "No claim to check"
-    shown = report.kinds()
     words = {"refuted": "refuted", "unsure": "unsure", "unknown": "unknown", "unjudged": "without a verdict"}
-    suspects = [f"{shown[kind]} {word}" for kind, word in words.items() if shown[kind]]
+    suspects = [f"{report.counts[kind]} {word}" for kind, word in words.items() if report.counts[kind]]
     claims = "claim" if report.claims == 1 else "claims"
     if not suspects:
         return f"{'The claim is' if report.claims == 1 else f'All {report.claims:,} claims are'} supported"

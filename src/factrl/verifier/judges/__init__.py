@@ -15,11 +15,9 @@ from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from factrl.types import Claim, Passage, Verdict
-from factrl.verifier.judges.llm import LLMJudge
-from factrl.verifier.judges.local import LocalJudge, NLIJudge
-from factrl.verifier.judges.spans import SpanJudge
+from factrl.verifier.judges.llm import LLMJudge, SpanJudge
+from factrl.verifier.judges.local import LocalJudge, NLIJudge, WeakJudge
 from factrl.verifier.judges.table import Table, TableJudge
-from factrl.verifier.judges.weak import WeakJudge
 
 __all__ = ["Judge", "LLMJudge", "LocalJudge", "NLIJudge", "SpanJudge", "Table", "TableJudge", "WeakJudge"]
 

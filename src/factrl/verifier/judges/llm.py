@@ -1,26 +1,44 @@
-"""A language model behind the `LLM` protocol as the judge of claims, several in one call.
+"""Judges that ask a language model behind the `LLM` protocol: about several claims in one call, or a text.
 
-Claims and passages enter the prompt only as quoted JSON.  Every claim has an id made from its own words and
-its evidence, so a verdict that belongs to another call, or one that slipped by a place, has an id that does
-not exist here.  What the judge cites is looked up: the quote of a verdict is a sentence of the evidence.
+`LLMJudge`: claims and passages enter the prompt only as quoted JSON.  Every claim has an id made from its own
+words and its evidence, so a verdict that belongs to another call, or one that slipped by a place, has an id
+that does not exist here.  What the judge cites is looked up: the quote of a verdict is a sentence of the
+evidence.
 
 The styles `factscore` and `veriscore` ask the questions of these two systems, one claim per call, in words of
 ours; their replies are read by repaired parsers (`factrl.llm.replies`).
+
+`SpanJudge`: prompt and reply are those of LettuceDetect v2's generative models (arXiv:2607.00895;
+`lettucedetect` 0.2.0, `prompts/generative.py`, MIT, © 2025 KR Labs), which were trained on these very words.
+Tried on recorded replies, and on no real weights.  Different from the released code: the answer is the claims
+of the text, a line each; the request before the evidence is left out, as a judge of claims has none; a reply
+that is not JSON, or quotes what is not in the answer, is no verdict, where the release drops the span and so
+calls its words supported.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
 from factrl.errors import LLMError, Unscored
-from factrl.llm import LLM, Reply, ask
-from factrl.llm.quoting import quoted_message
-from factrl.llm.replies import ReadVerdict, item_ids, read_supported, read_true_false, read_verdicts
+from factrl.llm import LLM, Message, Reply, ask
+from factrl.llm.quoting import broken, quoted_message
+from factrl.llm.replies import (
+    ReadVerdict,
+    after_thinking,
+    item_ids,
+    read_supported,
+    read_true_false,
+    read_verdicts,
+)
 from factrl.types import Claim, Passage, Verdict, VerdictLabel
 from factrl.verifier.judges.overlap import quote_of
 
@@ -43,7 +61,35 @@ _TOKENS_PER_CLAIM = 128  # id, verdict and a quote of 30 words
 _TOKENS_ONE_WORD = 256  # a model that explains itself before or after its word
 
 
-class LLMJudge:
+class _ServerJudge:
+    """What the judges share that ask a model: the prompt, and calls beside each other."""
+
+    weak = False
+    identity: str
+
+    def __init__(self, llm: LLM, prompt: str) -> None:
+        self.llm = llm
+        self._prompt = (Path(__file__).parent / "prompts" / f"{prompt}.txt").read_text("utf-8").rstrip("\n")
+        self._digest = hashlib.sha256(self._prompt.encode()).hexdigest()[:12]
+
+    async def _call(self, pairs: Sequence[_Pair]) -> list[Verdict]:
+        raise NotImplementedError
+
+    async def _in_calls(self, pairs: Sequence[_Pair], calls: Sequence[Sequence[int]]) -> list[Verdict]:
+        """A verdict for every pair; the calls have their numbers, and what is in none has no evidence."""
+        verdicts = [Verdict("unknown", self.identity, cause="no_evidence")] * len(pairs)
+        answers = await asyncio.gather(*(self._call([pairs[index] for index in call]) for call in calls))
+        for call, answered in zip(calls, answers, strict=True):
+            for index, verdict in zip(call, answered, strict=True):
+                verdicts[index] = verdict
+        return verdicts
+
+    def _unjudged(self, error: Unscored, facts: Mapping[str, Any]) -> Verdict:
+        facts = {**facts, **error.facts}
+        return Verdict("unjudged", self.identity, why=error.detail, cause=error.cause, facts=facts)
+
+
+class LLMJudge(_ServerJudge):
     """A `Judge` that asks a language model; `judge` is a coroutine.
 
     Args:
@@ -60,21 +106,18 @@ class LLMJudge:
             evidence share it.
     """
 
-    weak = False
     evidence_chars = 6000
 
     def __init__(
         self, llm: LLM, *, claims_per_call: int = 5, style: Style = "factrl", controls: bool = False
     ) -> None:
-        self.llm = llm
+        super().__init__(llm, style)
         self.style = style
         self.controls = controls
         self.per_call = claims_per_call if style == "factrl" else 1
-        self._prompt = (Path(__file__).parent / "prompts" / f"{style}.txt").read_text("utf-8").rstrip("\n")
-        self._digest = hashlib.sha256(self._prompt.encode()).hexdigest()[:12]
 
     @property
-    def identity(self) -> str:
+    def identity(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         llm = self.llm
         parts = (type(llm).__name__, getattr(llm, "base_url", None), getattr(llm, "model", None))
         name = getattr(llm, "identity", None) or " ".join(str(part) for part in parts if part)
@@ -100,18 +143,14 @@ class LLMJudge:
         A call that fails leaves its claims `unjudged` with the cause of the failure, and a reply that cannot
         be read those that it concerns with `judge_unreadable` or `judge_refusal`.
         """
-        verdicts = [Verdict("unknown", self.identity, cause="no_evidence")] * len(pairs)
+        shown = [(claim, self._shown(passages)) for claim, passages in pairs]
         shared: dict[tuple[Passage, ...], list[int]] = {}
-        for index, (_, passages) in enumerate(pairs):
-            if shown := self._shown(passages):
-                shared.setdefault(shown, []).append(index)
-        items = [(index, (pairs[index][0], shown)) for shown, members in shared.items() for index in members]
-        calls = [items[start : start + self.per_call] for start in range(0, len(items), self.per_call)]
-        answers = await asyncio.gather(*(self._call([pair for _, pair in call]) for call in calls))
-        for call, answered in zip(calls, answers, strict=True):
-            for (index, _), verdict in zip(call, answered, strict=True):
-                verdicts[index] = verdict
-        return verdicts
+        for index, (_, passages) in enumerate(shown):
+            if passages:
+                shared.setdefault(passages, []).append(index)
+        order = [index for members in shared.values() for index in members]
+        calls = [order[start : start + self.per_call] for start in range(0, len(order), self.per_call)]
+        return await self._in_calls(shown, calls)
 
     def _shown(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
         """The first passages, up to the limit; the last of them may be cut."""
@@ -136,7 +175,7 @@ class LLMJudge:
         try:
             reply = await ask(self.llm, quoted_message(self._prompt, data), max_tokens=limit)
         except LLMError as error:
-            return [self._unjudged(error, error.facts) for _ in pairs]
+            return [self._unjudged(error, {})] * len(pairs)
         facts = {**reply.facts, "elapsed": round(reply.elapsed, 3)}
         answers = dict(zip(shown, self._read(reply, ids), strict=True))
         if true is not None and false is not None:
@@ -145,7 +184,7 @@ class LLMJudge:
             if labels[0] != "supported" or labels[1] in ("supported", ""):
                 detail = f"the judge calls a true and a false claim of ours {labels[0]!r} and {labels[1]!r}"
                 void = Unscored("judge_fails_control", detail)
-                return [self._unjudged(void, facts) for _ in pairs]
+                return [self._unjudged(void, facts)] * len(pairs)
         verdicts = []
         for claim, passages in pairs:
             answer = answers[claim, passages]
@@ -166,9 +205,6 @@ class LLMJudge:
             return [ReadVerdict(_READERS[self.style](reply.text))]
         except Unscored as error:
             return [error]
-
-    def _unjudged(self, error: Unscored, facts: Mapping[str, Any]) -> Verdict:
-        return Verdict("unjudged", self.identity, why=error.detail, cause=error.cause, facts=dict(facts))
 
 
 def _with_controls(pairs: Sequence[_Pair]) -> tuple[list[_Pair], _Pair, _Pair]:
@@ -200,3 +236,137 @@ def _joint(pairs: Sequence[_Pair], ids: Sequence[str]) -> dict[str, Any]:
         "passages": [{"id": id_, "title": p.title, "text": p.text} for p, id_ in numbers.items()],
         "claims": list(claims.values()),
     }
+
+
+# -- A detector of unsupported spans: one call a text
+
+_MARK = re.compile(r"(answer to verify)\W{0,3}:", re.I)  # which a text or a passage could repeat
+MAX_SPANS = 256
+"""Quotations of one reply; each is looked for in the whole text."""
+_Spans = list[tuple[int, int, str]]
+
+
+class SpanJudge(_ServerJudge):
+    """A `Judge` that has a model quote what of a text its evidence does not carry; `judge` is a coroutine.
+
+    A claim that a span lies in is `refuted` where the span's category is `contradiction`, and `unknown` where
+    it is another: the evidence does not say it.  A claim without a span is `supported`.
+
+    Attributes:
+        evidence_chars: characters of evidence of one call, the best passages of every claim first.
+    """
+
+    per_call = 1024  # a group of texts, which `judge` takes apart
+    evidence_chars = 24_000
+
+    def __init__(self, llm: LLM) -> None:
+        super().__init__(llm, "lettucedetect")
+        name = getattr(llm, "identity", type(llm).__name__)
+        self.identity = f"{name} spans@{self._digest} evidence={self.evidence_chars}"
+
+    async def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
+        """A verdict for every pair, in their order; claims of one text share a call and their evidence.
+
+        A call that fails leaves its claims `unjudged` with the cause of the failure, and a reply that cannot
+        be read with `judge_unreadable`.
+        """
+        calls: list[list[int]] = []
+        for index, (claim, passages) in enumerate(pairs):
+            if not any(passage.text.strip() for passage in passages):
+                continue
+            if not calls or claim.start < pairs[calls[-1][-1]][0].start:  # another text begins
+                calls.append([])
+            calls[-1].append(index)
+        return await self._in_calls([(claim, tuple(passages)) for claim, passages in pairs], calls)
+
+    async def _call(self, pairs: Sequence[_Pair]) -> list[Verdict]:
+        lines = [_shown(claim.text) for claim, _ in pairs]
+        answer = "\n".join(lines)
+        facts: dict[str, Any] = {}
+        try:
+            reply = await ask(self.llm, self._messages(pairs, answer), max_tokens=512 + len(answer) // 2)
+            facts = {**reply.facts, "elapsed": round(reply.elapsed, 3)}
+            spans = read_spans(reply.text, answer)
+        except Unscored as error:
+            return [self._unjudged(error, facts)] * len(pairs)
+        verdicts, start = [], 0
+        for (claim, passages), line in zip(pairs, lines, strict=True):
+            verdicts.append(self._verdict(claim, passages, line, start, spans, facts))
+            start += len(line) + 1
+        return verdicts
+
+    def _messages(self, pairs: Sequence[_Pair], answer: str) -> list[Message]:
+        ranked = zip_longest(*(passages for _, passages in pairs))
+        shown = (
+            _shown(": ".join(filter(None, (one.title, one.text)))) for rank in ranked for one in rank if one
+        )
+        context = "\n\n".join(dict.fromkeys(shown))[: self.evidence_chars]
+        return [
+            {"role": "system", "content": self._prompt},
+            {"role": "user", "content": f"{context}\n\nAnswer to verify:\n{answer}"},
+        ]
+
+    def _verdict(
+        self,
+        claim: Claim,
+        passages: Sequence[Passage],
+        line: str,
+        start: int,
+        spans: _Spans,
+        facts: dict[str, Any],
+    ) -> Verdict:
+        if not line:  # of characters that nobody sees
+            return Verdict("unknown", self.identity, cause="unread_claim", facts=facts)
+        own = [(max(a - start, 0), min(b - start, len(line)), kind) for a, b, kind in spans]
+        own = [(a, b, kind) for a, b, kind in own if a < b]
+        if not own:
+            return Verdict("supported", self.identity, quote=quote_of(claim.text, passages), facts=facts)
+        label = "refuted" if any(kind == "contradiction" for _, _, kind in own) else "unknown"
+        why = "; ".join(f"{kind or 'unsupported'}: {line[a:b]}" for a, b, kind in own)
+        return Verdict(label, self.identity, why=why, facts=facts)
+
+
+def _shown(text: str) -> str:
+    """On one line, with nothing in it that could pass for a part of the prompt."""
+    return _MARK.sub(r"\1 -", broken(text))
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        raise ValueError("an object names a key twice")
+    return record
+
+
+def _find(answer: str, text: str, begin: int) -> int:
+    """Where it stands from there on, as whole words if it does ("5" not in "1957"); -1 for nowhere."""
+    whole = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)").search(answer, begin)
+    return whole.start() if whole else answer.find(text, begin)
+
+
+def read_spans(reply: str, answer: str) -> _Spans:
+    """Start, end and category of each span that a reply quotes: `{"hallucinated_spans": [{"text": …}]}`.
+
+    A text that is quoted several times is found from one place to the next.
+
+    Raises:
+        Unscored: `judge_unreadable`: no such JSON, or a quotation of what is not in the answer.
+    """
+    spans: _Spans = []
+    ends: dict[str, int] = {}
+    try:
+        found = json.loads(after_thinking(reply), object_pairs_hook=_once)["hallucinated_spans"]
+        if not isinstance(found, list) or len(found) > MAX_SPANS:
+            raise TypeError
+        for span in found:
+            text, kind = span["text"], span.get("category") or ""
+            start = _find(answer, text, ends.get(text, 0))
+            if not text.strip() or (start < 0 and text not in ends):
+                raise Unscored("judge_unreadable", f"the detector quotes {text[:80]!r}, not in the text")
+            if start >= 0:
+                ends[text] = start + len(text)
+                spans.append((start, ends[text], kind.strip().lower()))
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+        problem = f"the detector's reply holds no list of spans: {reply[:200]!r}"
+        raise Unscored("judge_unreadable", problem) from None
+    return spans

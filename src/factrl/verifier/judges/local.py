@@ -1,4 +1,4 @@
-"""Judges in this process: a small language model, read by its log-probabilities, and cross-encoders.
+"""Judges in this process: a small language model, read by its log-probabilities, cross-encoders, and words.
 
 The language model is shown a claim and the sentences of the evidence that bear on it, and is not asked to
 write: what counts is how likely `Yes`, `No` and `Unknown` are as its next word.  These ranks are good and
@@ -11,6 +11,8 @@ SmolLM2 speak.
 A cross-encoder (NLI, MiniCheck- or HHEM-style) gives one score per passage and claim, without a prompt.  A
 claim is as supported as its best passage makes it; passages are not joined, because these models are trained
 on one short premise.
+
+`WeakJudge` compares words, for machines without a model, and its verdicts are no verification.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ from factrl.errors import LLMError
 from factrl.llm.quoting import broken
 from factrl.runs.rows import read_rows
 from factrl.types import Claim, Passage, Verdict, VerdictLabel
-from factrl.verifier.judges.overlap import Overlap, Piece, best_pieces, compare, quote_of
-from factrl.verifier.judges.subjects import ASKED, apart, differs, under_another
+from factrl.verifier.judges.overlap import ENOUGH, Overlap, Piece, best_pieces, compare, lacks, quote_of
+from factrl.verifier.judges.subjects import ASKED, apart, differs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -204,8 +206,7 @@ class LocalJudge:
         why = ""
         if label == "supported" and overlap[1]:
             number, start, end = overlap[1]
-            passage = passages[number]
-            why = differs(claim, passage.text[start:end], passage) or under_another(claim, start, passage)
+            why = differs(claim, passages[number], start, end)
             label, p = ("unknown", AT_MOST) if why else (label, p)
         facts = {answer.lower(): round(value, 3) for answer, value in zip(ANSWERS, row, strict=True)}
         return Verdict(label, self.identity, p=p, quote=overlap[1], why=why, facts=facts)
@@ -290,6 +291,40 @@ def _turn(evidence: str, claim: str) -> str:
 def _quoted(text: str) -> str:
     """On one line, without what draws nothing, letters as they are usually written, and no markup in it."""
     return json.dumps(" ".join(broken(text).split()), ensure_ascii=False)
+
+
+class WeakJudge:
+    """A `Judge` that counts words in the passages that are about a claim's subject, each on its own.
+
+    A claim is `refuted` only when a sentence covers it but for another number or a negation, and its passage
+    has all of the claim's names, so that it is about the same thing; `supported` when one passage holds
+    `ENOUGH` of its words, lacks none of its names and numbers and has no other in their place; else
+    `unknown`.
+    """
+
+    weak = True
+    per_call = 256
+    identity = f"weak word overlap/2 covered>={ENOUGH} names apart={ASKED}"
+
+    def judge(self, pairs: _Pairs) -> list[Verdict]:
+        """A verdict for every pair; without evidence `unknown` with the cause `no_evidence`."""
+        nothing = Verdict("unknown", self.identity, cause="no_evidence")
+        verdicts = []
+        for claim, passages in pairs:
+            own = (self._verdict(claim.text, one, passages) for one in apart(claim.text, passages))
+            verdicts.append(max(own, key=_rank, default=nothing))
+        return verdicts
+
+    def _verdict(self, claim: str, pieces: Sequence[Piece], passages: Sequence[Passage]) -> Verdict:
+        features, quote = compare(claim, pieces)
+        why = lacks(features)
+        if not why and quote:
+            number, start, end = quote
+            why = differs(claim, passages[number], start, end)
+        supported = not why and features["covered"] >= ENOUGH
+        refuted = features["conflict"] and not features["missing_names"]
+        label = "refuted" if refuted else "supported" if supported else "unknown"
+        return Verdict(label, self.identity, quote=quote, why=why)
 
 
 class NLIJudge:

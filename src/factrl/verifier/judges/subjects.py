@@ -1,25 +1,40 @@
-"""Which passages are about what a claim is about, and whether a sentence says it but for one value.
+"""Which passages are about what a sentence is about, and whether one of them says it but for a value.
 
 A claim is held against one passage at a time: what one document says of its own subject says nothing of the
 subject of another.  A passage's subject is its title, or the name that its first sentence opens with; names
 are compared whole, so that "Solis 7" is not "Solis 7 Pro" and "Württemberg" not "Baden-Württemberg".
+
+A sentence that names nobody has the subject of its heading or of a sentence before it: "It has a five-year
+warranty" under the heading "Auron H1" is held against what is said of the Auron H1, and so is "Born in Soria
+in 1922" after "Ana Ruiz was a chemist".  Where nothing is said of that subject, nothing supports the
+sentence.  What is no certain name ("Construction began in 1995", "## Early life") is no subject.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import NamedTuple
 
 from factrl.text.words import CARDINALS, SCALES
-from factrl.types import Passage
+from factrl.types import Claim, Passage
+from factrl.text.sentences import Sentence, sentences
 from factrl.verifier.judges.overlap import MAX_EVIDENCE, Piece, pieces_of, words_of
 
 ASKED = 2
 """Passages that a claim is held against, each on its own."""
+
+_BACK = 20  # sentences that are looked through for the last name
+_LONGEST = 1_000  # characters of a sentence
+_EARLY = 6  # words in which a sentence's subject stands
+_NEAR = 3  # tokens that stand for one value
+_BEFORE = ".!?:;\"'“”„«»"  # a sentence; there a small word has a capital letter
+
+# -- Words
 
 _WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]|\d[\d.,]*\d(?![^\W_])"
@@ -49,37 +64,23 @@ _SMALL = (
         """.split()  # noqa: SIM905
     )
 )
-_ORDINALS = re.compile(
-    r"(?:second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|next"
-    r"|zweit|dritt|viert|fünft|sechst|siebt|acht|neunt|zehnt|vorletzt|nächst|tweed|derd|vierd|vijfd"
-    r"|deuxi[eè]m|troisi[eè]m|quatri[eè]m|cinqui[eè]m|segund|tercer|cuart|quint|terceir|second|terz|quart"
-    r"|втор|трет|четв[её]рт|пят)\w{0,4}$|\d+(?:st|nd|rd|th|\.|º|ª|e|ème)?$"
-)
-_GRADED = re.compile(
-    r"(?:\w{2,}(?:er|est|ste[nmrs]?|ere[nmrs]?|st)|more|most|less|least|fewer|fewest|mehr|plus|moins|más|menos)$"
-)
-_BEFORE = ".!?:;\"'“”„«»"  # a sentence; there a small word has a capital letter
-_LONGEST = 1_000  # characters of a sentence
-_EARLY = 6  # words in which a sentence's subject stands
-_NEAR = 3  # tokens that stand for one value
+_HONORIFICS = frozenset("dr prof mr mrs ms sir dame lady frau herr dra don doña mme".split())  # noqa: SIM905
 
 
 class _Token(NamedTuple):
+    word: str
+    start: int
+    end: int
     low: str
-    key: str
+    key: str  # without the endings of its cases, long enough that two names seldom share one
     small: bool
     named: bool  # has a capital letter or letters with digits, or is of a script without capital letters
     value: bool  # a name, or a number in digits or in words
 
-
-class _Known(NamedTuple):
-    """What is kept of a passage."""
-
-    title: tuple[str, ...]
-    opening: tuple[str, ...]
-    unnamed: bool  # it has no title, and its first sentence no name: it speaks of somebody named before
-    keys: frozenset[str]
-    stems: frozenset[str]
+    @property
+    def bare(self) -> str:
+        """The key, of a version without its "v"."""
+        return re.sub(r"^v(?=\d)", "", self.key)
 
 
 def _tokens(text: str) -> list[_Token]:
@@ -94,47 +95,206 @@ def _tokens(text: str) -> list[_Token]:
         small = low in _SMALL and (word.islower() or opens) and not (word.isupper() and len(word) > 1)
         named = not small and letters and (digits or word.lower() == word.upper() or not word.islower())
         value = named or digits or low in CARDINALS or low.removesuffix("s") in SCALES
-        found.append(_Token(low, _key(low), small, named, value))
+        key = low if digits else _ENDING.sub("", low)
+        found.append(_Token(word, *match.span(), low, key, small, named, value))
     return found
 
 
-def _key(low: str) -> str:
-    """A word without the endings of its cases; long enough that two names seldom share one."""
-    return low if any(one.isdigit() for one in low) else _ENDING.sub("", low)
+def _large(text: str) -> list[_Token]:
+    return [one for one in _tokens(text) if not one.small]
+
+
+@lru_cache(maxsize=2_048)
+def _keys(text: str) -> tuple[str, ...]:
+    """A name as it is compared."""
+    return tuple(one.bare for one in _large(text) if one.low.rstrip(".") not in _HONORIFICS)
+
+
+def _uncased(text: str) -> bool:
+    """Whether it is in a script without capital letters."""
+    letters = [one for one in text[:40] if one.isalpha()]
+    return bool(letters) and 2 * sum(one.lower() == one.upper() for one in letters) > len(letters)
+
+
+# -- The name that a text opens with
+
+_IS_A = re.compile(
+    r"^[^\W\d_][\w'’-]+ (?:is|was|ist|war|est|était|es|fue|era|è|was een|is een) "
+    r"(?:an?|the|eine?|une?|una|uno|der|die|das)?\b"
+)
+_PLACES = frozenset("in at on by from with to into since for as en em a à au aus mit bei в на с из".split())  # noqa: SIM905
+_UNIT = re.compile(r"^\W{0,2}[^\W\d_]{1,3}\b")
+_NOUN = re.compile(
+    r"(?:[^s]s|ung|tion|ción|ment|ing|ity|tät|ness|ance|ence|age|heit|keit|ism|cy|dose|ty|ship)$"
+)
+# What begins so names no subject: a sentence about nobody or everybody, and the greeting of a letter, a line
+# that ends in a comma ("Madame Tussauds is in London." has a name).
+_NO_NAME = re.compile(
+    r"(?:(?:no|every|some|any)(?: ?one|body)|niemand|jemand|jedermann|personne|nadie|nessuno|ninguém"
+    r"|iedereen|nikt|никто)\b"
+    r"|(?:dear|hello|hi|hey|sehr geehrte[rs]?|liebe[rs]?|hallo|ch[eè]re?s?|bonjour|madame|monsieur"
+    r"|estimad[oa]s?|querid[oa]s?|hola|gentile|egregio|prezad[oa]|beste|geachte)\b[^.!?,\n]{0,60},$",
+    re.IGNORECASE,
+)
+_VERB = re.compile(
+    r"(?!every|some|any|no(?:body|thing)|today|here|what|who|how)([^\W\d_][\w-]{3,30}) "
+    r"(?:[a-z]{2,12}s|is|was|has|ist|war|hat|est|a|es|fue|era)\b",
+    re.IGNORECASE,
+)
 
 
 def _opening(tokens: Sequence[_Token], text: str) -> tuple[str, ...]:
     """The name that a text opens with: its first words with a capital letter and the small ones between."""
     run: list[str] = []
-    named = False
     last = 0
-    for token, match in zip(tokens, _WORD.finditer(text), strict=True):
-        if run and re.search(r"[,;:!?()\n]|\. ", text[last : match.start()]):
+    for token in tokens:
+        if run and re.search(r"[,;:!?()\n]|\. ", text[last : token.start]):
             break
-        last = match.end()
+        last = token.end
         if token.small:
             continue
         if not (token.named or (run and token.value)):
             break
         run.append(token.key)
-        named = named or token.named
     return tuple(run)
+
+
+def subject_of(text: str) -> tuple[str, bool]:
+    """The name that a sentence opens with, as it is written, and whether it stands for itself.
+
+    It does not where the sentence speaks of what was named before: it has a pronoun before any name ("In 1911
+    she"), or opens with an article and no name ("The company") or one German noun, which may be one or the
+    other ("Die Firma", "Die Elbe").
+    """
+    text = text[:_LONGEST]
+    tokens = _tokens(text)
+    if not tokens:
+        return "", True
+    first = tokens[0]
+    article = first.low in _ARTICLES
+    for token in tokens[:_EARLY]:
+        if token.low in _PRONOUNS:
+            return "", False
+        if token.named and (article or first.low not in _SMALL):
+            break
+    if first.small and not article:
+        return "", True  # "In Bergen": what it opens with is not its subject
+    name = _opening(tokens, text)
+    german = first.low in ("der", "die", "das", "den", "dem", "des") and len(name) == 1
+    return " ".join(one.word for one in tokens if one.key in name), not german and bool(name or not article)
+
+
+def lead(text: str) -> str:
+    """The name that a text opens with; none of "Founded in Bergen", "Weighs 6 kg" and "The company"."""
+    if _NO_NAME.match(text.lstrip()):
+        return ""
+    text = re.split(r"\n|(?<=[.!?])\s", text, maxsplit=1)[0]
+    name, own = ("", False) if _uncased(text) else subject_of(text)
+    words = name.split()
+    if not own or not words:
+        return ""
+    rest = text[text.find(words[-1]) + len(words[-1]) :]
+    after = _WORD.search(rest)
+    if after and len(words) == 1 and after[0].islower() and after[0] in _SMALL:
+        return ""
+    second = _WORD.findall(text)[1:2]
+    if second and second[0] in _PLACES and not any(map(str.isdigit, words[0])):
+        return ""  # "Born in Soria"
+    return " ".join(words[:-1] if words[1:] and words[-1].isdigit() and _UNIT.match(rest) else words)
+
+
+def _names_in(text: str) -> str:
+    """The names in a sentence, as they are written, but for its first word."""
+    return " ".join(one.word for one in _tokens(text[:_LONGEST])[1:] if one.named)
+
+
+# -- Passages
+
+_TOPICS = frozenset(
+    """
+    about abstract achievements act address allergies allgemeines answer anwendung appendix aufbewahrung
+    ausstattung auszeichnungen awards background battery bildung biografie biographie biography
+    breakfast camera career case chapter childhood children climate color colour comparison conclusion
+    conclusión conservación contents contraindications cost costs culture day death description design
+    details dimensions display dosage early economy education efectos effects einleitung equipment
+    example facts family fazit features figure final food general geography geschichte hinweise histoire
+    historia history honors honours impact influence information ingredients installation interactions
+    introducción introduction key lage lagerung later leben legacy level life location main marriage
+    menu month nebenwirkungen notes option overview part personal phase population posología pregnancy
+    preis preise price pricing prix problem professional précio publications question quick rating
+    reception references release results rooms rules scene season section services side sources
+    specifications specs step storage summary table technical technische tips usage use uses vida vie
+    warnings warranty wechselwirkungen week weight werk wirkung work works year years zimmer
+    zusammenfassung überblick übersicht œuvre
+    """.split()  # noqa: SIM905
+)
+_VERSION = re.compile(r"\d\.\d")
+_DATE = re.compile(r" +(?:[-–—|] +|\()\d{4}\W.{0,20}$")
+_NUMBERED = re.compile(r"^\d{1,2}[.)] +")
+_DASH = re.compile(r"\s[-–—|]\s|[(:：]")
+_MARKS = re.compile(r"[*_#\[\]`]+")
+_HEADING = re.compile(
+    r"^ {0,3}(#{1,6}) +(.{1,200}?)[ #]{0,20}$|^ {0,3}(?:\*\*|__)(.{1,200}?):?(?:\*\*|__):? {0,20}$"
+    r"|^(\S.{0,80})\n(?:=|-){3,200}$|^(\[?v?\d+\.\d[\w.]{0,20}\]?)(?: +[-–—(].{1,40})?$",
+    re.MULTILINE,
+)
+_FILE = re.compile(r"\S*[\d.]\S*$")  # a title that numbers or names a file, and no subject
+
+
+class _Known(NamedTuple):
+    """What is kept of a passage."""
+
+    title: tuple[str, ...]
+    opening: tuple[str, ...]
+    unnamed: bool  # it has no title, and its first sentence no name: it speaks of somebody named before
+    keys: frozenset[str]
+    stems: frozenset[str]
+    names: tuple[tuple[str, ...], ...]  # of what it is about: its title, and the name that it opens with
+    words: frozenset[str]  # as of names
+    lower: frozenset[str]  # those without a capital
+    sections: tuple[tuple[int, int, str], ...]  # the place, level and words of every heading
+    headings: tuple[tuple[str, ...], ...]  # those that are names of two words or more
 
 
 @lru_cache(maxsize=512)
 def _known(title: str, text: str) -> _Known:
     text = text[:MAX_EVIDENCE]
-    tokens = _tokens(text)
+    of_title, of_text = _tokens(title), _tokens(text)
+    tokens = [*of_title, *of_text]
+    bare = re.sub(r"\([^()]*\)", " ", title).strip()
+    heading = tuple(one.key for one in _large(bare))
     first = re.split(r"(?<=[.!?])\s", text[:300], maxsplit=1)[0]
-    heading = [one.key for one in _tokens(re.sub(r"\([^()]*\)", " ", title)) if not one.small]
-    of_title = [one.key for one in _tokens(title) if not one.small]
+    of_first = _tokens(first)
+    unnamed = not heading and not any(one.named for one in of_first[1:]) and subject_of(first) == ("", False)
+    names = [() if " " not in bare and _FILE.match(bare) else _keys(bare)]
+    names.append(_keys(lead(text[:300].lstrip("#* \n"))))
+    sections = []
+    for match in _HEADING.finditer(text):
+        words = _DASH.split(match[2] or match[3] or match[4] or match[5])[0]
+        sections.append((match.start(), len(match[1] or "1234567"), _MARKS.sub("", words).strip()))
+    named = [words for *_, words in sections if all(one.value for one in _large(words))]
+    headings = [_keys(words) for words in named if len(_large(words)) > 1]
     return _Known(
-        tuple(heading),
-        _opening(_tokens(first), first),
-        not heading and not any(one.named for one in _tokens(first)[1:]) and subject_of(first) == ("", False),
-        frozenset({one.key for one in tokens if not one.small}.union(of_title)),
+        heading,
+        _opening(of_first, first),
+        unnamed,
+        frozenset(one.key for one in tokens if not one.small),
         frozenset({*words_of(text).stems, *words_of(title).stems}),
+        tuple(filter(None, names)),
+        frozenset(one.bare for one in tokens),
+        frozenset(one.key for one in tokens if one.word.islower()),
+        tuple(sections),
+        tuple(one for one in headings if _TOPICS.isdisjoint(one)),
     )
+
+
+def _all_known(passages: Sequence[Passage]) -> list[_Known]:
+    return [_known(one.title, one.text) for one in passages]
+
+
+def _within(name: Sequence[str], keys: Collection[str], named: Collection[str]) -> bool:
+    """Whether a sentence has a name whole; one of a single word has to be written as a name there."""
+    return all(one in keys for one in name) and (len(name) > 1 or any(one in named for one in name))
 
 
 def about(claim: str, passages: Sequence[Passage]) -> list[int]:
@@ -144,29 +304,28 @@ def about(claim: str, passages: Sequence[Passage]) -> list[int]:
     passages are about it, and those of another subject that name it.  Else they are those that hold most of
     its names, each weighing more the fewer passages have it; and where it has no name, all.
     """
-    known = [_known(passage.title.strip(), passage.text) for passage in passages]
+    known = _all_known(passages)
     if len(known) < 2:
         return [*range(len(known))]
     claim = claim[:_LONGEST]
     tokens = _tokens(claim)
     keys = {token.key for token in tokens if not token.small}
     names = {token.key for token in tokens if token.named}
-
-    def within(phrase: tuple[str, ...]) -> tuple[str, ...]:
-        return phrase if keys.issuperset(phrase) and (phrase[1:] or not names.isdisjoint(phrase)) else ()
-
-    titles = [within(one.title) for one in known]
-    subjects = [title or within(one.opening) for title, one in zip(titles, known, strict=True)]
-    whole, named = ({phrase for phrase in phrases if phrase} for phrases in (titles, subjects))
+    titles = [one.title if _within(one.title, keys, names) else () for one in known]
+    subjects = [
+        title or (one.opening if _within(one.opening, keys, names) else ())
+        for title, one in zip(titles, known, strict=True)
+    ]
+    whole, named = ({*filter(None, phrases)} for phrases in (titles, subjects))
     longer = {one for one in named for other in named if one != other and other[: len(one)] == one}
     longer |= {one for one in whole for other in whole if {*one} < {*other}}
     kept = [number for number, subject in enumerate(subjects) if subject and subject not in longer]
-    told = {subjects[number] for number in kept}
+    chosen = {subjects[number] for number in kept}
     kept += [  # pages of others that name it
         number
         for number, one in enumerate(known)
         if not subjects[number]
-        and any(one.keys.issuperset(name) and one.title[: len(name)] != name for name in told)
+        and any(one.keys.issuperset(name) and one.title[: len(name)] != name for name in chosen)
     ]
     if not kept:
         held = [{name for name in names if name in one.keys} for one in known]
@@ -175,24 +334,9 @@ def about(claim: str, passages: Sequence[Passage]) -> list[int]:
         scores = [sum(weight[name] * (1 + (name in first)) for name in own) for own in held]
         kept = [number for number, score in enumerate(scores) if 2 * score > max(scores) or not any(scores)]
     kept += [number for number, one in enumerate(known) if one.unnamed and number not in kept]
-    said = {*words_of(claim).stems}
-    weight = {stem: _weight(sum(stem in one.stems for one in known), len(known)) for stem in said}
-    return sorted(kept, key=lambda number: -sum(weight[stem] for stem in said & known[number].stems))
-
-
-def about_its_subject(claim: str, passages: Sequence[Passage]) -> tuple[Passage, ...]:
-    """The passages about a claim's own subject, and those whose title one of these names, in their order.
-
-    What is said of Edwin Carrow bears on "the author of The Salt Road" where that novel's page names him.
-    """
-    own = about(claim, passages)
-    held = frozenset[str]().union(*(_known(passages[n].title.strip(), passages[n].text).keys for n in own))
-    titles = [_known(passage.title.strip(), passage.text).title for passage in passages]
-    return tuple(
-        passage
-        for number, (passage, title) in enumerate(zip(passages, titles, strict=True))
-        if number in own or (len(title) > 1 and held.issuperset(title))
-    )
+    stems = {*words_of(claim).stems}
+    weight = {stem: _weight(sum(stem in one.stems for one in known), len(known)) for stem in stems}
+    return sorted(kept, key=lambda number: -sum(weight[stem] for stem in stems & known[number].stems))
 
 
 def _weight(count: int, size: int) -> float:
@@ -203,102 +347,359 @@ def _weight(count: int, size: int) -> float:
 def apart(claim: str, passages: Sequence[Passage]) -> list[list[Piece]]:
     """The sentences of each of the passages that a claim is held against, at most `ASKED`, those first that
     hold most of its words, and none but the first that holds none."""
-    said = {*words_of(claim).stems}
+    stems = {*words_of(claim).stems}
     pieces = pieces_of(passages)
     own = [[piece for piece in pieces if piece.passage == number] for number in about(claim, passages)]
     own = [one for one in own if one]
-    bear = [one for one in own if any(not said.isdisjoint(piece.words.stems) for piece in one)]
+    bear = [one for one in own if any(not stems.isdisjoint(piece.words.stems) for piece in one)]
     return (bear or own[:1])[:ASKED]
 
 
-def subject_of(text: str) -> tuple[str, bool]:
-    """The name that a sentence opens with, as it is written, and whether it stands for itself.
+# -- The subject that a claim has from the text around it
 
-    It does not where the sentence speaks of what was named before: it has a pronoun before any name ("In 1911
-    she"), or opens with an article and no name ("The company") or one German noun, which may be one or the
-    other ("Die Firma", "Die Elbe").
+
+class Context(NamedTuple):
+    """What stands before a claim in its text.
+
+    Attributes:
+        subject: whom "she" means, as far as the text alone says: the name that an earlier claim opens with.
+        before: the `_BACK` claims before it.
+        headings: those that it stands under, the outer first, and how many claims are between.
     """
-    words = [match[0] for match in _WORD.finditer(text[:_LONGEST])]
-    tokens = _tokens(text[:_LONGEST])
-    if not tokens:
-        return "", True
-    for token in tokens[:_EARLY]:
-        if token.low in _PRONOUNS:
-            return "", False
-        if token.named and tokens[0].low not in _SMALL - _ARTICLES:
+
+    subject: str = ""
+    before: Sequence[str] = ()
+    headings: Sequence[tuple[str, int]] = ()
+
+
+def contexts(claims: Sequence[Claim], text: str, topic: str, question: str) -> list[Context]:
+    """What stands before each of the claims of a text.
+
+    The subject of one that speaks of "she", "it" or "the company" is the names of the last heading or claim
+    that opens with one, and of those since; before the first such claim, those of the text's title or its
+    question.
+    """
+    last = topic or _names_in(question)
+    rest, above = _headings(text), list[tuple[int, str, int]]()
+    texts = [claim.text for claim in claims]
+    result = []
+    for number, claim in enumerate(claims):
+        while rest and rest[0][0] < claim.start:
+            _, level, title = rest.pop(0)
+            above = [one for one in above if one[0] < level] + [(level, title, number)]
+            last = title if lead(title) else last
+        name, own = subject_of(claim.text)
+        own = own and (not name or bool(lead(claim.text)))
+        headings = [(title, number - count) for _, title, count in above]
+        result.append(Context("" if own else last, texts[max(0, number - _BACK) : number], headings))
+        names = f"{name} {_names_in(claim.text)}".strip()
+        last = names if own and name else f"{last} {names}".strip()
+    return result
+
+
+def _headings(text: str) -> list[tuple[int, int, str]]:
+    """The headings of a text: where each stands, its level (7 for a bold or a plain line) and its words."""
+    found = []
+    for unit in sentences(text):
+        line = text.rfind("\n", 0, unit.start) + 1
+        if unit.kind == "heading" or _is_title(text, unit, line):
+            marks = text[line : unit.start].strip()
+            words = _MARKS.sub("", _DATE.sub("", text[unit.start : unit.end])).strip()
+            level = len(marks) if marks and not marks.strip("#") else 7
+            found.append((unit.start, level, _NUMBERED.sub("", words).rstrip(":：")))
+    return found
+
+
+def _is_title(text: str, unit: Sentence, line: int) -> bool:
+    """Whether a line is one name alone."""
+    words = text[unit.start : unit.end]
+    if unit.kind != "prose" or len(words) > 60 or text[line : unit.start].strip() or "\n" in words:
+        return False
+    after = text[unit.end : unit.end + 200]
+    tokens = _large(words.rstrip(":"))
+    alone = after.lstrip(" ").startswith("\n") and bool(after.strip()) and words[-1] not in ".!?。"
+    return alone and not _uncased(words) and bool(tokens) and all(one.value for one in tokens)
+
+
+def own_passages(claim: str, context: Context, passages: Sequence[Passage]) -> tuple[Passage, ...]:
+    """What of the passages is about a claim's own subject, or that which it has from the text before it.
+
+    Sections of a passage that are about another subject are blank there, and every place stays where it was.
+    """
+    subject = _inherited(claim, context, tuple(passages))
+    if subject:
+        passages = _about_inherited(subject, passages)
+    else:
+        passages = _about_its_own(f"{context.subject} {claim}".lstrip(), passages)
+    return tuple(_without_others(claim, subject, one) for one in passages)
+
+
+def _about_its_own(claim: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+    """The passages about a claim's own subject, and those whose title one of these names, in their order.
+
+    What is said of Edwin Carrow bears on "the author of The Salt Road" where that novel's page names him.
+    """
+    own, known = about(claim, passages), _all_known(passages)
+    held = frozenset[str]().union(*(known[number].keys for number in own))
+    return [
+        passage
+        for number, (passage, one) in enumerate(zip(passages, known, strict=True))
+        if number in own or (len(one.title) > 1 and held.issuperset(one.title))
+    ]
+
+
+def _inherited(claim: str, context: Context, passages: tuple[Passage, ...]) -> str:
+    """The subject that a claim has from what stands before it; empty where it names its own, or none does.
+    The passages tell a name from another word."""
+    before, headings = context.before, context.headings
+    named = [(name, count) for words, count in headings if (name := _heading(words, passages))]
+    inherited, count = named[-1] if named else ("", _BACK)
+    own = _subject(claim, passages, bool(inherited))
+    if own and not (inherited and {*_keys(own)} <= {*_keys(inherited)}):
+        return ""
+    between = before[max(0, len(before) - count) :]
+    subjects = (_subject(text, passages, bool(inherited)) for text in reversed(between))
+    return next(filter(None, subjects), inherited) or _opener(before, headings, passages)
+
+
+@lru_cache(maxsize=512)
+def _subject(text: str, passages: tuple[Passage, ...], under: bool) -> str:
+    """The subject that a sentence names; `under` a heading only that of a passage is one."""
+    text = text[:_LONGEST]
+    if _NO_NAME.match(text.lstrip()):
+        return ""
+    return _whole(text, passages) if under and not _uncased(text) else _named(text, passages)
+
+
+def _whole(text: str, passages: Sequence[Passage]) -> str:
+    """The longest name of a passage's subject that a sentence has whole; empty without one."""
+    keys, named = {*_keys(text)}, {one.key for one in _tokens(text) if one.named}
+    names = [name for one in _all_known(passages) for name in (*one.names, *one.headings)]
+    found = [" ".join(name) for name in sorted(names, key=len, reverse=True) if _within(name, keys, named)]
+    return next(filter(_keys, found), "")  # of "Here" without its ending a pronoun is left
+
+
+def _named(text: str, passages: Sequence[Passage]) -> str:
+    """The subject that a sentence names for certain; else empty."""
+    if _uncased(text):
+        return _spaceless(text, passages)
+    if whole := _whole(text, passages):
+        return whole
+    name, full = lead(text), subject_of(text)[0]
+    if not name or not _tokens(name)[0].named:
+        return ""
+    tokens = [one for one in _tokens(name) if one.low not in _HONORIFICS]
+    lettered = [one for one in tokens if one.named]
+    known = _all_known(passages)
+    if not lettered or all(any(one.key in passage.lower for passage in known) for one in lettered):
+        return ""  # ordinary words
+    certain = (
+        len(lettered) > 1
+        or any(map(str.isdigit, lettered[0].low))
+        or any(lettered[0].key in _keys(one.title) for one in passages)
+        or _IS_A.match(text) is not None
+        or (full != name and len(tokens) == 1)  # "Ibuprofen 500 mg"
+    )
+    return name if certain else ""
+
+
+def _spaceless(text: str, passages: Sequence[Passage]) -> str:
+    """The passage's title that a sentence without capital letters has, or how it and a passage begin."""
+    titles = [one.title.strip() for one in passages if one.title.strip() and one.title.strip() in text]
+    if titles:
+        return max(titles, key=len)
+    count = max((_run(text, one.text) for one in passages), default=0)
+    words = text.split()
+    return "" if not count else " ".join(words[:count]) if len(words) > 2 else text.strip()[:count]
+
+
+def _run(one: str, other: str) -> int:
+    """How much two texts begin alike: words, and characters in a script without spaces."""
+    parts = [re.findall(r"\S+", text[:60].lstrip("#* \n")) for text in (one, other)]
+    if len(parts[0]) < 3:  # no spaces
+        parts = [[*"".join(own)] for own in parts]
+    count = 0
+    for first, second in zip(*parts):  # noqa: B905
+        if first != second:
             break
-    if tokens[0].small and tokens[0].low not in _ARTICLES:
-        return "", True  # "In Bergen": what it opens with is not its subject
-    name = _opening(tokens, text)
-    spelt = " ".join(word for token, word in zip(tokens, words, strict=True) if token.key in name)
-    german = tokens[0].low in ("der", "die", "das", "den", "dem", "des") and len(name) == 1
-    return spelt, not german and not (tokens[0].low in _ARTICLES and not name)
+        count += 1
+    return count if count > 1 else 0
 
 
-def names_in(text: str) -> str:
-    """The names in a sentence, as they are written, but for its first word."""
-    words = [match[0] for match in _WORD.finditer(text[:_LONGEST])]
-    found = zip(words[1:], _tokens(text[:_LONGEST])[1:], strict=True)
-    return " ".join(word for word, token in found if token.named)
+def _opener(before: Sequence[str], headings: Sequence[tuple[str, int]], passages: Sequence[Passage]) -> str:
+    """The one word that a text opens with, where it is no word of the evidence and looks like a name."""
+    if len(before) == _BACK:
+        return ""
+    if before and _uncased(before[0]):
+        words = before[0].split()
+        name = " ".join(words[:2]) if len(words) > 2 else before[0][:2]
+        parts = [name] if len(words) < 3 else words[:2]
+        known = any(part in f"{one.title} {one.text}" for one in passages for part in parts)
+        return "" if known or name[:1] in "这那它他她其该本此この그이저" else name
+    title = headings[0][0] if headings and headings[0][1] == len(before) else ""
+    match = re.fullmatch(r"(\w[\w-]{3,30})", title) or (_VERB.match(before[0]) if before else None)
+    word = match[1] if match else ""
+    tokens = _tokens(word)
+    if len(tokens) != 1 or not tokens[0].named or _uncased(word) or _NOUN.search(word):
+        return ""
+    known = any(tokens[0].key in one.words for one in _all_known(passages))
+    return "" if known or word.lower() in _TOPICS else word
 
 
+def _heading(words: str, passages: Sequence[Passage]) -> str:
+    """A heading where it is a name, else empty."""
+    keys = _keys(words)
+    if not keys or len(words) > 120 or _NO_NAME.match(words):
+        return ""
+    if _uncased(words):
+        heads = {sign for one in passages for sign in one.title or one.text[:10]}
+        return words if sum(sign in heads for sign in words) > 1 else ""
+    if _whole(words, passages):
+        return words
+    if not _TOPICS.isdisjoint(keys) or not _TOPICS.isdisjoint(words.lower().split()):
+        return ""
+    known = _all_known(passages)
+    cuts = [_keys(cut) for one in known for *_, cut in one.sections]
+    cuts = [name for name in cuts if cuts.count(name) == 1]  # "Added" and "Fixed" stand in every version
+    if any({*keys} <= {*name} for one in known for name in one.names) or any(
+        _same(keys, name) for name in cuts[:_BACK]
+    ):
+        return words
+    name = lead(words) or (words if _VERSION.search(words) else "")
+    tokens = _large(name)
+    ordinary = all(any(one.key in passage.lower for passage in known) for one in tokens)
+    certain = any(map(str.isdigit, words)) or sum(one.named for one in tokens) > 1
+    return name if name and not ordinary and certain else ""
+
+
+def _about_inherited(subject: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+    """The passages about a subject, else those that name it, and those that name nobody; often none."""
+    known, uncased = _all_known(passages), _uncased(subject)
+    if uncased:
+        named = [subject in f"{one.title} {one.text}" for one in passages]
+        titles = [one.title.strip() for one in passages]
+        whole = [
+            one.text.startswith(subject) or bool(title and title in subject)
+            for one, title in zip(passages, titles, strict=True)
+        ]
+    else:
+        keys = _keys(subject)
+        tokens = [one for one in _large(subject) if one.low not in _HONORIFICS]
+        needed = [one.bare for one in tokens if one.named or any(map(str.isdigit, one.low))][-2:] or [*keys]
+        exact = {name for own in known for name in own.names if {*name} <= {*keys}}
+        exact -= {one for one in exact for other in exact if {*one} < {*other} and other[: len(one)] == one}
+        named = [
+            own.words.issuperset(needed) or any(name[-1] == keys[-1] and name in exact for name in own.names)
+            for own in known
+        ]
+        whole = [ok and not exact.isdisjoint(own.names) for ok, own in zip(named, known, strict=True)]
+        if not any(whole):
+            holds = [any({*keys} <= {*name} for name in own.names) for own in known]
+            whole = [ok and held for ok, held in zip(named, holds, strict=True)]
+    chosen = whole if any(whole) else named
+    if not any(chosen) and not uncased:
+        chosen = [any(_short(keys, name) for name in own.names) for own in known]
+    return [
+        one
+        for one, ok, own in zip(passages, chosen, known, strict=True)
+        if ok or (not own.names and not _uncased(one.text))
+    ]
+
+
+def _short(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether two names of a person may be one: "Dan Stearns" and "Daniel Eckford Stearns"."""
+    same = len(one) > 1 and len(other) > 1 and one[-1] == other[-1] and one[-1].isalpha()
+    return same and (one[0].startswith(other[0]) or other[0].startswith(one[0]))
+
+
+# -- Sections of one document
+
+
+def _unversioned(keys: Sequence[str]) -> tuple[str, ...]:
+    return tuple(key for key in keys if key not in ("version", "release"))
+
+
+def _same(one: Sequence[str], other: Sequence[str]) -> bool:
+    return bool(one) and _unversioned(one) == _unversioned(other)
+
+
+def _without_others(claim: str, subject: str, passage: Passage) -> Passage:
+    """The passage without the sections beside the one that has the claim's subject for its heading."""
+    text = passage.text
+    sections = _known(passage.title, text).sections
+    if len(sections) < 2:
+        return passage
+    claimed = _keys(claim)
+    names = {one.key for one in _tokens(claim) if one.named}
+
+    def means(words: str) -> bool:
+        keys = _keys(words)
+        if not keys or not _TOPICS.isdisjoint(keys):
+            return False
+        if subject:
+            return _same(_keys(subject), keys)
+        certain = any(map(str.isdigit, words)) or (len(_large(words)) > 1 and names.issuperset(keys))
+        keys = _unversioned(keys)
+        return certain and any(claimed[at : at + len(keys)] == keys for at in range(len(claimed)))
+
+    own = [number for number, (_, _, words) in enumerate(sections) if means(words)]
+    if not own:
+        return passage
+    levels = {sections[number][1] for number in own}
+    blank = False
+    for number, (start, level, _) in enumerate(sections):
+        end = sections[number + 1][0] if number + 1 < len(sections) else len(text)
+        if level <= max(levels):
+            blank = level in levels and number not in own
+        if blank:
+            text = text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
+    return replace(passage, text=text) if text != passage.text else passage
+
+
+# -- Whether a sentence of the evidence says it but for one value
+
+_ORDINALS = re.compile(
+    r"(?:second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|next"
+    r"|zweit|dritt|viert|fünft|sechst|siebt|acht|neunt|zehnt|vorletzt|nächst|tweed|derd|vierd|vijfd"
+    r"|deuxi[eè]m|troisi[eè]m|quatri[eè]m|cinqui[eè]m|segund|tercer|cuart|quint|terceir|second|terz|quart"
+    r"|втор|трет|четв[её]рт|пят)\w{0,4}$|\d+(?:st|nd|rd|th|\.|º|ª|e|ème)?$"
+)
+_GRADED = re.compile(
+    r"(?:\w{2,}(?:er|est|ste[nmrs]?|ere[nmrs]?|st)|more|most|less|least|fewer|fewest|mehr|plus|moins|más|menos)$"
+)
 _LABELLED = re.compile(r"^[^\W\d_][^:\n]{0,30}: *(.{3,60})$|^((?:Prof|Dr|Mr|Mrs|Ms|Frau|Herr)\b.{3,60})$")
 
 
-def under_another(claim: str, start: int, passage: Passage) -> str:
-    """Why the sentence at `start` of a passage may be about somebody else; else empty.
+def differs(claim: str, passage: Passage, start: int, end: int) -> str:
+    """What keeps the sentence at `start` of a passage, which has nearly a claim's words, from saying the
+    claim; else empty.
 
-    A line above it, in the same block, gives another's name ("Referee: Prof. Karl Maier"), and it has none of
-    the claim's names before that of what is said.
+    It has another name or number in its place ("in Bayern" and "in Baden-Württemberg"), another degree or
+    rank ("the largest" and "the second-largest", "more than" and "fewer than"), or stands under the name of
+    somebody else ("Referee: Prof. Karl Maier").
     """
-    text = passage.text[:MAX_EVIDENCE]
-    line = text.rfind("\n", 0, start) + 1
-    own = text[line : (text.find("\n", start) + 1 or len(text) + 1) - 1]
-    ours = {*_opening(_tokens(claim[:_LONGEST]), claim[:_LONGEST])}
-    if not ours or not ours.isdisjoint(one.key for one in _tokens(own)) or _LABELLED.match(own.strip()):
-        return ""
-    said = {one.key for one in _tokens(claim[:_LONGEST])}
-    why = ""
-    for above in text[max(0, line - _LONGEST) : line].split("\n\n")[-1].split("\n"):
-        found = _LABELLED.match(above.strip("-*•# \t"))
-        tokens = (
-            [one for one in _tokens((found[1] or found[2]).split(",")[0]) if not one.small] if found else []
-        )
-        if not ours.isdisjoint(one.key for one in _tokens(above)):
-            return ""
-        if (
-            1 < len(tokens) < 5
-            and all(one.named for one in tokens)
-            and said.isdisjoint(t.key for t in tokens)
-        ):
-            why = "the evidence says it under another name"
-    return why
+    return _other_value(claim, passage.text[start:end], passage) or _under_another(claim, passage, start)
 
 
-def differs(claim: str, sentence: str, passage: Passage) -> str:
-    """What keeps a sentence of a passage that has nearly a claim's words from saying the claim; else empty.
-
-    It has another name or number in its place ("in Bayern" and "in Baden-Württemberg"), or another degree or
-    rank ("the largest" and "the second-largest", "more than" and "fewer than").
-    """
+def _other_value(claim: str, sentence: str, passage: Passage) -> str:
     if len(claim) > _LONGEST or len(sentence) > _LONGEST:  # the comparison takes their product
         return ""
-    known = _known(passage.title.strip(), passage.text)
-    ours, theirs = ([token for token in _tokens(text) if not token.small] for text in (claim, sentence))
-    mine, other = [token.key for token in ours], [token.key for token in theirs]
-    here = {*other, *known.title, *known.opening}
-    steps = SequenceMatcher(None, mine, other, autojunk=False).get_opcodes()
+    known = _known(passage.title, passage.text)
+    claimed, read = _large(claim), _large(sentence)
+    keys, read_keys = [token.key for token in claimed], [token.key for token in read]
+    here = {*read_keys, *known.title, *known.opening}
+    steps = SequenceMatcher(None, keys, read_keys, autojunk=False).get_opcodes()
     shared = sum(end - start for kind, start, end, *_ in steps if kind == "equal")
-    if 2 * shared < len(mine):
+    if 2 * shared < len(keys):
         return ""
     for kind, start, end, low, high in steps:
-        said, read = ours[start:end], theirs[low:high]
-        if kind == "insert" and end < len(ours):
-            if _ORDINALS.match(read[-1].low) and _GRADED.match(ours[end].low):
+        gone, new = claimed[start:end], read[low:high]
+        if kind == "insert" and end < len(claimed):
+            if _ORDINALS.match(new[-1].low) and _GRADED.match(claimed[end].low):
                 return "the evidence has another rank"
-        elif kind == "replace" and len(said) <= _NEAR and len(read) <= _NEAR:
-            gone = [one for one in said if one.key not in (known.keys if one.named else here)]
-            new = [one for one in read if one.key not in mine]
+        elif kind == "replace" and len(gone) <= _NEAR and len(new) <= _NEAR:
+            gone = [one for one in gone if one.key not in (known.keys if one.named else here)]
+            new = [one for one in new if one.key not in keys]
             if any(_other_degree(one.low, another.low) for one in gone for another in new):
                 return "the evidence has another degree or rank"
             if any(one.value for one in gone) and any(one.value for one in new):
@@ -311,3 +712,24 @@ def _other_degree(one: str, other: str) -> bool:
     before = long.removesuffix(short)
     ranked = len(short) > 3 and before != long and (before.endswith("-") or _ORDINALS.match(before))
     return bool(ranked) or any(all(map(kind.match, (one, other))) for kind in (_GRADED, _ORDINALS))
+
+
+def _under_another(claim: str, passage: Passage, start: int) -> str:
+    """A line above the sentence, in the same block, gives another's name, and it has none of the claim's
+    names before that of what is claimed."""
+    text, claim = passage.text[:MAX_EVIDENCE], claim[:_LONGEST]
+    line = text.rfind("\n", 0, start) + 1
+    own = text[line : (text.find("\n", start) + 1 or len(text) + 1) - 1]
+    tokens = _tokens(claim)
+    keys, opening = {one.key for one in tokens}, {*_opening(tokens, claim)}
+    if not opening or not opening.isdisjoint(one.key for one in _tokens(own)) or _LABELLED.match(own.strip()):
+        return ""
+    why = ""
+    for above in text[max(0, line - _LONGEST) : line].split("\n\n")[-1].split("\n"):
+        if not opening.isdisjoint(one.key for one in _tokens(above)):
+            return ""
+        label = _LABELLED.match(above.strip("-*•# \t"))
+        name = _large((label[1] or label[2]).split(",")[0]) if label else []
+        if 1 < len(name) < 5 and all(one.named for one in name) and keys.isdisjoint(t.key for t in name):
+            why = "the evidence says it under another name"
+    return why

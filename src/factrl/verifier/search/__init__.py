@@ -61,7 +61,12 @@ class Search(Protocol):
 
 
 class Given:
-    """Evidence that was handed in, as a `Search`: passages, or texts that become passages."""
+    """Evidence that was handed in, as a `Search`: passages, or texts that become passages.
+
+    >>> search = Given(["Lima is in Peru.", Passage("It is in Norway.", "Oslo")])
+    >>> [passage.title for passage in search.search("Where is Oslo?", 1)]
+    ['Oslo']
+    """
 
     def __init__(self, evidence: Iterable[Passage | str]) -> None:
         self.passages = [Passage(each) if isinstance(each, str) else each for each in evidence]

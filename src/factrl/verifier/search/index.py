@@ -1,9 +1,5 @@
 """Knowledge on disk: passages found by their words (BM25) or by the title of their document.
 
-    index = Index.build("kb", ["wiki.jsonl.gz"])
-    index.search("Marie Curie was born in Warsaw.", k=5)
-    index.search("born in Warsaw", topic="Marie Curie")
-
 A thin layer over tantivy, chosen by measurement (notebook/search.md): a claim is looked up among a million
 passages in about a millisecond.  Queries are built of terms, never parsed.
 
@@ -90,7 +86,19 @@ def _broken(folder: Path, problem: str, sources: Iterable[tuple[str, str]] = ())
 
 
 class Index:
-    """An index in a folder, by `Index.build` or `Index.open`; any number of processes may search it."""
+    """An index in a folder, by `Index.build` or `Index.open`; any number of processes may search it.
+
+    >>> import tempfile
+    >>> temporary = tempfile.TemporaryDirectory()
+    >>> folder = Path(temporary.name)
+    >>> _ = (folder / "Marie_Curie.txt").write_text("She was born in Warsaw.")
+    >>> index = Index.build(folder / "kb", [folder])
+    >>> [passage.title for passage in index.search("Who was born in Warsaw?", k=5)]
+    ['Marie Curie']
+    >>> index.search("born in Warsaw", topic="Pierre Curie")
+    []
+    >>> temporary.cleanup()
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -32,7 +32,7 @@ from typing import IO, Any, TypeAlias
 
 from factrl.errors import DataError, MissingExtra, SetupError, nearest
 from factrl.runs import rows as limits
-from factrl.runs.rows import lines_of, read_lines, read_rows, read_separated
+from factrl.runs.rows import read_lines, read_rows, read_separated
 from factrl.text import encodable
 from factrl.text.escape import one_line
 from factrl.text.html import OWN_PAGE
@@ -88,7 +88,7 @@ def _document(path: Path, row: Mapping[str, Any], place: str) -> Passage:
     )
     if not any(name in named for name in _TEXT):
         if _kind(path) in _TABLES:
-            return Passage(_told(row), str(title or _title(path)).strip(), path.name, place)
+            return Passage(_in_words(row), str(title or _title(path)).strip(), path.name, place)
         columns = ", ".join(map(str, row)) or "none"
         raise DataError(
             f"{path}, {place} has no column {' or '.join(_TEXT)}; columns: {columns}; "
@@ -100,20 +100,17 @@ def _document(path: Path, row: Mapping[str, Any], place: str) -> Passage:
     return Passage(text or "", str(title or "").strip(), source, "" if name is None else str(name))
 
 
-def _told(row: Mapping[str, Any]) -> str:
-    """A row of a table in words: what is in each column that is not empty."""
-    values = {column: value if isinstance(value, str) else _written(value) for column, value in row.items()}
-    return "; ".join(
-        f"{column.strip()}: {value.strip()}" for column, value in values.items() if value.strip()
-    )
-
-
-def _written(value: Any) -> str:
-    if value is None or value != value:  # NaN
-        return ""
-    return (
-        json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, (list, dict)) else str(value)
-    )
+def _in_words(row: Mapping[str, Any]) -> str:
+    """A row of a table: what is in each column that is not empty."""
+    parts = []
+    for column, value in row.items():
+        if isinstance(value, (list, dict)):
+            value = json.dumps(value, ensure_ascii=False, default=str)
+        if (
+            value is not None and value == value and (text := str(value).strip())
+        ):  # NaN is not equal to itself
+            parts.append(f"{column.strip()}: {text}")
+    return "; ".join(parts)
 
 
 def fingerprint(path: Path) -> str:
@@ -217,7 +214,7 @@ def _read_json(path: Path) -> Iterable[Any]:
     if not whole:
         return read_lines(path)
     try:
-        value = json.loads("".join(_lines(_small(path))))
+        value = json.loads(_whole(path))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not JSON: {error}") from error
     return value if isinstance(value, list) else [value]
@@ -225,12 +222,6 @@ def _read_json(path: Path) -> Iterable[Any]:
 
 def _opened(path: Path) -> IO[bytes]:
     return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
-
-
-def _lines(path: Path) -> Iterator[str]:
-    with _opened(path) as file:
-        for line in lines_of(file, path):
-            yield line.decode("utf-8")
 
 
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}

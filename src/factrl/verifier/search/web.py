@@ -145,6 +145,9 @@ class WebSearch:
 
     Raises:
         ConfigError: no such engine, no address, or no key where the service itself is asked.
+
+    >>> WebSearch("searxng:http://localhost:8888")
+    WebSearch('http://localhost:8888')
     """
 
     def __init__(self, engine: str = "serper", key: str | None = None, **limits: Any) -> None:
