@@ -17,7 +17,6 @@ import inspect
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from factrl.errors import PolicyFault, Unscored
@@ -161,8 +160,11 @@ class _Group:
         except Unscored as error:
             job.failure = error
         else:
-            before = contexts(claims, job.text, job.topic, job.question) if verifier.own_subject else ()
-            job.items = [Item(job, *one) for one in zip_longest(claims, before, fillvalue=Context())]
+            if verifier.own_subject:
+                before = contexts(claims, job.text, job.topic, job.question)
+            else:
+                before = [Context()] * len(claims)
+            job.items = [Item(job, *one) for one in zip(claims, before, strict=True)]
             job.extracted = True
             for item in [item for item in job.items if item.is_open][verifier.max_claims :]:
                 # The policy's own doing, so it is not masked: an unsupported claim.

@@ -63,14 +63,14 @@ class SentenceClaims:
     identity = "sentences/7"
 
     def __call__(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
-        found = []
+        claims = []
         for unit in statements(text):
             start = unwrapped(unit.text)
             words = unit.text[start:]
             words = words[:1].upper() + words[1:] if start else words
-            said = f"{unit.context} {words}".strip()
-            found.append(Claim(said, unit.start, unit.end, unit.sentence, unit.skip))
-        return mark(found, question)
+            claim = f"{unit.context} {words}".strip()
+            claims.append(Claim(claim, unit.start, unit.end, unit.sentence, unit.skip))
+        return mark(claims, question)
 
 
 # -- Statements
@@ -100,7 +100,7 @@ class Statement:
 def statements(text: str) -> list[Statement]:
     """Everything in `text` that may state something, in order; code and reasoning state nothing, and headings
     only where they have a predicate or are a label with its value."""
-    found: list[Statement] = []
+    units: list[Statement] = []
     introduction, label = "", (-1, "")  # the line that ends with a colon; where a label begins, and its words
     line, line_end, sources = "", -1, False
     for number, unit in enumerate(sentences(text)):
@@ -123,12 +123,12 @@ def statements(text: str) -> list[Statement]:
         context, start = introduction if unit.kind == "item" else "", unit.start
         if valued and skip is None:
             context, start = label[1].rstrip(":： ") + ("" if label[1][-1] in "?？؟" else ":"), label[0]
-        found.append(Statement(seen, start, unit.end, number, context, skip))
+        units.append(Statement(seen, start, unit.end, number, context, skip))
         if unit.kind != "item" or seen[-1] in _OPEN:
             label = (unit.start, seen) if seen[-1] in _OPEN else (-1, "")
         if unit.kind == "prose":
             introduction = _introducing(seen) if seen.endswith((":", "：")) else ""
-    return found
+    return units
 
 
 _OPEN = ":：?？؟"  # the last sign of a line that something answers
@@ -143,8 +143,8 @@ _HERE = re.compile(r"^(?:\w+[,!] )?here(?:'s|’s| is| are) ", re.IGNORECASE)
 
 def _introducing(line: str) -> str:
     """What introduces a list: of "Here are the causes:" it is "The causes:"."""
-    said = _HERE.sub("", line[:-1]).rstrip() + ":"
-    return said[:1].upper() + said[1:]
+    opening = _HERE.sub("", line[:-1]).rstrip() + ":"
+    return opening[:1].upper() + opening[1:]
 
 
 def _is_value_of(label: str, seen: str) -> bool:
@@ -152,10 +152,10 @@ def _is_value_of(label: str, seen: str) -> bool:
     if not label or not seen or seen[-1] in _OPEN or " | " in seen or not is_bare(seen):
         return False
     if label[-1] in "?？؟":
-        told = has_value(label) or not (
+        certain = has_value(label) or not (
             _YOU_AND_I.search(label) or (len(label.split()) < 4 and label.isascii())
         )
-        return len(label) <= 200 and (told if _AFFIRMS.match(seen) else asks(label))
+        return len(label) <= 200 and (certain if _AFFIRMS.match(seen) else asks(label))
     return is_bare(label) and (label.endswith((":", "：")) or (has_value(seen) and " | " not in label))
 
 
@@ -255,20 +255,20 @@ def content_words(text: str) -> frozenset[str]:
     >>> sorted(content_words("She won the prizes")), sorted(content_words("win a prize"))
     (['priz', 'win'], ['priz', 'win'])
     """
-    found: set[str] = set()
+    words: set[str] = set()
     for piece in _pieces(text.replace("-", " ").replace("’s ", " ").replace("'s ", " ")):
         if _SPACELESS.search(piece):
-            found.update(piece[i : i + 2] for i in range(max(1, len(piece) - 1)))
+            words.update(piece[i : i + 2] for i in range(max(1, len(piece) - 1)))
         elif piece.lower() not in STOP_WORDS:
             word = piece.lower()
-            found.add(str(CARDINALS[word]) if word in CARDINALS else stem(word))
-    return frozenset(found)
+            words.add(str(CARDINALS[word]) if word in CARDINALS else stem(word))
+    return frozenset(words)
 
 
 def _pieces(text: str) -> list[str]:
     text = clean(text)
     shouting = text.isupper()
-    found: list[str] = []
+    pieces: list[str] = []
     for match in _PIECE.finditer(text):
         piece = match[0]
         if piece[0].isdigit():
@@ -277,12 +277,12 @@ def _pieces(text: str) -> list[str]:
                 piece = piece.replace(",", "")
         elif piece.isupper() and not shouting and len(piece) > 1 and piece.lower() in _CAPITALS:
             pass
-        elif piece.lower() in ARTICLES and (piece != "A" or not found):
+        elif piece.lower() in ARTICLES and (piece != "A" or not pieces):
             continue
         else:
             piece = piece.replace("'", "").casefold()
-        found.append(piece)
-    return found
+        pieces.append(piece)
+    return pieces
 
 
 # -- Marks
@@ -297,7 +297,7 @@ def mark(claims: Iterable[Claim], question: str = "") -> list[Claim]:
       it is so, or which of several).
     - `repeat`: an earlier claim is equal after `normalised`.
     """
-    asked = content_words(question) if question and not _LEAVES_OPEN.search(question) else frozenset()
+    given = content_words(question) if question and not _LEAVES_OPEN.search(question) else frozenset()
     seen: set[str] = set()
     marked: list[Claim] = []
     for claim in claims:
@@ -306,7 +306,7 @@ def mark(claims: Iterable[Claim], question: str = "") -> list[Claim]:
             skip = "self"
         if skip is None and _is_unverifiable(clean(claim.text).lstrip("\"'([")):
             skip = "unverifiable"
-        if skip is None and asked and len(words := content_words(claim.text)) > 1 and words <= asked:
+        if skip is None and given and len(words := content_words(claim.text)) > 1 and words <= given:
             skip = "question"
         if skip is None and len(claim.text) <= MAX_PAYLOAD:
             spelling = normalised(claim.text)
@@ -370,8 +370,8 @@ def speaks_of_itself(text: str, question: str = "") -> bool:
 
     A grader may be mentioned when the question is about graders.
     """
-    text, written = CHAT_TOKEN.sub(" ", clean(text)), clean(text)
-    if _SELF.search(text) or forges(text) or (text != written and not any(map(str.isalnum, text))):
+    text, whole = CHAT_TOKEN.sub(" ", clean(text)), clean(text)
+    if _SELF.search(text) or forges(text) or (text != whole and not any(map(str.isalnum, text))):
         return True
     grader = _GRADERS.search(text)
     return grader is not None and grader[0].lower()[:5] not in question.lower()
@@ -503,8 +503,8 @@ def _is_unverifiable(seen: str) -> bool:
     words = re.findall(r"[^\W_][\w'’-]*", seen[:400])
     if len(words) <= 1 and seen.isascii() and not _ONE_VALUE.match(seen):
         return True
-    said = stance(seen, strict=True) if len(seen) <= 400 else None
-    return said is not None and said.abstains and said.score >= _DECLINES
+    stated = stance(seen, strict=True) if len(seen) <= 400 else None
+    return stated is not None and stated.abstains and stated.score >= _DECLINES
 
 
 # A line that ends with a colon and leads to what is below it.

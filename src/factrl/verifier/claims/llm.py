@@ -79,9 +79,9 @@ class LLMClaims:
                 shown.append(unit)
         if shown:
             places = Places(text, shown, f"{question} {topic}")
-            asked = list(self._asked(shown, question, topic))
-            replies = await asyncio.gather(*(self._facts(data) for _, data in asked))
-            for (number, _), (facts, cut) in zip(asked, replies, strict=True):
+            requests = list(self._requests(shown, question, topic))
+            replies = await asyncio.gather(*(self._facts(data) for _, data in requests))
+            for (number, _), (facts, cut) in zip(requests, replies, strict=True):
                 kept = [claim for fact in facts if (claim := places.claim(fact, number)) is not None]
                 if cut is not None:  # a model that repeats itself has no more facts to list
                     if len({normalised(claim.text) for claim in kept}) <= _MANY:
@@ -90,7 +90,7 @@ class LLMClaims:
                 claims += kept
         return mark(sorted(claims, key=lambda claim: claim.sentence), question)
 
-    def _asked(
+    def _requests(
         self, shown: Sequence[Statement], question: str, topic: str
     ) -> Iterator[tuple[int | None, dict[str, Any]]]:
         """The data of every call, with the number of the statement that it is about."""
@@ -107,10 +107,10 @@ class LLMClaims:
     async def _facts(self, data: Mapping[str, Any]) -> tuple[list[str], Unscored | None]:
         """The facts of one reply, and the error that it is where it was cut off."""
         messages = quoted_message(self.prompt, data)
-        asked = len(messages[0]["content"]) - len(self.prompt)
+        length = len(messages[0]["content"]) - len(self.prompt)
         # A wordy text could hide behind a list that is cut off, so a long one gets a longer list.
         usual = _ROOM_OF_ONE if self.per_sentence else _ROOM
-        room = max(usual, asked // 2)
+        room = max(usual, length // 2)
         try:
             try:
                 reply = await ask(self.llm, messages, temperature=0.0, max_tokens=room)
@@ -172,7 +172,7 @@ def read_facts(reply: str, **facts: Any) -> list[str]:
         raise Unscored("extract_unreadable", "the reply is a thought that never ends", **facts)
     text = bare(text)
     lines = [line for line in map(str.strip, text.split("\n")) if line and not _FENCE.fullmatch(line)]
-    found: list[str] = []
+    listed: list[str] = []
     marked = none = False
     count = 0
     for line in lines:
@@ -183,12 +183,12 @@ def read_facts(reply: str, **facts: Any) -> list[str]:
             marked = True
             words = _SPACES.sub(" ", _EMPHASIS.sub("", words)).strip()
             if any(map(str.isalnum, words)) and not words.endswith((":", "：")):
-                found.append(words)
-    if found or (none and not marked and (len(lines) == 1 or _plain(" ".join(lines)) in NONE)):
-        return found
-    said = " ".join(text.split())[:200]
-    problem = f"the reply is neither a list of facts nor the words for none: {said!r}"
-    raise Unscored("extract_unreadable", problem if said else "the reply is empty", **facts)
+                listed.append(words)
+    if listed or (none and not marked and (len(lines) == 1 or _plain(" ".join(lines)) in NONE)):
+        return listed
+    start = " ".join(text.split())[:200]
+    problem = f"the reply is neither a list of facts nor the words for none: {start!r}"
+    raise Unscored("extract_unreadable", problem if start else "the reply is empty", **facts)
 
 
 def _unmarked(line: str, count: int) -> tuple[str, int, bool]:

@@ -181,8 +181,8 @@ def is_stated(title: str) -> bool:
         return True
     if re.search(r"\d", title) and not _NUMBERED_NAME.fullmatch(title):
         return True
-    told = has_value(title) or _PRONOUN.match(title) is not None
-    return has_predicate(title, title=True, past=told) or (told and _BEGUN.match(title) is not None)
+    named = has_value(title) or _PRONOUN.match(title) is not None
+    return has_predicate(title, title=True, past=named) or (named and _BEGUN.match(title) is not None)
 
 
 def asks(line: str) -> bool:

@@ -23,7 +23,7 @@ import hashlib
 import json
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
@@ -61,35 +61,39 @@ _TOKENS_PER_CLAIM = 128  # id, verdict and a quote of 30 words
 _TOKENS_ONE_WORD = 256  # a model that explains itself before or after its word
 
 
-class _ServerJudge:
-    """What the judges share that ask a model: the prompt, and calls beside each other."""
-
-    weak = False
-    identity: str
-
-    def __init__(self, llm: LLM, prompt: str) -> None:
-        self.llm = llm
-        self._prompt = (Path(__file__).parent / "prompts" / f"{prompt}.txt").read_text("utf-8").rstrip("\n")
-        self._digest = hashlib.sha256(self._prompt.encode()).hexdigest()[:12]
-
-    async def _call(self, pairs: Sequence[_Pair]) -> list[Verdict]:
-        raise NotImplementedError
-
-    async def _in_calls(self, pairs: Sequence[_Pair], calls: Sequence[Sequence[int]]) -> list[Verdict]:
-        """A verdict for every pair; the calls have their numbers, and what is in none has no evidence."""
-        verdicts = [Verdict("unknown", self.identity, cause="no_evidence")] * len(pairs)
-        answers = await asyncio.gather(*(self._call([pairs[index] for index in call]) for call in calls))
-        for call, answered in zip(calls, answers, strict=True):
-            for index, verdict in zip(call, answered, strict=True):
-                verdicts[index] = verdict
-        return verdicts
-
-    def _unjudged(self, error: Unscored, facts: Mapping[str, Any]) -> Verdict:
-        facts = {**facts, **error.facts}
-        return Verdict("unjudged", self.identity, why=error.detail, cause=error.cause, facts=facts)
+def unjudged(by: str, error: Unscored, facts: Mapping[str, Any] | None = None) -> Verdict:
+    """No verdict of the judge `by`, because its model failed or its reply cannot be read."""
+    facts = {**(facts or {}), **error.facts}
+    return Verdict("unjudged", by, why=error.detail, cause=error.cause, facts=facts)
 
 
-class LLMJudge(_ServerJudge):
+def _prompt(name: str) -> tuple[str, str]:
+    """A prompt, and its digest for the identity of the judge."""
+    text = (Path(__file__).parent / "prompts" / f"{name}.txt").read_text("utf-8").rstrip("\n")
+    return text, hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _name_of(llm: LLM) -> str:
+    parts = (type(llm).__name__, getattr(llm, "base_url", None), getattr(llm, "model", None))
+    return getattr(llm, "identity", None) or " ".join(str(part) for part in parts if part)
+
+
+async def _in_calls(
+    by: str,
+    pairs: Sequence[_Pair],
+    calls: Sequence[Sequence[int]],
+    call: Callable[[Sequence[_Pair]], Awaitable[list[Verdict]]],
+) -> list[Verdict]:
+    """A verdict for every pair; `calls` has the pairs of each by number, and what is in none no evidence."""
+    verdicts = [Verdict("unknown", by, cause="no_evidence")] * len(pairs)
+    answers = await asyncio.gather(*(call([pairs[index] for index in numbers]) for numbers in calls))
+    for numbers, answered in zip(calls, answers, strict=True):
+        for index, verdict in zip(numbers, answered, strict=True):
+            verdicts[index] = verdict
+    return verdicts
+
+
+class LLMJudge:
     """A `Judge` that asks a language model; `judge` is a coroutine.
 
     Args:
@@ -106,23 +110,22 @@ class LLMJudge(_ServerJudge):
             evidence share it.
     """
 
+    weak = False
     evidence_chars = 6000
 
     def __init__(
         self, llm: LLM, *, claims_per_call: int = 5, style: Style = "factrl", controls: bool = False
     ) -> None:
-        super().__init__(llm, style)
+        self.llm = llm
         self.style = style
         self.controls = controls
         self.per_call = claims_per_call if style == "factrl" else 1
+        self._prompt, self._digest = _prompt(style)
 
     @property
-    def identity(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        llm = self.llm
-        parts = (type(llm).__name__, getattr(llm, "base_url", None), getattr(llm, "model", None))
-        name = getattr(llm, "identity", None) or " ".join(str(part) for part in parts if part)
+    def identity(self) -> str:
         return (
-            f"{name} {self.style}@{self._digest} claims={self.per_call} "
+            f"{_name_of(self.llm)} {self.style}@{self._digest} claims={self.per_call} "
             f"evidence={self.evidence_chars} tokens=auto"
             f"{' controls' if self.controls else ''}"
         )
@@ -150,7 +153,7 @@ class LLMJudge(_ServerJudge):
                 shared.setdefault(passages, []).append(index)
         order = [index for members in shared.values() for index in members]
         calls = [order[start : start + self.per_call] for start in range(0, len(order), self.per_call)]
-        return await self._in_calls(shown, calls)
+        return await _in_calls(self.identity, shown, calls, self._call)
 
     def _shown(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
         """The first passages, up to the limit; the last of them may be cut."""
@@ -175,7 +178,7 @@ class LLMJudge(_ServerJudge):
         try:
             reply = await ask(self.llm, quoted_message(self._prompt, data), max_tokens=limit)
         except LLMError as error:
-            return [self._unjudged(error, {})] * len(pairs)
+            return [unjudged(self.identity, error)] * len(pairs)
         facts = {**reply.facts, "elapsed": round(reply.elapsed, 3)}
         answers = dict(zip(shown, self._read(reply, ids), strict=True))
         if true is not None and false is not None:
@@ -184,12 +187,12 @@ class LLMJudge(_ServerJudge):
             if labels[0] != "supported" or labels[1] in ("supported", ""):
                 detail = f"the judge calls a true and a false claim of ours {labels[0]!r} and {labels[1]!r}"
                 void = Unscored("judge_fails_control", detail)
-                return [self._unjudged(void, facts)] * len(pairs)
+                return [unjudged(self.identity, void, facts)] * len(pairs)
         verdicts = []
         for claim, passages in pairs:
             answer = answers[claim, passages]
             if isinstance(answer, Unscored):
-                verdicts.append(self._unjudged(answer, facts))
+                verdicts.append(unjudged(self.identity, answer, facts))
                 continue
             # The sentence that the judge cites, or the one that covers most of the claim when it cites none.
             cited = quote_of(answer.quote, passages) if answer.quote else None
@@ -246,7 +249,7 @@ MAX_SPANS = 256
 _Spans = list[tuple[int, int, str]]
 
 
-class SpanJudge(_ServerJudge):
+class SpanJudge:
     """A `Judge` that has a model quote what of a text its evidence does not carry; `judge` is a coroutine.
 
     A claim that a span lies in is `refuted` where the span's category is `contradiction`, and `unknown` where
@@ -256,13 +259,17 @@ class SpanJudge(_ServerJudge):
         evidence_chars: characters of evidence of one call, the best passages of every claim first.
     """
 
+    weak = False
     per_call = 1024  # a group of texts, which `judge` takes apart
     evidence_chars = 24_000
 
     def __init__(self, llm: LLM) -> None:
-        super().__init__(llm, "lettucedetect")
-        name = getattr(llm, "identity", type(llm).__name__)
-        self.identity = f"{name} spans@{self._digest} evidence={self.evidence_chars}"
+        self.llm = llm
+        self._prompt, self._digest = _prompt("lettucedetect")
+
+    @property
+    def identity(self) -> str:
+        return f"{_name_of(self.llm)} spans@{self._digest} evidence={self.evidence_chars}"
 
     async def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
         """A verdict for every pair, in their order; claims of one text share a call and their evidence.
@@ -277,7 +284,8 @@ class SpanJudge(_ServerJudge):
             if not calls or claim.start < pairs[calls[-1][-1]][0].start:  # another text begins
                 calls.append([])
             calls[-1].append(index)
-        return await self._in_calls([(claim, tuple(passages)) for claim, passages in pairs], calls)
+        whole = [(claim, tuple(passages)) for claim, passages in pairs]
+        return await _in_calls(self.identity, whole, calls, self._call)
 
     async def _call(self, pairs: Sequence[_Pair]) -> list[Verdict]:
         lines = [_shown(claim.text) for claim, _ in pairs]
@@ -288,7 +296,7 @@ class SpanJudge(_ServerJudge):
             facts = {**reply.facts, "elapsed": round(reply.elapsed, 3)}
             spans = read_spans(reply.text, answer)
         except Unscored as error:
-            return [self._unjudged(error, facts)] * len(pairs)
+            return [unjudged(self.identity, error, facts)] * len(pairs)
         verdicts, start = [], 0
         for (claim, passages), line in zip(pairs, lines, strict=True):
             verdicts.append(self._verdict(claim, passages, line, start, spans, facts))
@@ -355,10 +363,10 @@ def read_spans(reply: str, answer: str) -> _Spans:
     spans: _Spans = []
     ends: dict[str, int] = {}
     try:
-        found = json.loads(after_thinking(reply), object_pairs_hook=_once)["hallucinated_spans"]
-        if not isinstance(found, list) or len(found) > MAX_SPANS:
+        quoted = json.loads(after_thinking(reply), object_pairs_hook=_once)["hallucinated_spans"]
+        if not isinstance(quoted, list) or len(quoted) > MAX_SPANS:
             raise TypeError
-        for span in found:
+        for span in quoted:
             text, kind = span["text"], span.get("category") or ""
             start = _find(answer, text, ends.get(text, 0))
             if not text.strip() or (start < 0 and text not in ends):

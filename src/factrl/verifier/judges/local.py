@@ -22,7 +22,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from itertools import chain
+from itertools import chain, repeat
 from operator import mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -31,6 +31,7 @@ from factrl.errors import LLMError
 from factrl.llm.quoting import broken
 from factrl.runs.rows import read_rows
 from factrl.types import Claim, Passage, Verdict, VerdictLabel
+from factrl.verifier.judges.llm import unjudged
 from factrl.verifier.judges.overlap import ENOUGH, Overlap, Piece, best_pieces, compare, lacks, quote_of
 from factrl.verifier.judges.subjects import ASKED, apart, differs
 
@@ -148,30 +149,26 @@ class LocalJudge:
         doing: neither is masked.
         """
         held = [[(claim.text, one) for one in apart(claim.text, passages)] for claim, passages in pairs]
-        asked = [*chain(*held)]
+        shown = [_evidence(*one) for own in held for one in own]
         try:
-            rows = self._rows([_evidence(*one) for one in asked])
+            rows = iter(self._rows(shown))
         except LLMError as error:
-            facts = dict(error.facts)
-            failed = Verdict("unjudged", self.identity, why=error.detail, cause=error.cause, facts=facts)
-            rows = [failed] * len(asked)
-        rest = iter(rows)
+            rows = repeat(unjudged(self.identity, error))
+        nothing = Verdict("unknown", self.identity, cause="no_evidence")
         verdicts = []
         for own, (_, passages) in zip(held, pairs, strict=True):
-            found = [self._verdict(*one, passages, row) for one, row in zip(own, rest)]  # noqa: B905
-            verdicts.append(
-                max(found, key=_rank, default=Verdict("unknown", self.identity, cause="no_evidence"))
-            )
+            own_verdicts = [self._verdict(*one, passages, next(rows)) for one in own]
+            verdicts.append(max(own_verdicts, key=_rank, default=nothing))
         return verdicts
 
     def logprobs(self, held: Sequence[tuple[str, Sequence[Piece]]]) -> list[list[float]]:
         """How likely each of `ANSWERS` is for each claim with the sentences of its evidence."""
         return self._ask([_evidence(*one) for one in held])
 
-    def _rows(self, asked: Sequence[tuple[str, str]]) -> list[Verdict | Sequence[float]]:
-        unread = [self._unread(*texts) for texts in asked]
+    def _rows(self, questions: Sequence[tuple[str, str]]) -> list[Verdict | Sequence[float]]:
+        unread = [self._unread(*texts) for texts in questions]
         read = [index for index, verdict in enumerate(unread) if verdict is None]
-        rows = dict(zip(read, self._ask([asked[index] for index in read]), strict=True))
+        rows = dict(zip(read, self._ask([questions[index] for index in read]), strict=True))
         return [verdict or rows[index] for index, verdict in enumerate(unread)]
 
     def _unread(self, evidence: str, claim: str) -> Verdict | None:
@@ -185,10 +182,10 @@ class LocalJudge:
     def _reads(self, shown: str) -> bool:
         return shown.isascii() or self.model.tokens(shown) <= READS * len(shown)
 
-    def _ask(self, asked: Sequence[tuple[str, str]]) -> list[list[float]]:
-        if not asked:
+    def _ask(self, questions: Sequence[tuple[str, str]]) -> list[list[float]]:
+        if not questions:
             return []
-        prompts = [_turn(*texts) for texts in asked]
+        prompts = [_turn(*texts) for texts in questions]
         return self.model.letter_logprobs(self._prefix, prompts, ANSWERS, suffix=_TURN_ENDS).tolist()
 
     def _verdict(
@@ -376,10 +373,12 @@ class NLIJudge:
         A score that is no number leaves its claim `unjudged` with the cause `nan_score`.
         """
         shown = [[(n, p.text) for n, p in enumerate(passages) if p.text.strip()] for _, passages in pairs]
-        asked = [(text, claim.text) for (claim, _), own in zip(pairs, shown, strict=True) for _, text in own]
+        questions = [
+            (text, claim.text) for (claim, _), own in zip(pairs, shown, strict=True) for _, text in own
+        ]
         spans: list[list[tuple[int, int]]] = []
-        rows = iter(self.cross_encoder.scores(asked, spans).tolist() if asked else ())
-        marks = iter(spans or [[]] * len(asked))
+        rows = iter(self.cross_encoder.scores(questions, spans).tolist() if questions else ())
+        marks = iter(spans or [[]] * len(questions))
         return [
             self._verdict(
                 claim, passages, {number: next(rows) for number, _ in own}, [next(marks) for _ in own]

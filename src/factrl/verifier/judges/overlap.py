@@ -75,11 +75,11 @@ def words_of(text: str) -> Words:
     negated, opens = False, True
     subject = -1  # until its end is known
     last: float | None = None  # the number just before, which "million" multiplies
-    for found in _TOKEN.finditer(text):
-        low = found[0].lower().replace("’", "'")
+    for match in _TOKEN.finditer(text):
+        low = match[0].lower().replace("’", "'")
         value = _VALUES.get(low)
-        if found[1]:
-            value = _number(found[1])
+        if match[1]:
+            value = _number(match[1])
         if last is not None and low in SCALES:
             numbers.discard(last)
             stems.pop(f"{last:g}", None)
@@ -91,13 +91,13 @@ def words_of(text: str) -> Words:
             negated = True
         elif low not in STOP_WORDS:
             word = stem(low)
-            if found[0][0].isupper():
+            if match[0][0].isupper():
                 names.update({word} if not opens else ())
             elif subject < 0:
                 subject = len(stems)
             stems[word] = None
         last = value
-        opens = any(sign in _ENDS for sign in text[found.end() : found.end() + 2])
+        opens = any(sign in _ENDS for sign in text[match.end() : match.end() + 2])
     return Words(tuple(stems), frozenset(numbers), frozenset(names), negated, max(subject, 0))
 
 
@@ -115,13 +115,13 @@ def _number(digits: str) -> float | None:
 
 def pieces_of(passages: Sequence[Passage]) -> list[Piece]:
     """The sentences of the evidence in order, of the first `MAX_EVIDENCE` characters."""
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     left = MAX_EVIDENCE
     for number, passage in enumerate(passages):
         text = passage.text[:left]
         left -= len(text)
-        found += [Piece(number, *part, passage.title) for part in _cut(text)]
-    return found
+        pieces += [Piece(number, *part, passage.title) for part in _cut(text)]
+    return pieces
 
 
 @lru_cache(maxsize=512)  # claims of one group share their evidence; what is kept takes 15 bytes per character
@@ -170,54 +170,54 @@ def compare(claim: str, pieces: Sequence[Piece]) -> Overlap:
         letter.  `negation`: the claim is negated and that sentence is not, or the other way round.
         `conflict`: the sentence covers the claim, but with another number or a negation.
     """
-    said = words_of(claim)
-    index = _best(said, pieces)
+    claimed = words_of(claim)
+    index = _best(claimed, pieces)
     best = pieces[index] if pieces else Piece(0, 0, 0, "", words_of(""))
     around = [piece for piece in pieces[max(index - 1, 0) : index + 2] if piece.passage == best.passage]
     near = {word for piece in around for word in piece.words.stems} | {*words_of(best.title).stems}
     everything = {word for piece in pieces for word in piece.words.stems}
     everything.update(word for title in {piece.title for piece in pieces} for word in words_of(title).stems)
-    names = said.names | {*said.stems[: said.subject]}
+    names = claimed.names | {*claimed.stems[: claimed.subject]}
     numbers = {number for piece in pieces for number in piece.words.numbers}
-    missing = 1.0 - _share(said.numbers, numbers) if said.numbers else 0.0
-    covered_best = _share(said.stems, near)
-    negation = said.negated != best.words.negated
+    missing = 1.0 - _share(claimed.numbers, numbers) if claimed.numbers else 0.0
+    covered_best = _share(claimed.stems, near)
+    negation = claimed.negated != best.words.negated
     other_number = missing > 0 and bool(best.words.numbers)
     features = {
-        "covered": _share(said.stems, everything),
+        "covered": _share(claimed.stems, everything),
         "covered_best": covered_best,
         "missing_numbers": missing,
         "missing_names": 1.0 - _share(names, everything) if names else 0.0,
         "negation": float(negation),
         "conflict": float(covered_best >= COVERING and (other_number or negation)),
     }
-    return features, _quote(said, best)
+    return features, _quote(claimed, best)
 
 
 def quote_of(claim: str, passages: Sequence[Passage]) -> tuple[int, int, int] | None:
     """Where the sentence stands that covers most of the claim: passage, start and end; None without one."""
-    said, pieces = words_of(claim), pieces_of(passages)
-    return _quote(said, pieces[_best(said, pieces)]) if pieces else None
+    claimed, pieces = words_of(claim), pieces_of(passages)
+    return _quote(claimed, pieces[_best(claimed, pieces)]) if pieces else None
 
 
-def _best(said: Words, pieces: Sequence[Piece]) -> int:
+def _best(claimed: Words, pieces: Sequence[Piece]) -> int:
     """The number of the sentence that covers most of a claim; 0 without one.
 
     What the claim is about weighs less, because other sentences of the evidence are about it too and say
     "she"; a number weighs a little where the claim has one, because it may be the other number.
     """
-    weights = [(word, 0.4 if place < said.subject else 1.0) for place, word in enumerate(said.stems)]
+    weights = [(word, 0.4 if place < claimed.subject else 1.0) for place, word in enumerate(claimed.stems)]
 
     def covers(number: int) -> float:
         words = pieces[number].words
         shared = sum([weight for word, weight in weights if word in words.stems])
-        return shared + 0.3 * bool(said.numbers and words.numbers)
+        return shared + 0.3 * bool(claimed.numbers and words.numbers)
 
     return max(range(len(pieces)), key=covers, default=0)
 
 
-def _quote(said: Words, best: Piece) -> tuple[int, int, int] | None:
-    return None if {*said.stems}.isdisjoint(best.words.stems) else (best.passage, best.start, best.end)
+def _quote(claimed: Words, best: Piece) -> tuple[int, int, int] | None:
+    return None if {*claimed.stems}.isdisjoint(best.words.stems) else (best.passage, best.start, best.end)
 
 
 def _share(wanted: Collection[Any], held: Collection[Any]) -> float:

@@ -84,7 +84,7 @@ class _Token(NamedTuple):
 
 
 def _tokens(text: str) -> list[_Token]:
-    found = []
+    tokens = []
     for match in _WORD.finditer(text):
         word = match[0]
         low = word.casefold().replace("’", "'")
@@ -96,8 +96,8 @@ def _tokens(text: str) -> list[_Token]:
         named = not small and letters and (digits or word.lower() == word.upper() or not word.islower())
         value = named or digits or low in CARDINALS or low.removesuffix("s") in SCALES
         key = low if digits else _ENDING.sub("", low)
-        found.append(_Token(word, *match.span(), low, key, small, named, value))
-    return found
+        tokens.append(_Token(word, *match.span(), low, key, small, named, value))
+    return tokens
 
 
 def _large(text: str) -> list[_Token]:
@@ -399,15 +399,15 @@ def contexts(claims: Sequence[Claim], text: str, topic: str, question: str) -> l
 
 def _headings(text: str) -> list[tuple[int, int, str]]:
     """The headings of a text: where each stands, its level (7 for a bold or a plain line) and its words."""
-    found = []
+    headings = []
     for unit in sentences(text):
         line = text.rfind("\n", 0, unit.start) + 1
         if unit.kind == "heading" or _is_title(text, unit, line):
             marks = text[line : unit.start].strip()
             words = _MARKS.sub("", _DATE.sub("", text[unit.start : unit.end])).strip()
             level = len(marks) if marks and not marks.strip("#") else 7
-            found.append((unit.start, level, _NUMBERED.sub("", words).rstrip(":：")))
-    return found
+            headings.append((unit.start, level, _NUMBERED.sub("", words).rstrip(":：")))
+    return headings
 
 
 def _is_title(text: str, unit: Sentence, line: int) -> bool:
@@ -574,7 +574,7 @@ def _heading(words: str, passages: Sequence[Passage]) -> str:
 
 def _about_inherited(subject: str, passages: Sequence[Passage]) -> Sequence[Passage]:
     """The passages about a subject, else those that name it, and those that name nobody; often none."""
-    known, uncased = _all_known(passages), _uncased(subject)
+    known, keys, uncased = _all_known(passages), _keys(subject), _uncased(subject)
     if uncased:
         named = [subject in f"{one.title} {one.text}" for one in passages]
         titles = [one.title.strip() for one in passages]
@@ -583,7 +583,6 @@ def _about_inherited(subject: str, passages: Sequence[Passage]) -> Sequence[Pass
             for one, title in zip(passages, titles, strict=True)
         ]
     else:
-        keys = _keys(subject)
         tokens = [one for one in _large(subject) if one.low not in _HONORIFICS]
         needed = [one.bare for one in tokens if one.named or any(map(str.isdigit, one.low))][-2:] or [*keys]
         exact = {name for own in known for name in own.names if {*name} <= {*keys}}

@@ -117,8 +117,8 @@ class Table:
 
     def document(self, entity: str, relations: Collection[str] | None = None) -> Passage:
         """The facts of an entity as sentences, titled with it; of these relations alone where given."""
-        told = (s for s in self.statements(entity) if relations is None or s.relation in relations)
-        return Passage(" ".join(map(sentence, told)), title=entity)
+        statements = (s for s in self.statements(entity) if relations is None or s.relation in relations)
+        return Passage(" ".join(map(sentence, statements)), title=entity)
 
     def find(self, name: str) -> str | None:
         """The entity of this name, whatever its case, with or without "the"."""
@@ -140,8 +140,8 @@ class Table:
         """What a sentence says, if it has one of the forms and a relation of the table."""
         body = text.strip().rstrip(".!").strip()
         for form in self._forms:
-            if found := form.fullmatch(body):
-                groups = found.groupdict()
+            if match := form.fullmatch(body):
+                groups = match.groupdict()
                 relation = self._relations[_key(groups["relation"])]
                 return Statement(groups.get("entity", "").strip(), relation, groups["value"].strip())
         return None
@@ -167,11 +167,11 @@ class Table:
 
     @cached_property
     def _spellings(self) -> Mapping[str, set[frozenset[str]]]:
-        found = defaultdict[str, set[frozenset[str]]](set)
+        spellings = defaultdict[str, set[frozenset[str]]](set)
         for facts in self.facts.values():
             for relation, values in facts.items():
-                found[relation] |= {frozenset(map(_key, value)) for value in values if len(value) > 1}
-        return found
+                spellings[relation] |= {frozenset(map(_key, value)) for value in values if len(value) > 1}
+        return spellings
 
 
 def sentence(statement: Statement, *, named: bool = False) -> str:
@@ -217,16 +217,16 @@ class TableJudge:
         claims: list[Claim] = []
         seen = Counter[str]()
         for (number, unit, words), one in zip(units, named, strict=True):
-            said = words.strip()
+            text = words.strip()
             if one is not None:
                 both = values.get((_key(one.entity), one.relation), {})
                 value = " and ".join(both.values()) if len(both) > 1 else one.value
                 full = Statement(one.entity, one.relation, value)
-                said = sentence(full, named=bool(one.entity))
-            key = f"{_key(said)} {_key(words) if one else ''}"
+                text = sentence(full, named=bool(one.entity))
+            key = f"{_key(text)} {_key(words) if one else ''}"
             seen[key] += 1
             skip = "repeat" if seen[key] > 1 else None
-            claims.append(Claim(said, unit.start, unit.end, number, skip))
+            claims.append(Claim(text, unit.start, unit.end, number, skip))
         return claims
 
     def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:

@@ -88,17 +88,17 @@ class Given:
             MissingExtra: the only file is a page or a PDF, whose reader is not installed.
         """
         files = find_sources(paths)
-        found: list[Passage] = []
+        passages: list[Passage] = []
         problems: dict[Path, SetupError] = {}
         for file in files:
             try:
-                found += [p for document in documents(file) for p in passages_of(document)]
+                passages += [p for document in documents(file) for p in passages_of(document)]
             except (DataError, MissingExtra) as error:  # noqa: PERF203
                 problems[file] = error
-        leave_out(problems, found)
-        if not found:
+        leave_out(problems, passages)
+        if not passages:
             raise DataError(f"no text in {', '.join(map(str, files))}")
-        return cls(found)
+        return cls(passages)
 
     def search(self, query: str, k: int = 5, *, topic: str = "") -> list[Passage]:
         """The `k` passages that bear most on `query`, best first; also those that share no word with it.
@@ -121,14 +121,14 @@ class Given:
         """
         size = len(self._lengths)
         mean = sum(self._lengths) / size if size else 1.0
-        found: dict[int, float] = {}
+        scores: dict[int, float] = {}
         for word in dict.fromkeys(words(query[:_MAX_QUERY])):
             postings = self._postings.get(word, ())
             idf = math.log(1.0 + (size - len(postings) + 0.5) / (len(postings) + 0.5))
             for number, count in postings:
                 norm = _K1 * (1.0 - _B + _B * self._lengths[number] / mean)
-                found[number] = found.get(number, 0.0) + idf * count * (_K1 + 1.0) / (count + norm)
-        return found
+                scores[number] = scores.get(number, 0.0) + idf * count * (_K1 + 1.0) / (count + norm)
+        return scores
 
     def covers(self, claim: str) -> bool:
         """Whether a passage here is about `claim`; if not, it deserves a search of its own.
@@ -178,12 +178,12 @@ class Dense:
 
     def search(self, query: str, k: int = 5, *, topic: str = "") -> list[Passage]:
         """The `k` passages that the model puts first; `Passage.score` is the inner product."""
-        found = self._search.search(query, _RANKED, topic=topic)
-        if not found:
+        hits = self._search.search(query, _RANKED, topic=topic)
+        if not hits:
             return []
         with self._lock:  # one forward pass at a time
-            near = self._of([one.text for one in found]) @ self._encode([query], self._model.encode_query)[0]
-            ranked = zip(found, near, strict=True)
+            near = self._of([one.text for one in hits]) @ self._encode([query], self._model.encode_query)[0]
+            ranked = zip(hits, near, strict=True)
         best = sorted(ranked, key=lambda pair: -pair[1])[:k]
         return [replace(passage, score=float(score)) for passage, score in best]
 

@@ -69,13 +69,13 @@ def load_manifest(folder: Path) -> Manifest:
         raise SetupError(f"there is no index in {folder}; build it with: factrl index FILES --out {folder}")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        written, passages = document["format"], document.get("passages")
-        if written == FORMAT:
+        version, passages = document["format"], document.get("passages")
+        if version == FORMAT:
             sources = tuple((str(name), str(mark)) for name, mark in document["sources"])
             return Manifest(sources, None if passages is None else int(passages))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _broken(folder, f"is damaged ({path.name}: {error})") from None
-    raise _broken(folder, f"has the format {written!r}, and this version reads {FORMAT}")
+    raise _broken(folder, f"has the format {version!r}, and this version reads {FORMAT}")
 
 
 def _broken(folder: Path, problem: str, sources: Iterable[tuple[str, str]] = ()) -> BrokenIndex:
@@ -125,8 +125,8 @@ class Index:
             SetupError: the folder holds something else, or another process writes to it.
         """
         folder = Path(path).expanduser()
-        found = find_sources(sources, outside=folder)
-        known = {str(file.resolve()): fingerprint(file) for file in found}
+        files = find_sources(sources, outside=folder)
+        known = {str(file.resolve()): fingerprint(file) for file in files}
         marks = set(known.values())
         if not _is_built(folder, marks):
             with _writing(folder):
@@ -134,7 +134,7 @@ class Index:
             lock = FileLock(folder / _LOCK, f"the index in {folder}")
             try:
                 if not _is_built(folder, marks):  # by a process that had the lock before
-                    _write(folder, found, Manifest(tuple(known.items())))
+                    _write(folder, files, Manifest(tuple(known.items())))
             finally:
                 lock.release()
         return cls(folder)
@@ -173,10 +173,10 @@ class Index:
         if not parts:
             return []
         with _undamaged(self.path):
-            hits = self._searcher.search(Query.boolean_query(parts), k, count=False).hits
-            found = [_unpack(bytes(self._searcher.doc(at)["record"][0]), score) for score, at in hits]
+            best = self._searcher.search(Query.boolean_query(parts), k, count=False).hits
+            hits = [_unpack(bytes(self._searcher.doc(at)["record"][0]), score) for score, at in best]
         # Of equal scores the engine takes the older segment first, and which that is depends on the build.
-        return [passage for _, passage in sorted(found, key=lambda each: (-(each[1].score or 0.0), each[0]))]
+        return [passage for _, passage in sorted(hits, key=lambda each: (-(each[1].score or 0.0), each[0]))]
 
     def together(self, *names: str) -> int:
         """How many passages hold every word of these names, wherever in them they stand; 0 without a word."""
@@ -255,9 +255,9 @@ def _writing(folder: Path) -> Iterator[None]:
     except (ValueError, OSError) as error:
         if "LockBusy" in str(error):
             raise SetupError("another process is building this index; wait until it is done") from None
-        told = " ".join(str(error).split())[:200]
+        problem = " ".join(str(error).split())[:200]
         raise SetupError(
-            f"the index in {folder} cannot be written ({told}); make room or change the rights there, and "
+            f"the index in {folder} cannot be written ({problem}); make room or change the rights there, and "
             "run the same command again"
         ) from error
 

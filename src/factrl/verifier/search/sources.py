@@ -140,7 +140,7 @@ def find_sources(paths: Iterable[str | Path], *, outside: Path | None = None) ->
         raise DataError(
             f"files are a list of names, not a {type(paths).__name__}; passages go in evidence=[…]"
         )
-    found: dict[Path, Path] = {}
+    files_by_path: dict[Path, Path] = {}
     problems: dict[Path, SetupError] = {}
     for name in paths:
         if not isinstance(name, (str, Path)):
@@ -160,11 +160,11 @@ def find_sources(paths: Iterable[str | Path], *, outside: Path | None = None) ->
             except DataError as error:  # noqa: PERF203
                 problems[file] = error
             else:
-                found[file.resolve()] = file
-    leave_out(problems, found)
-    if not found:
+                files_by_path[file.resolve()] = file
+    leave_out(problems, files_by_path)
+    if not files_by_path:
         raise DataError("no file was named")
-    return list(found.values())
+    return list(files_by_path.values())
 
 
 def leave_out(problems: Mapping[Path, SetupError], found: Collection[Any]) -> None:
@@ -309,8 +309,8 @@ def _read_html(path: Path) -> _Rows:
         text, favor_recall=True, include_comments=False, with_metadata=True
     )
     # A short page can give it nothing; then all words are taken, menus among them.
-    found = (page and page.text) or trafilatura.html2txt(text)
-    yield "it", {"text": found, "title": (page and page.title) or _title(path)}
+    shown = (page and page.text) or trafilatura.html2txt(text)
+    yield "it", {"text": shown, "title": (page and page.title) or _title(path)}
 
 
 def _read_pdf(path: Path) -> _Rows:

@@ -234,14 +234,14 @@ def _results(provider: Provider, document: Any) -> list[Passage]:
         if provider.order:
             results = sorted(results, key=itemgetter(provider.order))
         parts = [[one.get(name) or "" for name in fields] for one in results]
-        found = [Passage(text.strip(), title.strip(), source=link + "") for text, title, link in parts]
+        passages = [Passage(text.strip(), title.strip(), source=link + "") for text, title, link in parts]
         failed = document.get(provider.failed)
     except (TypeError, KeyError, AttributeError):  # no results, or no texts in them
         place = ".".join(provider.results)
         raise Unreadable(f"answered something other than a list of results ({place!r})") from None
     if failed and not results:  # nobody looked: not the same as that nothing was found
         raise Unreadable(f"found nothing, and engines behind it did not answer: {failed}"[:200])
-    return [passage for passage in found if passage.text]
+    return [passage for passage in passages if passage.text]
 
 
 _PRIVATE = re.compile(
