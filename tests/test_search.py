@@ -1,4 +1,4 @@
-"""Evidence from files, from memory and from the web: what is found, and what every broken source is told."""
+"""Evidence from files and from memory: what is found, and what is said of every broken source."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ import pyarrow.parquet
 import pytest
 
 from factrl.errors import DataError
-from factrl.llm.background import wait_for
 from factrl.types import Passage
-from factrl.verifier.search import Given, WebSearch, without_secrets
+from factrl.verifier.search import Given
 from factrl.verifier.search.sources import (
     KEPT_WORDS,
     MAX_WORDS,
@@ -28,10 +27,6 @@ from factrl.verifier.search.sources import (
     title_key,
     words,
 )
-from fault_server import FaultServer, answers
-
-pytestmark = pytest.mark.alone
-Serve = Callable[..., FaultServer]
 
 ROWS = [
     {"id": "a", "title": "Marie Curie", "text": "She was born in Warsaw.", "url": "https://example.org/a"},
@@ -375,52 +370,3 @@ def test_evidence_says_when_it_has_nothing() -> None:
     assert not found.covers("Marie Curie discovered radium and polonium in Paris.")
     assert not found.covers("Whales are mammals.")
     assert not Given([]).covers("Whales")
-
-
-RESULT = {
-    "title": "Marie Curie",
-    "link": "https://example.org/mc",
-    "snippet": "Born in Warsaw.",
-    "position": 1,
-}
-GOOD = {"searchParameters": {"q": "x"}, "organic": [RESULT]}
-CAPTCHA = b"<html><title>Sorry...</title>unusual traffic from your network: Warsaw</html>"
-LIMITS: dict[str, Any] = {"timeout_attempt": 0.3, "timeout_call": 1.0, "max_attempts": 2, "backoff": 0.01}
-
-
-# The web: a failure is never evidence, and never "nothing was found"
-
-
-def ask(server: FaultServer, query: str = "Where was Marie Curie born?", k: int = 5) -> list[Passage]:
-    return wait_for(WebSearch(server.url, "secret-key-1", **LIMITS).search(query, k))
-
-
-@pytest.mark.fault("F27")
-def test_what_cannot_be_sent_is_not_asked_and_a_captcha_is_asked_again(serve: Serve) -> None:
-    unasked = serve(answers(200, GOOD))
-    assert ask(unasked, " ann.lee@example.org ") == []
-    assert unasked.requests == []  # nothing is left to be sent
-    assert len(ask(serve(answers(200, CAPTCHA), answers(200, GOOD)))) == 1  # asked again
-
-
-SECRETS = [
-    *("ann.lee+x@mail.example.org", "sk-proj-abcDEF1234567890abcd", "AKIAIOSFODNN7EXAMPLE"),
-    *("ghp_16C7e42F292c6912E7710c838347Ae178B4a", "AIzaSyA1234567890abcdefghijklmnopqrstuv"),
-    *("xoxb-123456789012-abcdefghijkl", "0123456789abcdef0123456789abcdef"),
-    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
-]
-PLAIN = [
-    "The skateboarding-championship of 1999 was held in Llanfairpwllgwyngyllgogerychwyrndrobwll.",
-    "It sold 12,345,678,901,234,567,890 units @ 5 dollars.",
-    "The risk-management-and-compliance office opened in 2001-02-03.",
-]
-
-
-@pytest.mark.security("S25")
-def test_secrets_stay_here_and_words_are_no_secrets(serve: Serve) -> None:
-    server = serve(answers(200, GOOD))
-    ask(server, f"Ann Lee ({SECRETS[0]}) was born in 1867.")
-    assert server.requests[0].body["q"] == "Ann Lee ( ) was born in 1867."
-    sent = [without_secrets(f"Ann Lee ({secret}) was born in 1867.") for secret in SECRETS]
-    assert sent == ["Ann Lee ( ) was born in 1867."] * len(SECRETS)
-    assert [without_secrets(query) for query in PLAIN] == PLAIN

@@ -14,7 +14,7 @@ import pytest
 from factrl.errors import ConfigError, Unscored
 from factrl.llm.background import wait_for
 from factrl.types import Passage
-from factrl.verifier.search import WebSearch
+from factrl.verifier.search import WebSearch, without_secrets
 from factrl.verifier.search.web import PROVIDERS
 from fault_server import Fault, FaultServer, answers, hang, reset
 
@@ -305,3 +305,35 @@ def test_a_server_that_was_down_is_tried_with_a_search_of_the_same_form(serve: S
     assert ping is not None
     assert (ping[0], ping[2]) == ("GET", None)
     assert "gsrsearch=weather" in ping[1]
+
+
+@pytest.mark.fault("F27")
+def test_what_cannot_be_sent_is_not_asked_and_a_captcha_is_asked_again(serve: Serve) -> None:
+    nobody = serve(answers(200, REPLIES["serper"][0]))
+    assert ask(nobody, "serper", " ann.lee@example.org ") == []
+    assert nobody.requests == []  # nothing is left to be sent
+    captcha = answers(200, b"<html>unusual traffic: Warsaw</html>", content_type="text/html")
+    assert ask(serve(captcha, answers(200, REPLIES["serper"][0])), "serper") == PASSAGES
+
+
+SECRETS = [
+    *("ann.lee+x@mail.example.org", "sk-proj-abcDEF1234567890abcd", "AKIAIOSFODNN7EXAMPLE"),
+    *("ghp_16C7e42F292c6912E7710c838347Ae178B4a", "AIzaSyA1234567890abcdefghijklmnopqrstuv"),
+    *("xoxb-123456789012-abcdefghijkl", "0123456789abcdef0123456789abcdef"),
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
+]
+PLAIN = [
+    "The skateboarding-championship of 1999 was held in Llanfairpwllgwyngyllgogerychwyrndrobwll.",
+    "It sold 12,345,678,901,234,567,890 units @ 5 dollars.",
+    "The risk-management-and-compliance office opened in 2001-02-03.",
+]
+
+
+@pytest.mark.security("S25")
+def test_secrets_stay_here_and_words_are_no_secrets(serve: Serve) -> None:
+    server = serve(answers(200, REPLIES["serper"][0]))
+    ask(server, "serper", f"Ann Lee ({SECRETS[0]}) was born in 1867.")
+    assert fields_of(server)["q"] == "Ann Lee ( ) was born in 1867."
+    sent = [without_secrets(f"Ann Lee ({secret}) was born in 1867.") for secret in SECRETS]
+    assert sent == ["Ann Lee ( ) was born in 1867."] * len(SECRETS)
+    assert [without_secrets(query) for query in PLAIN] == PLAIN

@@ -299,7 +299,9 @@ class SpanJudge:
             return [unjudged(self.identity, error, facts)] * len(pairs)
         verdicts, start = [], 0
         for (claim, passages), line in zip(pairs, lines, strict=True):
-            verdicts.append(self._verdict(claim, passages, line, start, spans, facts))
+            own = [(max(a - start, 0), min(b - start, len(line)), kind) for a, b, kind in spans]
+            own = [(a, b, kind) for a, b, kind in own if a < b]
+            verdicts.append(self._verdict(claim, passages, line, own, facts))
             start += len(line) + 1
         return verdicts
 
@@ -315,18 +317,10 @@ class SpanJudge:
         ]
 
     def _verdict(
-        self,
-        claim: Claim,
-        passages: Sequence[Passage],
-        line: str,
-        start: int,
-        spans: _Spans,
-        facts: dict[str, Any],
+        self, claim: Claim, passages: Sequence[Passage], line: str, own: _Spans, facts: dict[str, Any]
     ) -> Verdict:
         if not line:  # of characters that nobody sees
             return Verdict("unknown", self.identity, cause="unread_claim", facts=facts)
-        own = [(max(a - start, 0), min(b - start, len(line)), kind) for a, b, kind in spans]
-        own = [(a, b, kind) for a, b, kind in own if a < b]
         if not own:
             return Verdict("supported", self.identity, quote=quote_of(claim.text, passages), facts=facts)
         label = "refuted" if any(kind == "contradiction" for _, _, kind in own) else "unknown"

@@ -373,33 +373,29 @@ class NLIJudge:
         A score that is no number leaves its claim `unjudged` with the cause `nan_score`.
         """
         shown = [[(n, p.text) for n, p in enumerate(passages) if p.text.strip()] for _, passages in pairs]
-        questions = [
-            (text, claim.text) for (claim, _), own in zip(pairs, shown, strict=True) for _, text in own
-        ]
+        own = [(claim.text, texts) for (claim, _), texts in zip(pairs, shown, strict=True)]
+        questions = [(text, claim) for claim, texts in own for _, text in texts]
         spans: list[list[tuple[int, int]]] = []
-        rows = iter(self.cross_encoder.scores(questions, spans).tolist() if questions else ())
-        marks = iter(spans or [[]] * len(questions))
+        scores = self.cross_encoder.scores(questions, spans).tolist() if questions else []
+        rows = zip(scores, spans or repeat([]))  # noqa: B905
         return [
-            self._verdict(
-                claim, passages, {number: next(rows) for number, _ in own}, [next(marks) for _ in own]
-            )
-            for (claim, passages), own in zip(pairs, shown, strict=True)
+            self._verdict(claim, passages, {number: next(rows) for number, _ in texts})
+            for (claim, passages), texts in zip(pairs, shown, strict=True)
         ]
 
     def _verdict(
         self,
         claim: Claim,
         passages: Sequence[Passage],
-        rows: dict[int, Sequence[float]],
-        marks: Sequence[Sequence[tuple[int, int]]],
+        rows: Mapping[int, tuple[Sequence[float], Sequence[tuple[int, int]]]],
     ) -> Verdict:
         if not rows:
             return Verdict("unknown", self.identity, cause="no_evidence")
-        if any(map(math.isnan, chain(*rows.values()))):
+        if any(map(math.isnan, chain.from_iterable(scores for scores, _ in rows.values()))):
             return Verdict("unjudged", self.identity, cause="nan_score")
-        for_it = max(rows, key=lambda number: rows[number][0])
-        against = max(rows, key=lambda number: rows[number][1])
-        p, q = rows[for_it][0], rows[against][1]
+        for_it = max(rows, key=lambda number: rows[number][0][0])
+        against = max(rows, key=lambda number: rows[number][0][1])
+        p, q = rows[for_it][0][0], rows[against][0][1]
         supported = p >= self.threshold_supported
         refuted = self.threshold_refuted is not None and q >= self.threshold_refuted
         if refuted and not (supported and p >= q):
@@ -407,15 +403,8 @@ class NLIJudge:
         else:
             label, decided = ("supported" if supported else self.otherwise), for_it
         quote = quote_of(claim.text, [passages[decided]])
-        marked = marks[[*rows].index(decided)]
-        return Verdict(
-            label,
-            self.identity,
-            p=min(max(p, 0.0), 1.0),
-            quote=(decided, *quote[1:]) if quote else None,
-            facts={
-                "supported": round(p, 4),
-                "refuted": round(q, 4),
-                **({"unsupported_spans": [[*span] for span in marked]} if marked else {}),
-            },
-        )
+        facts: dict[str, Any] = {"supported": round(p, 4), "refuted": round(q, 4)}
+        if marked := rows[decided][1]:
+            facts["unsupported_spans"] = [[*span] for span in marked]
+        where = (decided, *quote[1:]) if quote else None
+        return Verdict(label, self.identity, p=min(max(p, 0.0), 1.0), quote=where, facts=facts)
