@@ -204,11 +204,13 @@ class _Group:
         return failures[-1] if failures and not pool.passages else pool
 
     async def _all(self, queries: Iterable[tuple[Job, str]]) -> list[_Result]:
-        results = await asyncio.gather(*(self._passages(*one) for one in queries), return_exceptions=True)
-        for one in results:
-            if isinstance(one, BaseException) and not isinstance(one, Unscored):
-                raise one
-        return results  # type: ignore[return-value]
+        return await asyncio.gather(*(self._result(*one) for one in queries))
+
+    async def _result(self, job: Job, query: str) -> _Result:
+        try:
+            return await self._passages(job, query)
+        except Unscored as error:
+            return error
 
     async def _search(self, item: Item, pool: Given | Unscored | None) -> None:
         try:

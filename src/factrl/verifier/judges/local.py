@@ -173,14 +173,10 @@ class LocalJudge:
 
     def _unread(self, evidence: str, claim: str) -> Verdict | None:
         why = "the judge does not read this language"
-        if not self._reads(evidence):
-            return Verdict("unknown", self.identity, why=why, cause="unread_language")
-        if not self._reads(claim):
-            return Verdict("unknown", self.identity, why=why, cause="unread_claim")
+        for shown, cause in ((evidence, "unread_language"), (claim, "unread_claim")):
+            if not shown.isascii() and self.model.tokens(shown) > READS * len(shown):
+                return Verdict("unknown", self.identity, why=why, cause=cause)
         return None
-
-    def _reads(self, shown: str) -> bool:
-        return shown.isascii() or self.model.tokens(shown) <= READS * len(shown)
 
     def _ask(self, questions: Sequence[tuple[str, str]]) -> list[list[float]]:
         if not questions:

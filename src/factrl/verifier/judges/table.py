@@ -16,9 +16,9 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -205,9 +205,7 @@ class TableJudge:
         """Every sentence as a claim that names its entity; a repeat counts once."""
         units = [(n, unit, text[unit.start : unit.end]) for n, unit in enumerate(self._sentences(text))]
         parsed = [self.table.parse(words) for _, _, words in units]
-        named = [
-            None if one is None else Statement(one.entity or topic, one.relation, one.value) for one in parsed
-        ]
+        named = [one and replace(one, entity=one.entity or topic) for one in parsed]
         values = defaultdict[tuple[str, str], dict[str, str]](dict)
         for one in filter(None, named):
             if one.relation not in self.table.several:
@@ -215,18 +213,16 @@ class TableJudge:
                 if not any(self.table.same(one.relation, one.value, other) for other in held.values()):
                     held[_key(one.value)] = one.value
         claims: list[Claim] = []
-        seen = Counter[str]()
+        seen: set[str] = set()
         for (number, unit, words), one in zip(units, named, strict=True):
             text = words.strip()
             if one is not None:
                 both = values.get((_key(one.entity), one.relation), {})
                 value = " and ".join(both.values()) if len(both) > 1 else one.value
-                full = Statement(one.entity, one.relation, value)
-                text = sentence(full, named=bool(one.entity))
+                text = sentence(replace(one, value=value), named=bool(one.entity))
             key = f"{_key(text)} {_key(words) if one else ''}"
-            seen[key] += 1
-            skip = "repeat" if seen[key] > 1 else None
-            claims.append(Claim(text, unit.start, unit.end, number, skip))
+            claims.append(Claim(text, unit.start, unit.end, number, "repeat" if key in seen else None))
+            seen.add(key)
         return claims
 
     def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
@@ -253,7 +249,7 @@ class TableJudge:
 
     def _statements_of(self, text: str, title: str) -> list[tuple[int, int, Statement]]:
         return [
-            (unit.start, unit.end, Statement(one.entity or title, one.relation, one.value))
+            (unit.start, unit.end, replace(one, entity=one.entity or title))
             for unit in self._sentences(text)
             if (one := self.table.parse(text[unit.start : unit.end]))
         ]
