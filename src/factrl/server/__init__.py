@@ -41,9 +41,9 @@ from .schema import (
     VerifyRequest,
 )
 
-SETTINGS = "FACTRL_SERVE"  # how `factrl serve` tells its workers what to serve; holds no key
+SETTINGS = "FACTRL_SERVE"  # the variable with which `factrl serve` configures its workers; holds no key
 WORKING = 8  # requests that are worked on at the same time
-READY_SECONDS = 10.0  # how long a verdict about being ready holds
+READY_SECONDS = 10.0  # how long the result of a readiness check is kept
 _ECHO = 400  # characters of an error
 _MASKED = "a sample could not be graded, and OpenRLHF has no word for that; try again"
 _PROBE = Passage("Paris is the capital of France.")
@@ -97,7 +97,7 @@ def open_service(options: Mapping[str, Any]) -> Service:
         if checked not in verifiers and (reward is None or "verify" in reward.missing or options["verify"]):
             verifiers[checked] = supplier.verify()
         if reward is not None:
-            if "verify" in reward.missing:  # rewards that verify alike share what is found
+            if "verify" in reward.missing:  # rewards with equal settings share a verifier
                 reward = reward.with_(verify=verifiers[checked])
             rewards[name] = supply(reward, supplier=supplier)
     judge = next((judge for judge in judges.values() if judge is not None), None)
@@ -111,7 +111,7 @@ class Service:
     Args:
         rewards: name on the wire -> reward, its resources supplied.
         judge: the language model among the resources, if there is one.
-        verifier: for `/v1/verify`; None when no verifier was asked for.
+        verifier: for `/v1/verify`, if there is one.
         page: whether a browser gets a page to check texts with it.
     """
 
@@ -126,7 +126,7 @@ class Service:
         self.rewards, self._judge, self._verifier = rewards, judge, verifier
         self.page = CheckPage(verifier) if page and verifier is not None else None
         self._ready: tuple[float, str] = (float("-inf"), "")
-        self._apart = anyio.CapacityLimiter(1)  # a thread for health that requests under way cannot hold
+        self._health_thread = anyio.CapacityLimiter(1)  # so that requests under way cannot delay it
 
     def score(self, request: ScoreRequest) -> Any:
         """Score completions.  What could not be graded is `masked` and has no value."""
@@ -195,12 +195,12 @@ class Service:
     async def ready(self, request: Request) -> Any:
         """A verdict can be had: one tiny question was asked within the last ten seconds.  Why not is told to
         clients with the token alone, because it names the judge."""
-        why = await anyio.to_thread.run_sync(self._not_ready, limiter=self._apart)
+        why = await anyio.to_thread.run_sync(self._not_ready, limiter=self._health_thread)
         status, trusted = "not ready" if why else "ready", not request.scope.get("factrl.anonymous")
         return JSONResponse({"status": status, "detail": why if trusted else ""}, 503 if why else 200)
 
     def _not_ready(self) -> str:
-        """Why no verdict can be had now, empty when one can: asks the judge, at most once in ten seconds."""
+        """Why judge or verifier do not answer, empty when they do; asks at most once in ten seconds."""
         when, why = self._ready
         if time.monotonic() - when > READY_SECONDS:
             why = self._try()
@@ -258,12 +258,12 @@ def _completion(response: Mapping[str, Any] | None) -> Completion:
     messages = [number for number, item in enumerate(items) if item.get("type") == "message"]
     last, before = [-1, -1, *messages][-1], [-1, -1, *messages][-2]
     turn = items[before + 1 : last] if messages else items
-    thought = [text for item in turn if (text := reasoning_of({"content": [item]}))]
-    if not messages and not thought:
+    reasoning = [text for item in turn if (text := reasoning_of({"content": [item]}))]
+    if not messages and not reasoning:
         raise DataError("response.output has neither a message nor reasoning, so there is nothing to grade")
     text = completion_of(items[last]) if messages else ""
     cut = (response or {}).get("status") == "incomplete"
-    return Completion(with_reasoning("\n".join(thought), text), truncated=cut)
+    return Completion(with_reasoning("\n".join(reasoning), text), truncated=cut)
 
 
 def _items(output: Any) -> list[Mapping[str, Any]]:

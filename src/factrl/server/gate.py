@@ -1,6 +1,6 @@
-"""The ASGI middleware in front of the server, before anything is parsed: who may send, how much, how slowly.
+"""The ASGI middleware in front of the server: who may send, how much and how slowly.
 
-Written against ASGI itself, because a framework reads a body whole before it asks anybody.
+Written against ASGI itself, because a framework reads a whole body before its middleware sees it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
-import json
 import re
 import time
 from collections import deque
@@ -16,22 +15,23 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
+from starlette.responses import JSONResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from factrl.rewards.remote import REQUEST_LIMIT
 
 IDLE_SECONDS = 30  # for the head of a request to arrive, and for an answer to be fetched
-CONNECTIONS = 512  # open at once; well below the 1,024 files that a process may usually have
-BACKLOG = 256  # connections that wait to be accepted, which the system's limit on files must have room for
+CONNECTIONS = 512  # open at once; well below the 1,024 files that a process may usually open
+BACKLOG = 256  # connections that wait to be accepted; with the others still below that limit
 BODY_LIMIT = REQUEST_LIMIT
 BODY_SECONDS = 30.0  # for a whole body to arrive
-INSIDE = 256  # requests that are read, wait or are worked on; more are told to come back
+INSIDE = 256  # requests that are read, wait or are worked on; more get 429
 BODIES = 8 * BODY_LIMIT  # bytes of their bodies together
 FAILURES = 10  # wrong tokens of one address in `WINDOW`, after which no more of them are answered
 WINDOW = 60.0  # seconds
 BUSY = 2  # seconds after which a client that was turned away may come back
 _ADDRESSES = 10_000  # whose failures are remembered
-_OPEN = ("/", "/health/live", "/health/ready")  # the page alone holds nothing of anybody
+_OPEN = ("/", "/health/live", "/health/ready")  # without the token; the page itself holds no data
 _AUTHORITY = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|([^:/@\[\]]+))(?::[0-9]*)?")
 _FULL = "the server is full; come back in a few seconds"
 
@@ -75,11 +75,11 @@ class Gate:
             return
         refusal = self._refused(scope)
         if refusal is not None:
-            await _refuse(send, *refusal, wait=int(WINDOW))
+            await _answer(refusal, wait=int(WINDOW))(scope, receive, send)
         elif scope["method"] != "POST":
             await self._app(scope, receive, send)
         elif self._inside >= self._most:
-            await _refuse(send, 429, _FULL, close=False)
+            await _answer((429, _FULL))(scope, receive, send)
         else:
             self._inside += 1
             parts: list[bytes] = []
@@ -92,7 +92,7 @@ class Gate:
     async def _work(self, scope: dict[str, Any], receive: Receive, send: Send, parts: list[bytes]) -> None:
         refusal = self._unreadable(scope) or await self._read(receive, parts)
         if refusal is not None:
-            await _refuse(send, *refusal, close=refusal[0] != 429)
+            await _answer(refusal)(scope, receive, send)
             return
         parts[:] = [b"".join(parts)]
         whole: list[Message] = [{"type": "http.request", "body": parts[0], "more_body": False}]
@@ -155,7 +155,7 @@ class Gate:
         return None
 
     async def _read(self, receive: Receive, parts: list[bytes]) -> tuple[int, str] | None:
-        """Read a body into `parts`; returns why it was not."""
+        """Read a body into `parts`; returns why it is refused."""
         size, more = 0, True
         with anyio.move_on_after(self._seconds):
             while more:
@@ -186,7 +186,8 @@ def is_loopback(host: str) -> bool:
 
 
 def _from_elsewhere(scope: dict[str, Any]) -> tuple[int, str] | None:
-    """A page of another site may have a browser ask this machine, also under a name of its own for it."""
+    """Why a request without a token is refused that a browser may have sent for a page of another site, also
+    under a name of that site's own for this machine."""
     address = (scope.get("server") or ("", 0))[0]
     hosts = _values(scope, b"host")
     if len(hosts) != 1 or not _is_here(hosts[0], address):
@@ -207,29 +208,28 @@ def _values(scope: dict[str, Any], name: bytes) -> list[bytes]:
     return [value for key, value in scope["headers"] if key == name]
 
 
-async def _refuse(send: Send, status: int, detail: str, *, wait: int = BUSY, close: bool = True) -> None:
-    """Answer before the body has been read; with `close` what is left of it never is."""
-    body = json.dumps({"detail": detail}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    if status == 405:
-        headers.append((b"allow", b"GET"))
+def _answer(refusal: tuple[int, str], *, wait: int | None = None) -> JSONResponse:
+    """A refusal before the body has been read, which closes the connection unless the client may come back.
+
+    Args:
+        wait: seconds after which a client whose connection is closed may come back.
+    """
+    status, detail = refusal
+    headers = {401: {"www-authenticate": "Bearer"}, 405: {"allow": "GET"}}.get(status, {})
     if status == 429:
-        headers.append((b"retry-after", b"%d" % wait))
-    if close:
-        headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+        headers["retry-after"] = str(wait or BUSY)
+    if status != 429 or wait:
+        headers["connection"] = "close"
+    return JSONResponse({"detail": detail}, status, headers)
 
 
 class Connection(H11Protocol):
-    """HTTP/1 as uvicorn speaks it, with an end to waiting; the body of a request is the gate's to time."""
+    """uvicorn's HTTP/1 with a limit on idle time; the gate limits the time of a request's body."""
 
     _end: asyncio.TimerHandle | None = None  # set while the client is waited for
 
     def connection_made(self, transport: Any) -> None:
-        """One more than there may be takes the place of the one that was waited for the longest."""
+        """A connection beyond `CONNECTIONS` replaces the one that has been idle the longest."""
         if len(self.connections) >= CONNECTIONS:
             others = [one for one in self.connections if isinstance(one, Connection)]
             waiting = {one._end.when(): one for one in others if one._end is not None}
@@ -264,7 +264,7 @@ class Connection(H11Protocol):
 
     def _watch(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete and not self.flow.write_paused:
-            self._stop()  # it is our turn
+            self._stop()  # the client waits for us
         elif self._end is None:
             self._end = self.loop.call_later(IDLE_SECONDS, self.transport.abort)
 

@@ -1,7 +1,7 @@
 """The page of `factrl serve --page`: a text, documents to check it against, and its verdicts as they come.
 
-The page is one file with one script (`page.html`, `page.js`).  What it shows of a report is made here, as
-`factrl verify --html` makes it, and escaped here.
+The page is one file with one script (`page.html`, `page.js`).  The HTML of a report is made and escaped here,
+as by `factrl verify --html`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ from .schema import CheckRequest, Document, ReportRequest
 
 FORMATS = (".txt", ".md", ".html", ".htm", ".pdf", ".json", ".jsonl", ".csv", ".tsv", ".parquet")
 """What is read of documents that come over the wire: no archives, and no databases."""
-MAX_READ = (
-    2 * REQUEST_LIMIT
-)  # characters of the documents of one check, which can be packed within their files
+MAX_READ = 2 * REQUEST_LIMIT  # characters of the documents of one check, whose files can be compressed
 DOCUMENTS = REQUEST_LIMIT * 3 // 4 - (1 << 18)  # bytes of their files, which travel in base64 beside the text
 KEPT = 16  # reports that can still be shown at another level of `--sure`
 _NAME = 60  # characters of a file's name, the last, which has its format
@@ -83,9 +81,9 @@ class CheckPage:
         return HTMLResponse(html, headers=_HEADERS)
 
     async def check(self, request: CheckRequest) -> Any:
-        """JSON a line, whenever there are new verdicts: how many claims have one, and what can be shown.  The
-        last line has the whole report, or the `problem` why there is none; without it something broke off.
-        A client that leaves ends the check."""
+        """A line of JSON whenever there are new verdicts: how many claims have one, and their HTML.  The last
+        line has the whole report, or the `problem` why there is none; without it the check broke off.  A
+        client that leaves ends the check."""
         if not request.text.strip():
             raise HTTPException(422, "the text is empty; paste what is to be checked")
         search = self._verifier.search

@@ -1,4 +1,4 @@
-"""What goes over the wire: requests are closed, so that nothing but data can be asked for.
+"""The requests and replies of the server; a request with an unknown field is refused.
 
 A request names one of the rewards that the server was started with.  It cannot set a judge's address, a file
 or a knob: those are the operator's.
