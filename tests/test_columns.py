@@ -105,6 +105,8 @@ ANSWERS: Mapping[str, tuple[Any, list[str] | str]] = {
     "lists of lists": ('[["Warsaw"], ["Lyon"]]', "one answer or several"),
     "lists in a list": ([["Warsaw"], ["Lyon"]], "one answer or several"),
     "cut off": ('["Warsaw", "Wars', "cannot be read"),
+    "a sentence that begins like a list": (' ["a" is a list', "cannot be read"),
+    "an endless beginning": ('["' * 100_000, "cannot be read"),
     "cut off, python": ("['Warsaw', 'Wars", "cannot be read"),
     "cut off, object": ('{"target": ["Warsaw"', "cannot be read"),
     "cut off by numpy": ("['a' 'b' ... 'y' 'z']", "cannot be read"),
@@ -250,6 +252,9 @@ EVIDENCE: Mapping[str, tuple[Any, list[tuple[str, str]] | str]] = {
     "a text that begins with its number": ("[1] Warsaw is a city.", [("", "[1] Warsaw is a city.")]),
     "a text that begins with a quotation": ('["Heroes" is a song.', [("", '["Heroes" is a song.')]),
     "an empty list, as CSV has it": ("[]", []),
+    "blank texts": (["One.", " ", "Two. "], [("", "One."), ("", "Two.")]),
+    "other columns": ([{"title": "W", "text": PASSAGE, "supports": True}], [("W", PASSAGE)]),
+    "nothing": ([], []),
     "numbers": ([{"text": 5}], "evidence holds {'text': 5}"),
     "lists of two lengths": ({"title": ["W"], "text": ["a", "b"]}, "evidence holds"),
 }
@@ -329,8 +334,8 @@ def test_a_table_keeps_its_lists_in_every_format(tmp_path: Path) -> None:
             table.writerows({**row, "answers": quoted(row["answers"])} for row in rows)
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "d.parquet")
     for path in tmp_path.iterdir():
-        told = [(one.question, list(one.answers), one.ook) for one in load_examples(path)]
-        assert told == [(f"Q{n}?", NAMES, n == 1) for n in range(2)], path.name
+        examples = [(one.question, list(one.answers), one.ook) for one in load_examples(path)]
+        assert examples == [(f"Q{n}?", NAMES, n == 1) for n in range(2)], path.name
 
 
 # -- The same cell in every host
@@ -348,12 +353,11 @@ HOSTS = ("json", "python", "array of texts", "TriviaQA", "TriviaQA, json", "verl
 def test_hosts_read_a_cell_alike(name: str) -> None:
     cell, _ = ANSWERS[name]
     score = fx.to_trl(first)
-    asked = {"prompts": ["Q?"] * 2, "completions": ["Warszawa", "Lyon"]}
-    assert score(**asked, answers=[cell, cell]) == [1.0, 0.0]
-    assert score(**asked, ground_truth=(cell, cell)) == [1.0, 0.0]
+    batch = {"prompts": ["Q?"] * 2, "completions": ["Warszawa", "Lyon"]}
+    assert score(**batch, answers=[cell, cell]) == [1.0, 0.0]
+    assert score(**batch, ground_truth=(cell, cell)) == [1.0, 0.0]
     for truth, extra in ((cell, {"question": "Q?"}), ("", {"question": "Q?", "answers": cell})):
-        told = [asyncio.run(_verl(text, truth, extra)) for text in ("Warszawa", "Lyon")]
-        assert told == [1.0, 0.0]
+        assert [asyncio.run(_verl(text, truth, extra)) for text in ("Warszawa", "Lyon")] == [1.0, 0.0]
         assert asyncio.run(_verl("Warszawa", truth, json.dumps(extra, default=list))) == 1.0
 
 
