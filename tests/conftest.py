@@ -58,6 +58,15 @@ def serve() -> Iterator[Callable[..., FaultServer]]:
         yield lambda *script, port=0: stack.enter_context(FaultServer(*script, port=port))
 
 
+@pytest.fixture
+def make() -> Iterator[Any]:
+    """Starts servers of factrl (`serving.servers`), and stops them."""
+    from serving import servers
+
+    with servers() as start:
+        yield start
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _no_network() -> Iterator[None]:
     """Connections and look-ups that would leave this machine fail, and loudly: not as an `OSError`."""

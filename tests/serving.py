@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -34,14 +34,12 @@ def steps(example: Example, completion: str) -> Score:
     )
 
 
-class Running:
-    """A service behind uvicorn on a port of its own."""
+class Listening:
+    """An ASGI application behind uvicorn on a port of its own."""
 
-    def __init__(self, service: Service, token: str = "", **limits: Any) -> None:
-        app = make_app(service, token, **limits)
-        config = uvicorn.Config(app, port=0, http=Connection, ws="none", log_level="error", lifespan="on")
-        config.timeout_graceful_shutdown = 10  # a test that fails leaves its connections open
-        self.service = service
+    def __init__(self, app: Any, **options: Any) -> None:
+        # A test that fails leaves its connections open.
+        config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=10, **options)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)
         self._thread.start()
@@ -49,6 +47,18 @@ class Running:
             time.sleep(0.005)
         self.port = self._server.servers[0].sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+
+class Running(Listening):
+    """A service as `factrl serve` runs it."""
+
+    def __init__(self, service: Service, token: str = "", **limits: Any) -> None:
+        self.service = service
+        super().__init__(make_app(service, token, **limits), http=Connection, ws="none", lifespan="on")
 
     def ask(
         self, path: str, body: Any = None, method: str = "", headers: Mapping[str, str] | None = None
@@ -64,10 +74,6 @@ class Running:
         text = response.read()
         connection.close()
         return response.status, json.loads(text) if text[:1] in b"{[" else text.decode()
-
-    def stop(self) -> None:
-        self._server.should_exit = True
-        self._thread.join()
 
 
 def raw(server: Running, *parts: bytes, pause: float = 0.0) -> bytes:
@@ -111,22 +117,17 @@ Make = Callable[..., Running]
 @contextmanager
 def servers() -> Iterator[Make]:
     """Starts servers, and stops them."""
-    started: list[Running] = []
+    with ExitStack() as stack:
 
-    def start(judge: Any = None, token: str = "", limits: Any = None) -> Running:
-        rewards: dict[str, Reward] = {
-            "truthrl": load_reward("truthrl").with_(grade=Grader(judge)),
-            "steps": steps,
-        }
-        verifier = open_verifier("local", judge="weak")
-        started.append(Running(Service(rewards, judge, verifier), token, **(limits or {})))
-        return started[-1]
+        def start(judge: Any = None, token: str = "", limits: Any = None) -> Running:
+            truthrl = load_reward("truthrl").with_(grade=Grader(judge))
+            rewards: dict[str, Reward] = {"truthrl": truthrl, "steps": steps}
+            service = Service(rewards, judge, open_verifier("local", judge="weak"))
+            running = Running(service, token, **(limits or {}))
+            stack.callback(running.stop)
+            return running
 
-    try:
         yield start
-    finally:
-        for running in started:
-            running.stop()
 
 
 def request(*completions: str, reward: str = "truthrl", **example: Any) -> dict[str, Any]:

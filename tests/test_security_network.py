@@ -23,7 +23,7 @@ from factrl.rewards.resources import Supplier
 from factrl.verifier import open_verifier
 from factrl.verifier.search import WebSearch
 from fault_server import FaultServer, Handler, answers, completion
-from serving import PARIS, RIGHT, request, servers
+from serving import PARIS, RIGHT, Make, request
 
 CANARY = "sk-canary-" + "Zq7x" * 30  # as long as the longest keys there are
 
@@ -90,14 +90,8 @@ def test_a_query_changes_neither_the_address_nor_the_form_of_a_search(
     serve: Callable[..., FaultServer],
 ) -> None:
     server = serve(answers(200, {"organic": []}))
-    hostile = [
-        '"} , "num": 999',
-        "?q=x&num=9#",
-        "../../admin",
-        "%2e%2e%2f",
-        "\r\nX-Injected: 1",
-        "' OR 1=1 --",
-    ]
+    hostile = ['"} , "num": 999', "?q=x&num=9#", "../../admin", "%2e%2e%2f"]
+    hostile += ["\r\nX-Injected: 1", "' OR 1=1 --"]
     for query in hostile:
         wait_for(WebSearch(server.url, "a-key-of-the-search").search(f"Ann Lee {query}"))
     for asked, query in zip(server.requests, hostile, strict=True):
@@ -240,25 +234,18 @@ def test_no_key_is_in_anything_that_is_written_or_said(
 
 # ---------------------------------------------------------------- bodies that the reward server must bear
 
-DEEP = "[" * 100_000
-
 
 @pytest.mark.security("S19", "S32")
-@pytest.mark.parametrize(
-    "body",
-    [
-        DEEP.encode(),
+def test_a_hostile_body_is_a_refusal_and_nothing_else(make: Make) -> None:
+    server = make()
+    for body in (
+        b"[" * 100_000,
         b'{"reward": "truthrl", "samples": ' + b"9" * 5_000 + b"}",
         b'{"reward": "truthrl", "samples": [{"completion": 1e999}]}',
         b"\xff\xfe" * 1_000,
         b"",
-    ],
-    ids=lambda body: repr(body[:16]),
-)
-def test_a_hostile_body_is_a_refusal_and_nothing_else(body: bytes, tmp_path: Path) -> None:
-    with servers() as start:
-        server = start()
+    ):
         status, answer = server.ask("/v1/score", body)
-        assert status in (400, 422), (status, answer)
+        assert status in (400, 422), (body[:16], status, answer)
         assert len(json.dumps(answer)) < 5_000
         assert server.ask("/v1/score", request(RIGHT))[0] == 200

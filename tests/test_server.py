@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,14 +23,7 @@ from factrl.llm.store import CachedLLM, Store
 from factrl.rewards import reward
 from factrl.server import Service, make_api
 from fault_server import FaultServer, answers
-from serving import PARIS, RIGHT, WRONG, Held, Make, request, servers, steps
-
-
-@pytest.fixture
-def make() -> Iterator[Make]:
-    with servers() as start:
-        yield start
-
+from serving import PARIS, RIGHT, WRONG, Held, Make, request, steps
 
 # What it answers
 

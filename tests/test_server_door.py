@@ -6,7 +6,6 @@ import os
 import select
 import socket
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 from factrl import FakeLLM
 from factrl.cli import main
 from factrl.errors import LLMError
-from serving import RIGHT, WRONG, Held, Make, connect, raw, request, servers, to_the_end
+from serving import RIGHT, WRONG, Held, Make, connect, raw, request, to_the_end
 
 gate = pytest.importorskip("factrl.server.gate")
 
@@ -24,12 +23,6 @@ JSON = b"Content-Type: application/json\r\n"
 HOST = b"Host: localhost\r\n"
 TOKEN = {"Authorization": "Bearer secret"}
 LENGTH, CHUNKS = b"Content-Length: 100\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n"
-
-
-@pytest.fixture
-def make() -> Iterator[Make]:
-    with servers() as start:
-        yield start
 
 
 HEAD = b"POST /v1/score HTTP/1.1\r\n" + HOST + JSON

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,19 +15,13 @@ from verifiers.v1.tasksets.nemo_gym.taskset import NeMoGymConfig, NeMoGymTaskset
 from verifiers.v1.tasksets.nemo_gym.toolset import NeMoGymState  # noqa: E402
 
 from factrl import FakeLLM, LLMError  # noqa: E402
-from serving import RIGHT, WRONG, Make, servers  # noqa: E402
+from serving import RIGHT, WRONG, Make  # noqa: E402
 
 ROW = {
     "responses_create_params": {"input": [{"role": "user", "content": "The capital of France?"}]},
     "question": "The capital of France?",
     "answers": ["Paris"],
 }
-
-
-@pytest.fixture
-def make() -> Iterator[Make]:
-    with servers() as start:
-        yield start
 
 
 def verified(make: Make, tmp_path: Path, text: str, thought: str | None = None) -> vf.Trace:
