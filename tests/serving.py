@@ -18,8 +18,7 @@ from factrl.rewards import Reward, reward
 from factrl.verifier import open_verifier
 
 uvicorn = pytest.importorskip("uvicorn")
-from factrl.server import Service, make_app  # noqa: E402
-from factrl.server.gate import Connection  # noqa: E402
+from factrl.server import Service, gate, make_api  # noqa: E402
 
 RIGHT, WRONG = r"\boxed{Paris}", r"\boxed{a town on the Rhone}"
 QUESTION = {"question": "Capital of France?", "answers": ["Paris"]}
@@ -56,9 +55,10 @@ class Listening:
 class Running(Listening):
     """A service as `factrl serve` runs it."""
 
-    def __init__(self, service: Service, token: str = "", **limits: Any) -> None:
+    def __init__(self, service: Service, token: str = "") -> None:
         self.service = service
-        super().__init__(make_app(service, token, **limits), http=Connection, ws="none", lifespan="on")
+        app = gate.Gate(make_api(service), token)
+        super().__init__(app, http=gate.Connection, ws="none", lifespan="on")
 
     def ask(
         self, path: str, body: Any = None, method: str = "", headers: Mapping[str, str] | None = None
@@ -116,14 +116,17 @@ Make = Callable[..., Running]
 
 @contextmanager
 def servers() -> Iterator[Make]:
-    """Starts servers, and stops them."""
+    """Starts servers, and stops them; `limits` are constants of the gate."""
     with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
 
-        def start(judge: Any = None, token: str = "", limits: Any = None) -> Running:
+        def start(judge: Any = None, token: str = "", **limits: float) -> Running:
+            for name, value in limits.items():
+                patch.setattr(gate, name, value)
             truthrl = load_reward("truthrl").with_(grade=Grader(judge))
             rewards: dict[str, Reward] = {"truthrl": truthrl, "steps": steps}
             service = Service(rewards, judge, open_verifier("local", judge="weak"))
-            running = Running(service, token, **(limits or {}))
+            running = Running(service, token)
             stack.callback(running.stop)
             return running
 

@@ -245,7 +245,7 @@ def test_evidence_and_checklist_travel(make: Make) -> None:
 
 
 def test_one_sample_that_is_refused_does_not_mask_the_others(make: Make) -> None:
-    server = make(limits={"body_limit": 60_000})
+    server = make(BODY_LIMIT=60_000)
     long = Example("Q?" * 20_000, ("Paris",))  # 422: longer than a question may be
     big = Example("Capital of France?", ("Paris",) * 256, topic="t" * 30_000, id="i" * 32_000)  # 413
     examples = [PARIS] * 9
@@ -293,7 +293,7 @@ def test_what_the_server_should_not_say_is_masked() -> None:
 @pytest.mark.security("S47")
 def test_further_requests_are_told_to_come_back_and_the_client_does(make: Make) -> None:
     judge = Held()
-    server = make(judge.llm, limits={"inside": 1})
+    server = make(judge.llm, INSIDE=1)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(server.ask, "/v1/score", request(WRONG))
         assert judge.asked.wait(20)

@@ -75,7 +75,7 @@ def test_a_token_that_no_header_can_bring_is_refused_at_the_start(
 
 @pytest.mark.security("S32")
 def test_a_body_that_is_too_large_is_refused_before_it_has_come(make: Make) -> None:
-    server = make(limits={"body_limit": 100_000})
+    server = make(BODY_LIMIT=100_000)
     assert b" 413 " in raw(server, HEAD + b"Content-Length: 99999999\r\n\r\n")
     chunk = b"2710\r\n" + b" " * 10_000 + b"\r\n"
     assert b" 413 " in raw(server, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 12)
@@ -84,7 +84,7 @@ def test_a_body_that_is_too_large_is_refused_before_it_has_come(make: Make) -> N
 
 @pytest.mark.security("S32")
 def test_a_body_that_never_ends_is_given_up(make: Make) -> None:
-    server = make(limits={"body_seconds": 0.3})
+    server = make(BODY_SECONDS=0.3)
     assert b" 408 " in raw(server, HEAD + b"Content-Length: 100\r\n\r\n", b"{", b" ", pause=0.1)
 
 
@@ -106,7 +106,7 @@ def test_ready_says_why_not(make: Make) -> None:
 @pytest.mark.security("S32")
 def test_a_flood_without_a_length_is_never_held_whole(make: Make) -> None:
     """100 MB in chunks: what is held is the limit and not the flood, and nobody else is kept waiting."""
-    server = make(limits={"body_limit": 8 << 20})
+    server = make(BODY_LIMIT=8 << 20)
     chunk = b"100000\r\n" + b" " * (1 << 20) + b"\r\n"
     before = resident()
     assert b" 413 " in raw(server, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 100)
@@ -116,7 +116,7 @@ def test_a_flood_without_a_length_is_never_held_whole(make: Make) -> None:
 
 @pytest.mark.security("S32")
 def test_slow_bodies_keep_nobody_waiting(make: Make) -> None:
-    server = make(limits={"body_seconds": 60.0})
+    server = make(BODY_SECONDS=60.0)
     slow = []
     try:
         for _ in range(100):
@@ -148,7 +148,7 @@ def test_without_the_token_no_path_waits_for_a_body(
     make: Make, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("factrl.server.gate.FAILURES", 100)
-    server = make(token="secret", limits={"body_seconds": 60.0})
+    server = make(token="secret", BODY_SECONDS=60.0)
     for line, status in UNASKED.items():
         head = line.encode() + b" HTTP/1.1\r\nExpect: 100-continue\r\n" + HOST + JSON
         answer = to_the_end(connect(server, head + body))
@@ -157,7 +157,7 @@ def test_without_the_token_no_path_waits_for_a_body(
 
 @pytest.mark.security("S32")
 def test_all_bodies_together_are_bounded(make: Make) -> None:
-    server = make(limits={"body_seconds": 60.0, "bodies": 1 << 20})
+    server = make(BODY_SECONDS=60.0, BODIES=1 << 20)
     head = b"POST /v1/score HTTP/1.1\r\n" + HOST + JSON + b"Content-Length: 600000\r\n\r\n"
     slow = [connect(server, head, b" " * 400_000) for _ in range(8)]
     deadline, refused = time.monotonic() + 20, list[socket.socket]()

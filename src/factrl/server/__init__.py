@@ -270,19 +270,9 @@ def _items(output: Any) -> list[Mapping[str, Any]]:
     return [item for item in output if isinstance(item, Mapping)] if isinstance(output, list) else []
 
 
-def make_app(service: Service, token: str = "", **limits: Any) -> Gate:
-    """The whole server as an ASGI application.
-
-    Args:
-        token: what clients must bring; empty for none.
-        limits: `body_limit`, `body_seconds`, `inside` and `bodies` of `Gate`.
-    """
-    return Gate(make_api(service), token, **limits)
-
-
 def serve_from_environment() -> Gate:
-    """What each worker of `factrl serve` runs."""
-    return make_app(open_service(json.loads(os.environ[SETTINGS])), server_token())
+    """The ASGI application of each worker of `factrl serve`."""
+    return Gate(make_api(open_service(json.loads(os.environ[SETTINGS]))), server_token())
 
 
 def server_token() -> str:

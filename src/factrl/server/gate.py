@@ -49,23 +49,11 @@ class Gate:
         app: what is behind the gate.
         token: what every request but those for health and the page must bring as a bearer token; with none,
             requests must name this machine as their host.
-        body_limit, body_seconds, inside, bodies: as `BODY_LIMIT` and its neighbours say.
     """
 
-    def __init__(
-        self,
-        app: Any,
-        token: str = "",
-        *,
-        body_limit: int = BODY_LIMIT,
-        body_seconds: float = BODY_SECONDS,
-        inside: int = INSIDE,
-        bodies: int = BODIES,
-    ) -> None:
+    def __init__(self, app: Any, token: str = "") -> None:
         self._app, self._token = app, token.encode()
-        self._limit, self._seconds = body_limit, body_seconds
-        self._most, self._inside = inside, 0
-        self._most_buffered, self._buffered = bodies, 0
+        self._inside = self._buffered = 0  # requests, and bytes of their bodies
         self._failures: dict[str, deque[float]] = {}
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -78,7 +66,7 @@ class Gate:
             await _answer(refusal, wait=int(WINDOW))(scope, receive, send)
         elif scope["method"] != "POST":
             await self._app(scope, receive, send)
-        elif self._inside >= self._most:
+        elif self._inside >= INSIDE:
             await _answer((429, _FULL))(scope, receive, send)
         else:
             self._inside += 1
@@ -90,7 +78,7 @@ class Gate:
                 self._buffered -= sum(map(len, parts))
 
     async def _work(self, scope: dict[str, Any], receive: Receive, send: Send, parts: list[bytes]) -> None:
-        refusal = self._unreadable(scope) or await self._read(receive, parts)
+        refusal = _unreadable(scope) or await self._read(receive, parts)
         if refusal is not None:
             await _answer(refusal)(scope, receive, send)
             return
@@ -142,22 +130,10 @@ class Gate:
         self._failures.setdefault(address, recent).append(time.monotonic())
         return 401, "give the server's token: Authorization: Bearer TOKEN"
 
-    def _unreadable(self, scope: dict[str, Any]) -> tuple[int, str] | None:
-        headers = dict(scope["headers"])
-        kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-        if kind != b"application/json":
-            return 415, "send JSON, as Content-Type: application/json"
-        if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
-            return 415, "send the body as it is, without Content-Encoding"
-        length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > self._limit:
-            return self._too_large()
-        return None
-
     async def _read(self, receive: Receive, parts: list[bytes]) -> tuple[int, str] | None:
         """Read a body into `parts`; returns why it is refused."""
         size, more = 0, True
-        with anyio.move_on_after(self._seconds):
+        with anyio.move_on_after(BODY_SECONDS):
             while more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
@@ -166,15 +142,29 @@ class Gate:
                 size += len(parts[-1])
                 self._buffered += len(parts[-1])
                 more = message.get("more_body", False)
-                if size > self._limit:
-                    return self._too_large()
-                if self._buffered > self._most_buffered:
+                if size > BODY_LIMIT:
+                    return _too_large()
+                if self._buffered > BODIES:
                     return 429, _FULL
             return None
-        return 408, f"the body did not arrive within {self._seconds:g} s"
+        return 408, f"the body did not arrive within {BODY_SECONDS:g} s"
 
-    def _too_large(self) -> tuple[int, str]:
-        return 413, f"the body is larger than {self._limit} bytes; send fewer samples at once"
+
+def _unreadable(scope: dict[str, Any]) -> tuple[int, str] | None:
+    headers = dict(scope["headers"])
+    kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+    if kind != b"application/json":
+        return 415, "send JSON, as Content-Type: application/json"
+    if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
+        return 415, "send the body as it is, without Content-Encoding"
+    length = headers.get(b"content-length", b"0")
+    if not length.isdigit() or int(length) > BODY_LIMIT:
+        return _too_large()
+    return None
+
+
+def _too_large() -> tuple[int, str]:
+    return 413, f"the body is larger than {BODY_LIMIT} bytes; send fewer samples at once"
 
 
 def is_loopback(host: str) -> bool:
