@@ -32,9 +32,11 @@ from factrl.types import Completion, Example
 
 @scorer(metrics={"*": [mean(), stderr()]})
 def outcome(judge: str = "", *, extract: Extract = "text", form: AnswerForm = "sentence") -> Scorer:
-    r"""Whether an answer is right, declines or is wrong, as `factrl eval` tells.
+    r"""Whether an answer is right, declines or is wrong, as in `factrl eval`.
 
     The value has `correct`, `abstained` and `incorrect`, one of them 1, and `truthfulness`, 1, 0 or -1.
+
+    >>> scorer = outcome("http://localhost:8000/v1#Qwen/Qwen3-8B", extract="boxed")
 
     Args:
         judge: who grades what rules cannot decide, such as `http://localhost:8000/v1#model`; "" for rules

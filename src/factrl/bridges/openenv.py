@@ -149,6 +149,10 @@ def app(
 ) -> FastAPI:
     """The server of `SearchEpisodes`, whose arguments it takes.
 
+    >>> import factrl as fx
+    >>> reward = fx.load_reward("truthrl").with_(grade=fx.Grader())
+    >>> server = app([fx.Example("Where is Ada from?", ("Rome",))], fx.Given(["Ada is from Rome."]), reward)
+
     Args:
         sessions: episodes at a time; OpenEnv refuses the connections beyond.
 

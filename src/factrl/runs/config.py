@@ -8,16 +8,15 @@ The sections themselves are in `factrl.runs.settings`.
 from __future__ import annotations
 
 import datetime
-import functools
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -428,21 +427,13 @@ def _wanted(value: Any, default: Any) -> str:
     """The type of a knob with this default, in words; empty when `value` is of it."""
     if default is None:
         return ""
-    several = isinstance(default, (list, tuple))
+    kind = list if isinstance(default, (list, tuple)) else type(default)
+    adapter = TypeAdapter(kind, config=ConfigDict(strict=True, allow_inf_nan=False))
     try:
-        _adapter(list if several else type(default)).validate_python(
-            [*value] if isinstance(value, tuple) else value
-        )
+        adapter.validate_python([*value] if isinstance(value, tuple) else value)
     except ValidationError as error:
         return _must_be(error.errors()[0])
     return ""
-
-
-@functools.cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    if kind is float:
-        kind = Annotated[float, Field(allow_inf_nan=False)]
-    return TypeAdapter(kind, config=ConfigDict(strict=True))
 
 
 def flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:

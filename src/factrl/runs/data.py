@@ -70,6 +70,12 @@ def load_examples(
 ) -> list[Example]:
     """The examples of a dataset, in its order.
 
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp(), "questions.csv")
+    >>> _ = path.write_text("question,answer\\nWho wrote Emma?,Jane Austen\\n")
+    >>> load_examples(path)[0].answers
+    ('Jane Austen',)
+
     Args:
         source: a file, a folder with one file (or several parts) per split, or a hub id.
         split: which split of a folder or hub dataset.

@@ -291,7 +291,12 @@ def server_token() -> str:
 
 
 def make_api(service: Service) -> FastAPI:
-    """The routes alone, and their OpenAPI description."""
+    """The routes alone, and their OpenAPI description.
+
+    >>> api = make_api(Service({}, judge=None, verifier=None))
+    >>> "/v1/score" in api.openapi()["paths"]
+    True
+    """
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
