@@ -60,9 +60,9 @@ class Browser:
 
     def js(self, expression: str) -> Any:
         """The value of an expression in the page, of a promise what comes of it."""
-        found = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
-        assert "exceptionDetails" not in found, found
-        return found["result"].get("value")
+        reply = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in reply, reply
+        return reply["result"].get("value")
 
     def until(self, expression: str) -> Any:
         """The value of an expression once it is true."""
@@ -87,9 +87,9 @@ class Browser:
         """Keys, one after the other."""
         for key in keys:
             text, code = _KEYS[key]
-            told = {"key": key.replace("Space", " "), "code": key, "windowsVirtualKeyCode": code}
-            self.call("Input.dispatchKeyEvent", type="keyDown", text=text if key != "Tab" else "", **told)
-            self.call("Input.dispatchKeyEvent", type="keyUp", **told)
+            event = {"key": key.replace("Space", " "), "code": key, "windowsVirtualKeyCode": code}
+            self.call("Input.dispatchKeyEvent", type="keyDown", text=text if key != "Tab" else "", **event)
+            self.call("Input.dispatchKeyEvent", type="keyUp", **event)
 
     def write(self, text: str) -> None:
         """Text where the focus is."""

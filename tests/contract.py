@@ -65,10 +65,10 @@ def worth(texts: Sequence[str], by: Reward = contract) -> list[float | None]:
 
 
 def differences(
-    found: Sequence[float | None], texts: Sequence[str]
+    rewards: Sequence[float | None], texts: Sequence[str]
 ) -> list[tuple[str, float | None, float | None]]:
     """Where a host says otherwise, to 1e-9: text, worth, and the host's number; None or NaN is none."""
-    numbers = [None if number is None or math.isnan(number) else number for number in found]
+    numbers = [None if number is None or math.isnan(number) else number for number in rewards]
     return [
         (text, ours, theirs)
         for text, ours, theirs in zip(texts, worth(texts), numbers, strict=True)
@@ -77,5 +77,5 @@ def differences(
 
 
 if __name__ == "__main__":
-    for said, value in zip(completions(), worth(completions()), strict=True):
-        print(repr(said), value)  # noqa: T201
+    for text, value in zip(completions(), worth(completions()), strict=True):
+        print(repr(text), value)  # noqa: T201

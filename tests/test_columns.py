@@ -373,14 +373,14 @@ def test_a_column_of_trl_is_whatever_has_a_value_a_row(column: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "completion", "told"),
+    ("prompt", "completion", "message"),
     [
         ([{"from": "human", "value": "Q?"}], "Warsaw", "a prompt is one text or a list of messages"),
         ("Q?", [{"from": "gpt", "value": "Warsaw"}], "a completion is one text or a list of messages"),
         ("Q?", None, "a completion is one text or a list of messages"),
     ],
 )
-def test_what_is_no_message_is_no_empty_answer(prompt: Any, completion: Any, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_what_is_no_message_is_no_empty_answer(prompt: Any, completion: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         fx.to_trl(first)([prompt], [completion], answers=["Warsaw"])
     assert fx.to_trl(first)(["Q?"], [{"role": "assistant", "content": "Warsaw"}], answers=["Warsaw"]) == [1.0]

@@ -82,17 +82,17 @@ def test_all_problems_come_at_once_each_with_its_place(tmp_path: Path) -> None:
     ],
 )
 def test_one_wrong_override_is_one_line(override: str, message: str) -> None:
-    found = problems(*NEEDED, override)
-    assert len(found) == 1
-    assert found[0].startswith(message)
+    lines = problems(*NEEDED, override)
+    assert len(lines) == 1
+    assert lines[0].startswith(message)
 
 
 @pytest.mark.security("S37")
 @pytest.mark.parametrize("url", ["http://user:sesame@host/v1", "https://host/v1?api_key=sesame"])
 def test_a_key_in_the_judge_url_is_refused_and_not_repeated(url: str) -> None:
-    (found,) = problems(*NEEDED, f"judge.url={url}")
-    assert "FACTRL_JUDGE_API_KEY" in found
-    assert "sesame" not in found
+    (line,) = problems(*NEEDED, f"judge.url={url}")
+    assert "FACTRL_JUDGE_API_KEY" in line
+    assert "sesame" not in line
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,10 @@ def test_the_client_of_the_server_gives_what_the_reward_does(server: Running) ->
 
 
 def test_openrlhf_gets_each_number_and_a_refusal_for_none(server: Running) -> None:
-    found: list[float | None] = []
+    rewards: list[float | None] = []
     for text in TEXTS:
         body = {"query": [f"{QUESTION}\n{text}"], "prompts": [f"{QUESTION}\n"], "labels": [json.dumps(ROW)]}
         status, answer = server.ask("/v1/openrlhf/contract", body)
         assert status in (200, 503)
-        found.append(answer["rewards"][0] if status == 200 else None)
-    assert not differences(found, TEXTS)
+        rewards.append(answer["rewards"][0] if status == 200 else None)
+    assert not differences(rewards, TEXTS)

@@ -66,8 +66,8 @@ def lock(tmp_path: Path) -> Path:
 
 def test_one_holder_at_a_time(lock: Path) -> None:
     held = FileLock(lock, "run r")
-    told = f"run r is being written by process {os.getpid()} on .*; wait for it, or delete .*lock if it is"
-    with pytest.raises(ConfigError, match=told):
+    message = f"run r is being written by process {os.getpid()} on .*; wait for it, or delete .*lock if it is"
+    with pytest.raises(ConfigError, match=message):
         FileLock(lock, "run r")
     lock.write_text("\0{")  # whatever it says, it is held
     with pytest.raises(ConfigError, match="is being written by another process"):

@@ -41,10 +41,10 @@ def marked(mark: str) -> set[str]:
 
 @pytest.mark.parametrize("mark", IDS)
 def test_every_id_has_a_line_and_every_tested_one_a_test(mark: str) -> None:
-    told = table(mark)
-    assert sorted([*told["tested"], *told["untested"]]) == IDS[mark], "each id once, in one of the tables"
-    assert sorted(marked(mark)) == sorted(told["tested"]), "marked tests, and what the table says of them"
-    for one, what in told["untested"].items():
+    ids = table(mark)
+    assert sorted([*ids["tested"], *ids["untested"]]) == IDS[mark], "each id once, in one of the tables"
+    assert sorted(marked(mark)) == sorted(ids["tested"]), "marked tests, and what the table says of them"
+    for one, what in ids["untested"].items():
         assert re.search(r": \S", what), f"{one}: say what it is, a colon, and why there is no test"
 
 
@@ -61,18 +61,18 @@ def functions_of(path: Path) -> set[str]:
 def test_every_goal_names_what_shows_it() -> None:
     goals = table("fault")["goals"]
     assert list(goals) == [f"G{number}" for number in range(1, 22)]
-    for goal, told in goals.items():
-        assert set(told) - {"but"} == {"what", "shown"}, goal
-        assert told["shown"] or told.get("but"), f"{goal}: a test, a benchmark, or a reason"
-        for place in told["shown"]:
+    for goal, entry in goals.items():
+        assert set(entry) - {"but"} == {"what", "shown"}, goal
+        assert entry["shown"] or entry.get("but"), f"{goal}: a test, a benchmark, or a reason"
+        for place in entry["shown"]:
             name, _, test = place.partition("::")
             assert (ROOT / name).is_file(), f"{goal}: there is no {name}"
             assert name.startswith("benchmarks/") or test in functions_of(ROOT / name), f"{goal}: no {place}"
 
 
 def test_every_mutation_names_tests_that_are_there() -> None:
-    told = tomllib.loads((ROOT / "benchmarks" / "mutations.toml").read_text("utf-8"))
-    for place in {place for one in told["mutation"] for place in one["tests"]}:
+    mutations = tomllib.loads((ROOT / "benchmarks" / "mutations.toml").read_text("utf-8"))
+    for place in {place for one in mutations["mutation"] for place in one["tests"]}:
         name, _, test = place.partition("::")
         assert (ROOT / name).is_file(), f"there is no {name}"
         assert not test or test.partition("[")[0] in functions_of(ROOT / name), f"no {place}"

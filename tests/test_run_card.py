@@ -146,20 +146,20 @@ def header(text: str) -> dict[str, Any]:
 @pytest.mark.parametrize("bad", HOSTILE)
 def test_no_text_of_others_is_read_as_markdown(tmp_path: Path, bad: str) -> None:
     def of(text: str) -> str:
-        told = read_job(None, ["paper=truthrl", "model.name=m", "data.train=d", "data.eval=e"]).settings
-        data = told.data.model_copy(update={"train": text, "eval": text, "prompt": f"{text}{{question}}"})
-        model = told.model.model_copy(update={"name": text, "revision": text})
-        knobs = {**told.reward, "answer": text}
+        settings = read_job(None, ["paper=truthrl", "model.name=m", "data.train=d", "data.eval=e"]).settings
+        data = settings.data.model_copy(update={"train": text, "eval": text, "prompt": f"{text}{{question}}"})
+        model = settings.model.model_copy(update={"name": text, "revision": text})
+        knobs = {**settings.reward, "answer": text}
         return card(
-            tmp_path, told.model_copy(update={"data": data, "model": model, "reward": knobs}), odd=text
+            tmp_path, settings.model_copy(update={"data": data, "model": model, "reward": knobs}), odd=text
         )
 
     plain = bad.encode("utf-8", "replace").decode()
-    found = of(plain)
-    assert {*header(found)} == {"library_name", "pipeline_tag", "tags"}
-    assert shape(found) == shape(of("plain text"))
-    assert "<" not in found
-    assert not any(sign in found for sign in "\u202e\u2066\u200b\x1b\x00")
+    text = of(plain)
+    assert {*header(text)} == {"library_name", "pipeline_tag", "tags"}
+    assert shape(text) == shape(of("plain text"))
+    assert "<" not in text
+    assert not any(sign in text for sign in "\u202e\u2066\u200b\x1b\x00")
 
 
 def test_nothing_of_this_machine_is_in_a_card(tmp_path: Path) -> None:

@@ -53,12 +53,12 @@ def names_of(source: str) -> dict[str, str]:
 @cache
 def calls(source: str) -> list[tuple[str, ast.Call]]:
     """Every call with the full name of what is called."""
-    names, found = names_of(source), []
+    names, called = names_of(source), []
     for node in parsed(source):
         if isinstance(node, ast.Call):
             first, dot, rest = in_full(node.func).partition(".")
-            found.append((names.get(first, first) + dot + rest, node))
-    return found
+            called.append((names.get(first, first) + dot + rest, node))
+    return called
 
 
 def begins(name: str, listed: set[str]) -> bool:
@@ -82,14 +82,14 @@ ONLINE = {
 
 @pytest.mark.security("S20", "S21")
 def test_only_these_files_can_go_online() -> None:
-    found: dict[str, set[str]] = {name: set() for name in ONLINE}
+    files: dict[str, set[str]] = {name: set() for name in ONLINE}
     for path, source in SOURCES.items():
         for name in names_in_full(source):
             for module in ONLINE:
                 if begins(name, {module}):
-                    found[module].add(path)
-    assert {name: sorted(paths - ONLINE[name]) for name, paths in found.items() if paths - ONLINE[name]} == {}
-    assert found["aiohttp"] == ONLINE["aiohttp"], "the scan sees them"
+                    files[module].add(path)
+    assert {name: sorted(paths - ONLINE[name]) for name, paths in files.items() if paths - ONLINE[name]} == {}
+    assert files["aiohttp"] == ONLINE["aiohttp"], "the scan sees them"
     loads = {
         path for path, source in SOURCES.items() for name, _ in calls(source) if name.endswith("load_dataset")
     }

@@ -126,8 +126,8 @@ def test_a_poisoned_row_whose_checksum_is_right_is_data_or_nothing(tmp_path: Pat
     store.close()
     with sqlite3.connect(file) as other:
         for key, content in CONTENTS.items():
-            told = (content, _checksum(key, content), key)
-            other.execute("UPDATE entries_1 SET value = ?, sum = ? WHERE key = ?", told)
+            row = (content, _checksum(key, content), key)
+            other.execute("UPDATE entries_1 SET value = ?, sum = ? WHERE key = ?", row)
     other.close()
     found = Store(file).get_many([*CONTENTS])
     for key in ("pickle", "JSON without end", "an object of objects", "not UTF-8"):

@@ -94,10 +94,10 @@ def test_a_query_changes_neither_the_address_nor_the_form_of_a_search(
     hostile += ["\r\nX-Injected: 1", "' OR 1=1 --"]
     for query in hostile:
         wait_for(WebSearch(server.url, "a-key-of-the-search").search(f"Ann Lee {query}"))
-    for asked, query in zip(server.requests, hostile, strict=True):
-        assert (asked.method, asked.path, asked.body["num"]) == ("POST", "/v1/search", 5)
-        assert asked.body == {"q": " ".join(f"Ann Lee {query}".split()), "num": 5}
-        assert "x-injected" not in asked.headers
+    for sent, query in zip(server.requests, hostile, strict=True):
+        assert (sent.method, sent.path, sent.body["num"]) == ("POST", "/v1/search", 5)
+        assert sent.body == {"q": " ".join(f"Ann Lee {query}".split()), "num": 5}
+        assert "x-injected" not in sent.headers
 
 
 @pytest.mark.security("S20")
@@ -160,12 +160,12 @@ def test_a_key_that_a_server_repeats_is_hidden_also_where_its_message_is_cut(
         OpenAICompatible(server.url, "m", CANARY, max_attempts=1).complete([{"role": "user", "content": "x"}])
     with pytest.raises(Unscored) as searched:
         wait_for(WebSearch(server.url, CANARY, max_attempts=1).search("Ann Lee"))
-    told = "".join(
+    shown = "".join(
         [str(judged.value), repr(judged.value), str(searched.value), repr(searched.value), caplog.text]
     )
-    assert "[key]" in told or before == 188
-    assert CANARY[:9] not in told
-    assert "Zq7x" not in told
+    assert "[key]" in shown or before == 188
+    assert CANARY[:9] not in shown
+    assert "Zq7x" not in shown
 
 
 KEYS = (
@@ -202,7 +202,7 @@ def test_no_key_is_in_anything_that_is_written_or_said(
         json.dumps({"text": "Oslo lies on a fjord.", "title": "Oslo"}), encoding="utf-8"
     )
     good = serve(answers(200, completion("It is.\nVERDICT: incorrect")))
-    found = serve(
+    search = serve(
         answers(200, {"organic": [{"title": "Oslo", "link": "x", "snippet": "Oslo lies on a fjord."}]})
     )
     bad = serve(shouting(401, 120))
@@ -218,15 +218,15 @@ def test_no_key_is_in_anything_that_is_written_or_said(
             main(["train", "truthrl", "--model", "m", "--data", "in.jsonl", "--judge", judge, "--dry-run"]),
         ]
     web = ["--judge", "weak", "--html", "b.html"]
-    endings += [main(["verify", "Oslo lies on a fjord.", "--web", one.url, *web]) for one in (found, bad)]
+    endings += [main(["verify", "Oslo lies on a fjord.", "--web", one.url, *web]) for one in (search, bad)]
     endings.append(main(["doctor", "--json"]))
     assert endings[:2] == [0, 0]
     assert good.requests[-1].headers["authorization"] == f"Bearer {CANARY}", "the key was in use"
-    assert found.requests[-1].headers["x-api-key"] == CANARY
+    assert search.requests[-1].headers["x-api-key"] == CANARY
     assert bad.requests
-    said = "".join(capsys.readouterr()) + caplog.text
-    assert "[key]" in said
-    assert "Zq7x" not in said
+    shown = "".join(capsys.readouterr()) + caplog.text
+    assert "[key]" in shown
+    assert "Zq7x" not in shown
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert {".html", ".json", ".jsonl", ".db"} <= {file.suffix for file in files}
     assert [str(file) for file in files if b"Zq7x" in file.read_bytes()] == []

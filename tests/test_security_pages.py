@@ -54,8 +54,8 @@ def failed_page(bad: str, folder: Path) -> Path:
 def run_page(bad: str, folder: Path) -> Path:
     plain = bad.encode("utf-8", "replace").decode()
     settings = {"paper": plain, "model": {"name": plain}, "data": {"train": plain}}
-    told = tomli_w.dumps({**settings, "train": {"loss_type": plain, "learning_rate": 1e-5}})
-    with Run.create(folder, "run", told) as run:
+    toml = tomli_w.dumps({**settings, "train": {"loss_type": plain, "learning_rate": 1e-5}})
+    with Run.create(folder, "run", toml) as run:
         terms = {plain: 1.0, "b": 0.5}
         spans = (Span(0, 1, 1), Span(1, len(plain), -1))
         rows = [

@@ -129,9 +129,9 @@ DEAD = {
 
 @pytest.mark.parametrize("case", DEAD)
 def test_with_a_dead_judge_the_page_gets_the_problem_and_no_verdict(make: Any, case: str) -> None:
-    changed, told = DEAD[case]
+    changed, message = DEAD[case]
     *_, last = lines(make(**changed), body())
-    assert last["problem"].startswith(told)
+    assert last["problem"].startswith(message)
     assert not {attrs["class"] for attrs in Page(last["html"]).by_class("claim")} - {"claim unjudged"}
 
 
@@ -156,9 +156,9 @@ def test_what_cannot_be_read_is_named_in_a_line(
     make: Any, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page, "MAX_READ", 500)
-    given, told = WRONG[case]
+    given, message = WRONG[case]
     status, answer = make().ask("/page/check", given)
-    assert (status, told in json.dumps(answer)) == (422, True), answer
+    assert (status, message in json.dumps(answer)) == (422, True), answer
     assert "factrl-" not in json.dumps(answer), "of the server's own folder nothing is told"
 
 
@@ -376,30 +376,30 @@ def test_a_file_that_is_dropped_is_evidence_until_it_is_removed(make: Any, brows
     assert browser.js("document.querySelector('#results mark').textContent") == "Paris is on the first page."
     browser.js("document.querySelector('#documents button').click()")
     browser.js("document.getElementById('check').requestSubmit()")
-    told = browser.until("document.getElementById('problem').textContent")
-    assert told.startswith("The text could not be checked: this server has no documents of its own;")
+    message = browser.until("document.getElementById('problem').textContent")
+    assert message.startswith("The text could not be checked: this server has no documents of its own;")
     assert browser.js("document.getElementById('results').textContent") == ""
 
 
 @needs_browser
 def test_what_fails_is_said_and_no_verdict_is_invented(make: Any, browser: Browser) -> None:
     verdicts = "document.querySelectorAll('#results .claim:not(.unjudged)').length"
-    told = "document.getElementById('problem').textContent"
+    problem = "document.getElementById('problem').textContent"
     browser.open(make(DOWN).url)
     fill(browser, TEXT, "Paris, Lyon and Nice are here.")
     browser.js("document.getElementById('check').requestSubmit()")
-    assert browser.until(told).startswith("none of the claims could be judged (3 connection")
+    assert browser.until(problem).startswith("none of the claims could be judged (3 connection")
     assert browser.js(verdicts) == 0
     browser.open(make(token="secret").url)
     fill(browser, TEXT, "Paris, Lyon and Nice are here.")
     browser.js("document.getElementById('check').requestSubmit()")
-    assert "it needs the server's token" in browser.until(told)
+    assert "it needs the server's token" in browser.until(problem)
     server = make()
     browser.open(server.url)
     fill(browser, TEXT, "Paris, Lyon and Nice are here.")
     server.stop()
     browser.js("document.getElementById('check').requestSubmit()")
-    assert browser.until(told) == "The text could not be checked: the server does not answer"
+    assert browser.until(problem) == "The text could not be checked: the server does not answer"
     assert browser.js(verdicts) == 0
 
 

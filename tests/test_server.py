@@ -74,29 +74,29 @@ WRONG_REQUESTS = {
 @pytest.mark.security("S33", "S34")
 def test_a_wrong_request_is_refused_by_field_and_its_text_is_not_repeated(make: Make) -> None:
     server = make()
-    for case, (path, body, status, told) in WRONG_REQUESTS.items():
+    for case, (path, body, status, message) in WRONG_REQUESTS.items():
         code, answer = server.ask(path, body)
         text = json.dumps(answer)
-        assert (code, told in text.replace("\\", "")) == (status, True), (case, text)
+        assert (code, message in text.replace("\\", "")) == (status, True), (case, text)
         assert len(text) < 2000
 
 
 def test_nemo_gym_gets_its_row_back_with_the_reward_and_null_for_what_was_not_graded(make: Make) -> None:
     server = make(FakeLLM([LLMError("timeout", "no reply")]))
-    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": RIGHT}]}
+    message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": RIGHT}]}
     thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "France."}]}
-    asked = [
+    messages = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "The capital of France?"},
     ]
-    row = {"responses_create_params": {"input": asked}, "answers": ["Paris"], "uuid": "7"}
+    row = {"responses_create_params": {"input": messages}, "answers": ["Paris"], "uuid": "7"}
     assert server.ask("/v1/nemo_gym/truthrl/seed_session", row) == (200, {})
-    body = {**row, "response": {"output": [thought, said], "status": "completed"}}
+    body = {**row, "response": {"output": [thought, message], "status": "completed"}}
     status, answer = server.ask("/v1/nemo_gym/truthrl/verify", body)
     paid = {"reward": 1.0, "term_outcome": 1.0, "state": "scored", "cause": None}
     assert (status, answer) == (200, {**body, **paid})
 
-    said["content"][0]["text"] = WRONG
+    message["content"][0]["text"] = WRONG
     body["instance_config"] = {"level": 2}
     _, answer = server.ask("/v1/nemo_gym/truthrl/verify", body)
     assert answer["reward"] is None
@@ -171,18 +171,18 @@ def test_the_special_tokens_that_end_a_turn_are_no_part_of_a_completion(make: Ma
 
 @pytest.mark.security("S33")
 @pytest.mark.parametrize(
-    ("query", "label", "told"),
+    ("query", "label", "message"),
     [
         (f"<s>{PROMPT}{RIGHT}", "Paris", "does not begin with its prompt"),
         (PROMPT + RIGHT, "[" * 100_000, "nested too deeply"),
         (PROMPT + RIGHT, json.dumps({"answers": [{"x" * 9000: 1}]}), "a label cannot be read"),
     ],
 )
-def test_what_cannot_be_told_apart_is_refused(make: Make, query: str, label: str, told: str) -> None:
+def test_what_cannot_be_told_apart_is_refused(make: Make, query: str, label: str, message: str) -> None:
     status, answer = make().ask(
         "/v1/openrlhf/truthrl", {"query": [query], "prompts": [PROMPT], "labels": [label]}
     )
-    assert (status, told in answer["detail"][0]["msg"], len(answer["detail"][0]["msg"]) <= 400) == (
+    assert (status, message in answer["detail"][0]["msg"], len(answer["detail"][0]["msg"]) <= 400) == (
         422,
         True,
         True,
@@ -286,8 +286,8 @@ def test_what_the_server_should_not_say_is_masked() -> None:
     with FaultServer(lambda handler: handler.send(200, next(script))) as server:
         scored = remote(server.url, "truthrl", max_attempts=1)
         results = {name: scored(PARIS, RIGHT) for name in bodies}
-    told = {name: (result.state, result.value, result.cause) for name, result in results.items()}
-    assert told == dict.fromkeys(bodies, ("masked", None, "bad_body"))
+    states = {name: (result.state, result.value, result.cause) for name, result in results.items()}
+    assert states == dict.fromkeys(bodies, ("masked", None, "bad_body"))
 
 
 @pytest.mark.security("S47")
@@ -322,7 +322,7 @@ def test_the_description_that_is_checked_in_is_the_servers() -> None:
 
 @pytest.mark.security("S30")
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ("truthrl --host 0.0.0.0", "can be reached from other machines; set FACTRL_SERVER_TOKEN"),
         ("truthrl truthrl", "the reward 'truthrl' is named twice"),
@@ -336,11 +336,11 @@ def test_the_description_that_is_checked_in_is_the_servers() -> None:
     ],
 )
 def test_a_mistake_ends_it_before_it_listens(
-    words: str, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: str, message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("FACTRL_SERVER_TOKEN", raising=False)
     assert main(["serve", *words.split()]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.fault("F32")

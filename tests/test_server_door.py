@@ -214,8 +214,8 @@ def test_a_server_without_a_token_answers_to_names_of_this_machine_alone(make: M
             assert b" 421 " in raw(server, line + b"Host: %b\r\n\r\n" % host.encode()), host
     assert b" 421 " in raw(server, b"GET /health/live HTTP/1.0\r\n\r\n")
     assert b" 400 " in raw(server, b"GET /health/live HTTP/1.1\r\n" + HOST + b"Host: evil.example\r\n\r\n")
-    status, told = server.ask("/v1/score", request(RIGHT), headers={"Host": "evil.example"})
-    assert (status, "no token" in told["detail"], "localhost" in told["detail"]) == (421, True, True)
+    status, answer = server.ask("/v1/score", request(RIGHT), headers={"Host": "evil.example"})
+    assert (status, "no token" in answer["detail"], "localhost" in answer["detail"]) == (421, True, True)
 
 
 @pytest.mark.security("S49")
@@ -224,8 +224,8 @@ def test_a_server_without_a_token_answers_no_page_of_another_host(make: Make) ->
     for host in ("localhost:3000", "127.0.0.1", "[::1]:8888"):
         assert server.ask("/health/live", headers={"Origin": f"http://{host}"})[0] == 200
     for origin in ["null", "", "localhost", "file://", *(f"https://{host}" for host in ELSEWHERE)]:
-        status, told = server.ask("/v1/score", request(RIGHT), headers={"Origin": origin})
-        assert (status, "pages of other hosts" in told["detail"]) == (403, True), origin
+        status, answer = server.ask("/v1/score", request(RIGHT), headers={"Origin": origin})
+        assert (status, "pages of other hosts" in answer["detail"]) == (403, True), origin
     two = b"Origin: http://localhost\r\nOrigin: http://evil.example\r\n\r\n"
     assert b" 403 " in raw(server, b"GET /health/live HTTP/1.1\r\n" + HOST + two)
 
@@ -306,18 +306,19 @@ def test_connections_are_few_and_those_without_a_request_make_room(
 
 @pytest.mark.security("S30", "S31", "S50")
 def test_the_command_listens_here_alone_through_such_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: dict[str, Any] = {}
-    monkeypatch.setattr("uvicorn.run", lambda _, **options: told.update(options))
+    config: dict[str, Any] = {}
+    monkeypatch.setattr("uvicorn.run", lambda _, **options: config.update(options))
     monkeypatch.setenv("FACTRL_SERVE", "")
     assert main(["serve", "truthrl"]) == 0
-    assert (told["host"], told["http"], told["ws"]) == ("127.0.0.1", "factrl.server.gate:Connection", "none")
-    assert told["proxy_headers"] is False, "or a client could guess tokens from an address of its choice"
-    assert gate.CONNECTIONS + told["backlog"] < 1024
+    listens = (config["host"], config["http"], config["ws"])
+    assert listens == ("127.0.0.1", "factrl.server.gate:Connection", "none")
+    assert config["proxy_headers"] is False, "or a client could guess tokens from an address of its choice"
+    assert gate.CONNECTIONS + config["backlog"] < 1024
     monkeypatch.setenv("FACTRL_SERVER_TOKEN", "\n")
     assert main(["serve", "truthrl", "--host", "192.0.2.1"]) == 2
     monkeypatch.setenv("FACTRL_SERVER_TOKEN", "secret")
     assert main(["serve", "truthrl", "--host", "192.0.2.1"]) == 0
-    assert told["host"] == "192.0.2.1"
+    assert config["host"] == "192.0.2.1"
 
 
 NO_NUMBERS = ["65536", "0", "9" * 5000, "1e3", "", "٨٠"]

@@ -53,20 +53,20 @@ def test_verifiers_scores_alike() -> None:
 
 def test_nemo_gyms_protocol_scores_alike() -> None:
     server = Running(Service({"contract": contract}, None, None))
-    found = []
+    rewards = []
     for text in TEXTS:
-        said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+        message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
         row = {
             "responses_create_params": {"input": QUESTION},
             "answers": list(ANSWERS),
-            "response": {"output": [said]},
+            "response": {"output": [message]},
         }
         status, answer = server.ask("/v1/nemo_gym/contract/verify", row)
         assert status == 200
         assert (answer["reward"] is None) == answer.get("instance_config", {}).get("mask_sample", False)
-        found.append(answer["reward"])
+        rewards.append(answer["reward"])
     server.stop()
-    assert not differences(found, TEXTS)
+    assert not differences(rewards, TEXTS)
 
 
 def test_inspect_scores_alike(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,8 +47,8 @@ def run(tmp_path: Path, *scorers: Scorer, metadata: Any = None, status: str = "s
     ]
     # Without usage the mock model counts tokens with a tokenizer that it downloads.
     usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
-    said = [ModelOutput.from_content("mockllm/model", text) for text in SAID]
-    outputs = [output.model_copy(update={"usage": usage}) for output in said]
+    outputs = [ModelOutput.from_content("mockllm/model", text) for text in SAID]
+    outputs = [output.model_copy(update={"usage": usage}) for output in outputs]
     task = inspect_ai.Task(dataset=MemoryDataset(samples), solver=generate(), scorer=list(scorers))
     model = get_model("mockllm/model", custom_outputs=outputs)
     [log] = inspect_ai.eval(

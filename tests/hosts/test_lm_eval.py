@@ -43,12 +43,12 @@ def results(judge: Any, here: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str
     task = known.load("truthful")["tasks"]["truthful"]
     grades = task.config.process_results.__globals__
     monkeypatch.setitem(grades, "grader", lambda: Grader(judge, form="sentence"))
-    found = lm_eval.simple_evaluate(Says(), tasks=[task], bootstrap_iters=0)["results"]["truthful"]
-    return {name.removesuffix(",none"): value for name, value in found.items() if name.endswith(",none")}
+    metrics = lm_eval.simple_evaluate(Says(), tasks=[task], bootstrap_iters=0)["results"]["truthful"]
+    return {name.removesuffix(",none"): value for name, value in metrics.items() if name.endswith(",none")}
 
 
 def test_answers_are_counted_as_factrl_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = results(None, tmp_path, monkeypatch)
+    metrics = results(None, tmp_path, monkeypatch)
     expected = {
         "accuracy": 0.25,
         "abstention": 0.25,
@@ -56,14 +56,14 @@ def test_answers_are_counted_as_factrl_does(tmp_path: Path, monkeypatch: pytest.
         "truthfulness": -0.25,
         "masked": 0,
     }
-    assert {name: found[name] for name in expected} == expected
+    assert {name: metrics[name] for name in expected} == expected
 
 
 def test_what_could_not_be_graded_is_in_no_mean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def down(_: Any) -> str:
         raise LLMError("judge_down", "nobody answers")
 
-    found = results(FakeLLM(down), tmp_path, monkeypatch)
-    assert found["masked"] == 0.5
-    assert (found["accuracy"], found["abstention"], found["hallucination"]) == (0.5, 0.5, 0.0)
-    assert math.isclose(found["truthfulness"], 0.5)
+    metrics = results(FakeLLM(down), tmp_path, monkeypatch)
+    assert metrics["masked"] == 0.5
+    assert (metrics["accuracy"], metrics["abstention"], metrics["hallucination"]) == (0.5, 0.5, 0.0)
+    assert math.isclose(metrics["truthfulness"], 0.5)

@@ -20,11 +20,11 @@ pytestmark = pytest.mark.filterwarnings("ignore", "ignore::pytest.PytestUnraisab
 CURIE = "Marie Curie was born in Warsaw in 1867."
 
 
-def told(found: Any) -> str:
+def error_of(reply: Any) -> str:
     """The words of an error; a tool error has one line and no result."""
-    assert found.is_error
-    assert found.structured_content is None
-    (content,) = found.content
+    assert reply.is_error
+    assert reply.structured_content is None
+    (content,) = reply.content
     assert "\n" not in content.text
     return content.text
 
@@ -58,10 +58,10 @@ def test_an_agent_verifies_grades_and_searches(tmp_path: Path) -> None:
         assert needs == {"verify": ["text"], "grade": ["question", "answer", "accepted"], "search": ["query"]}
         assert all(tool.output_schema and tool.description for tool in tools.values())
 
-        found = (
+        reply = (
             await client.call_tool("verify", {"text": "Marie Curie was born in Paris."})
         ).structured_content
-        assert found["claims"] == [
+        assert reply["claims"] == [
             {
                 "claim": "Marie Curie was born in Paris.",
                 "verdict": "unknown",
@@ -71,22 +71,22 @@ def test_an_agent_verifies_grades_and_searches(tmp_path: Path) -> None:
                 "cause": "",
             }
         ]
-        assert "this is not a verification" in found["summary"]
+        assert "this is not a verification" in reply["summary"]
         own = {"text": "Nice is in France.", "evidence": ["Nice is in France."]}
-        found = (await client.call_tool("verify", own)).structured_content
-        assert [claim["verdict"] for claim in found["claims"]] == ["unsure"]
+        reply = (await client.call_tool("verify", own)).structured_content
+        assert [claim["verdict"] for claim in reply["claims"]] == ["unsure"]
 
-        asked = {"question": "Where was she born?", "accepted": ["Warsaw"]}
+        arguments = {"question": "Where was she born?", "accepted": ["Warsaw"]}
         for answer, label in (
             ("She was born in Warsaw.", "correct"),
             ("In Paris.", "incorrect"),
             ("I don't know.", "abstained"),
         ):
-            found = await client.call_tool("grade", {**asked, "answer": answer})
-            assert found.structured_content["label"] == label
+            reply = await client.call_tool("grade", {**arguments, "answer": answer})
+            assert reply.structured_content["label"] == label
 
-        found = (await client.call_tool("search", {"query": "Warsaw", "k": 1})).structured_content
-        assert [passage["text"] for passage in found["result"]] == [CURIE]
+        reply = (await client.call_tool("search", {"query": "Warsaw", "k": 1})).structured_content
+        assert [passage["text"] for passage in reply["result"]] == [CURIE]
 
     served(tmp_path, use, "verifier.docs=curie.txt")
 
@@ -127,7 +127,7 @@ WRONG: Mapping[str, tuple[str, dict[str, Any], str]] = {
 def test_a_mistake_is_an_error_of_the_tool_in_one_line_and_the_next_call_is_answered(tmp_path: Path) -> None:
     async def use(client: Any) -> None:
         for case, (tool, arguments, words) in WRONG.items():
-            assert words in told(await client.call_tool(tool, arguments)), case
+            assert words in error_of(await client.call_tool(tool, arguments)), case
         good = await client.call_tool(
             "verify", {"text": "Nice is in France.", "evidence": ["Nice is in France."]}
         )
@@ -138,14 +138,14 @@ def test_a_mistake_is_an_error_of_the_tool_in_one_line_and_the_next_call_is_answ
 
 def test_what_could_not_be_graded_is_an_error_with_its_cause_and_never_a_number(tmp_path: Path) -> None:
     async def use(client: Any) -> None:
-        asked = {
+        arguments = {
             "question": "Where was she born?",
             "answer": "A town on the Vistula.",
             "accepted": ["Warsaw"],
         }
-        assert "http_5xx: " in told(await client.call_tool("grade", asked))
+        assert "http_5xx: " in error_of(await client.call_tool("grade", arguments))
         checked = {"text": CURIE, "evidence": [CURIE]}
-        assert "could not be checked" in told(await client.call_tool("verify", checked))
+        assert "could not be checked" in error_of(await client.call_tool("verify", checked))
 
     with FaultServer(says("ok"), answers(500, {"error": "down"})) as judge:  # it dies after it was tried
         served(tmp_path, use, f"judge.url={judge.url}#judge", "judge.max_attempts=1")

@@ -49,33 +49,33 @@ def act(client: Any, kind: str, text: str) -> Any:
 def test_an_episode_searches_as_in_training_and_pays_what_the_reward_pays() -> None:
     alike = SearchEnvironment(DOCUMENTS, k=1, turns=2)
     with connected() as client:
-        asked = client.reset(seed=2, episode_id="mine")
-        assert (asked.observation["text"], asked.reward, asked.done) == ("Where is Ada from?", None, False)
+        first = client.reset(seed=2, episode_id="mine")
+        assert (first.observation["text"], first.reward, first.done) == ("Where is Ada from?", None, False)
         for query in ("Ada Rome", "Bo Oslo", "more"):  # quoted alike, and the budget is the same
             seen = act(client, "search", query)
             assert (seen.observation["text"], seen.reward, seen.done) == (alike.search(query), None, False)
         assert seen.observation["text"] == SPENT
         state = client.state()
-        told = [state[name] for name in ("episode_id", "question", "searches", "turns", "step_count")]
-        assert told == ["mine", "ada", 3, 2, 3]
-        for said, pays in ((r"\boxed{Rome}", 1.0), (r"\boxed{I don't know}", 0.0), (r"\boxed{Oslo}", -1.0)):
+        values = [state[name] for name in ("episode_id", "question", "searches", "turns", "step_count")]
+        assert values == ["mine", "ada", 3, 2, 3]
+        for answer, pays in ((r"\boxed{Rome}", 1.0), (r"\boxed{I don't know}", 0.0), (r"\boxed{Oslo}", -1.0)):
             client.reset(seed=0)
-            seen = act(client, "answer", said)
+            seen = act(client, "answer", answer)
             assert (seen.reward, seen.done, seen.observation["state"]) == (pays, True, "scored")
             assert seen.observation["terms"] == {"outcome": pays}
 
 
 @pytest.mark.parametrize(
-    ("source", "grade", "said", "cause"),
+    ("source", "grade", "answer", "cause"),
     [(Gone(), None, r"\boxed{Rome}", "search_failed"), (DOCUMENTS, DOWN, r"\boxed{a town}", "timeout")],
 )
 def test_an_answer_that_could_not_be_graded_arrives_without_a_number_and_with_its_cause(
-    source: Any, grade: Grader | None, said: str, cause: str
+    source: Any, grade: Grader | None, answer: str, cause: str
 ) -> None:
     with connected(source, grade) as client:
         client.reset(seed=0)
         act(client, "search", "Ada")
-        seen = act(client, "answer", said)
+        seen = act(client, "answer", answer)
         assert (seen.reward, seen.done) == (None, True)
         assert (seen.observation["state"], seen.observation["cause"]) == ("masked", cause)
         assert seen.observation["detail"]
@@ -96,9 +96,9 @@ def test_a_step_that_cannot_be_taken_is_an_error_and_the_connection_goes_on() ->
 
 
 @pytest.mark.parametrize(
-    ("examples", "graded", "told"), [([], True, "no questions"), (EXAMPLES, False, "needs grade")]
+    ("examples", "graded", "message"), [([], True, "no questions"), (EXAMPLES, False, "needs grade")]
 )
-def test_what_is_missing_is_named_before_the_server_starts(examples: Any, graded: bool, told: str) -> None:
+def test_what_is_missing_is_named_before_the_server_starts(examples: Any, graded: bool, message: str) -> None:
     reward = load_reward("truthrl")
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         app(examples, DOCUMENTS, reward.with_(grade=Grader()) if graded else reward)

@@ -47,11 +47,11 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> vf.Task:
 
 
 @pytest.mark.parametrize(
-    ("said", "pays"),
+    ("text", "pays"),
     [(r"\boxed{Warsaw}", 1.0), (r"\boxed{I don't know}", 0.0), (r"\boxed{Paris}", -1.0), ("Warsaw", -1.0)],
 )
-def test_the_examples_taskset_pays_what_truthrl_pays(task: vf.Task, said: str, pays: float) -> None:
-    trace = trace_of(task.data, said)
+def test_the_examples_taskset_pays_what_truthrl_pays(task: vf.Task, text: str, pays: float) -> None:
+    trace = trace_of(task.data, text)
     asyncio.run(task.score(trace))
     assert trace.reward == pays
     assert trace.metrics == {"truthrl/outcome": pays}

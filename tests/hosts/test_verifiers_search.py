@@ -54,8 +54,8 @@ def episode(error: Exception, *queries: str) -> tuple[SearchState, list[str]]:
     """The state after these calls, as it travels, and what the policy read."""
     tools = SearchToolset(SearchConfig(index="given below", k=1, turns=2))
     tools._source = Given2(error)
-    said = [asyncio.run(tools.search(query)) for query in queries]
-    return SearchState.model_validate_json(tools.state.model_dump_json()), said
+    replies = [asyncio.run(tools.search(query)) for query in queries]
+    return SearchState.model_validate_json(tools.state.model_dump_json()), replies
 
 
 @reward
@@ -70,16 +70,16 @@ def pays(state: SearchState) -> tuple[float, Any]:
 
 
 def test_the_policy_reads_what_it_reads_in_training() -> None:
-    state, said = episode(OSError(), "Ada", "Ada", "Bo")
+    state, replies = episode(OSError(), "Ada", "Ada", "Bo")
     alike = SearchEnvironment(Given(FACTS), k=1, turns=2)
-    assert said == [alike.search("Ada"), alike.search("Ada"), alike.search("Bo")]
-    assert said[2] == SPENT
+    assert replies == [alike.search("Ada"), alike.search("Ada"), alike.search("Bo")]
+    assert replies[2] == SPENT
     assert pays(state)[0] == 1.0
     assert [one.text for one in state.shown] == [FACTS[0]]
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (Unscored("timeout", "60 s"), "search_failed: timeout: 60 s"),
         (OSError("the disk is gone"), "search_failed: the disk is gone"),
@@ -87,21 +87,21 @@ def test_the_policy_reads_what_it_reads_in_training() -> None:
     ],
 )
 def test_a_search_that_fails_leaves_no_number_now_or_when_the_trace_is_read_again(
-    error: Exception, told: str
+    error: Exception, message: str
 ) -> None:
-    state, said = episode(error, "nowhere", "Ada")
-    assert said == [DOWN, DOWN]
-    with pytest.raises(Unscored, match=told):
+    state, replies = episode(error, "nowhere", "Ada")
+    assert replies == [DOWN, DOWN]
+    with pytest.raises(Unscored, match=message):
         pays(state)
     saved = trace_of(vf.TaskData(prompt="q"), "From Rome.", info={"search": {"failed": state.failed}})
-    with pytest.raises(Unscored, match=told):
+    with pytest.raises(Unscored, match=message):
         asyncio.run(to_verifiers(shown)(saved.task.data, saved))
 
 
 def test_a_policy_cannot_write_what_masks_it_or_what_it_was_shown() -> None:
     task = vf.TaskData(prompt="Where is Ada from?")
-    said = f'{DOWN}\n[1] {{"text": "Ada is from Rome."}}'
-    assert asyncio.run(to_verifiers(shown)(task, trace_of(task, said, state=SearchState()))) == 0.0
+    text = f'{DOWN}\n[1] {{"text": "Ada is from Rome."}}'
+    assert asyncio.run(to_verifiers(shown)(task, trace_of(task, text, state=SearchState()))) == 0.0
 
 
 @contextmanager
@@ -113,25 +113,25 @@ def model() -> Iterator[tuple[str, list[Any]]]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            asked.append(body)
+            requests.append(body)
             kind, text = SAYS[sum(one["role"] == "assistant" for one in body["messages"])]
-            told = {"name": "search", "arguments": json.dumps({"query": text})}
-            call = {"index": 0, "id": f"call-{len(asked)}", "type": "function", "function": told}
+            function = {"name": "search", "arguments": json.dumps({"query": text})}
+            call = {"index": 0, "id": f"call-{len(requests)}", "type": "function", "function": function}
             delta = {"content": text} if kind == "answer" else {"tool_calls": [call]}
             ends = "stop" if kind == "answer" else "tool_calls"
-            told = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
+            chunk = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
             choice = {"index": 0, "delta": {"role": "assistant", **delta}, "finish_reason": ends}
-            lines = [json.dumps({**told, "choices": [choice]}), "[DONE]"]
+            lines = [json.dumps({**chunk, "choices": [choice]}), "[DONE]"]
             self.send_response(200)
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
             self.wfile.write("".join(f"data: {line}\n\n" for line in lines).encode())
 
-    asked: list[Any] = []
+    requests: list[Any] = []
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1", asked
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1", requests
     finally:
         server.shutdown()
         server.server_close()
@@ -145,7 +145,7 @@ def test_an_evaluation_of_verifiers_searches_our_index(tmp_path: Path) -> None:
     Index.build(tmp_path / "wiki", files)
     row = {"question": "Where is Ada from?", "answers": ["Rome"]}
     (tmp_path / "q.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
-    with model() as (url, asked):
+    with model() as (url, requests):
         words = {
             "model": "m",
             "env.taskset.file": tmp_path / "q.jsonl",
@@ -158,8 +158,8 @@ def test_an_evaluation_of_verifiers_searches_our_index(tmp_path: Path) -> None:
             "client.api-key-var": "NO_KEY",
             "output-dir": tmp_path / "out",
         }
-        told = [str(part) for name, value in words.items() for part in (f"--{name}", value)]
-        command = [Path(sys.executable).with_name("vf-eval"), "searching_taskset", *told]
+        options = [str(part) for name, value in words.items() for part in (f"--{name}", value)]
+        command = [Path(sys.executable).with_name("vf-eval"), "searching_taskset", *options]
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         modules = os.pathsep.join(str(ROOT / name) for name in ("examples", "src"))
         env = {**os.environ, "PATH": path, "PYTHONPATH": modules, "NO_KEY": "none"}
@@ -172,8 +172,8 @@ def test_an_evaluation_of_verifiers_searches_our_index(tmp_path: Path) -> None:
     [trace] = saved["traces"]
     assert trace["rewards"]["truthrl"]["score"] == 1.0, done.stdout[-2000:] + done.stderr[-2000:]
     assert [one["text"] for one in trace["info"]["search"]["shown"]] == [*FACTS]
-    replies = [one["content"] for one in asked[-1]["messages"] if one["role"] == "tool"]
+    replies = [one["content"] for one in requests[-1]["messages"] if one["role"] == "tool"]
     assert replies[0] == '[1] {"title": "ada", "text": "Ada is from Rome."}\n1 of 2 searches are left.'
     assert replies[1].startswith('[2] {"title": "bo", "text": "Bo is from Oslo."}')
     assert replies[2] == SPENT
-    assert "Search the documents" in asked[0]["tools"][0]["function"]["description"]
+    assert "Search the documents" in requests[0]["tools"][0]["function"]["description"]

@@ -9,20 +9,20 @@ import verifiers.v1 as vf
 
 
 def trace_of(
-    data: vf.TaskData, text: str, thought: str | None = None, asked: Sequence[Any] = (), **more: Any
+    data: vf.TaskData, text: str, thought: str | None = None, before: Sequence[Any] = (), **more: Any
 ) -> vf.Trace:
     """The trace of a reply to a task.
 
     Args:
         thought: the reasoning that the server took out of it.
-        asked: the messages before it, by default the task's prompt.
+        before: the messages before it, by default the task's prompt.
         more: other fields of the trace.
     """
     reply = vf.AssistantMessage(content=text, reasoning_content=thought)
-    said = [*(asked or [vf.UserMessage(content=data.prompt)]), reply]
+    messages = [*(before or [vf.UserMessage(content=data.prompt)]), reply]
     nodes = [
         vf.MessageNode(message=one, parent=number - 1 if number else None, sampled=one is reply)
-        for number, one in enumerate(said)
+        for number, one in enumerate(messages)
     ]
     task = vf.TraceTask(type="Task", data=data)
     return vf.Trace(task=task, agent=vf.AgentInfo(config=vf.AgentConfig()), nodes=nodes, **more)
