@@ -25,7 +25,7 @@ import shlex
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, get_args
 
 from factrl.errors import ConfigError, FactrlError
@@ -178,20 +178,17 @@ def _example(extra: Mapping[str, Any], ground_truth: Any, columns: Mapping[Colum
 
 _Group = tuple[int, str, str]  # a reward, and a question by its index and its words
 _WAITING: dict[_Group, _Batch] = {}
-_REWARDS: dict[tuple[str, str, str, tuple[str, ...]], _Supplied] = {}
 _OPENING = threading.RLock()
 # Rewards block a thread each; verl awaits as many samples as it has completions under way.
 _on_a_thread = partial(on_thread, "verl", THREADS)
 
 
-def _supplied(recipe: str, paper: str, settings: str, usual: tuple[str, ...]) -> _Supplied:
-    key = (recipe, paper, settings, usual)
-    with _OPENING:
-        if key not in _REWARDS:
-            _REWARDS[key] = _open(*key)
-        return _REWARDS[key]
+def _supplied(*reward: Any) -> _Supplied:
+    with _OPENING:  # the first of many threads opens it, once
+        return _open(*reward)
 
 
+@cache
 def _open(recipe: str, paper: str, settings: str, usual: tuple[str, ...]) -> _Supplied:
     if not recipe and not paper and "paper=" not in " ".join((settings, *usual)):
         raise ConfigError(

@@ -144,7 +144,7 @@ class FactualTrainer(PPOTrainerSync):
         self._results: dict[str, Result] = {}  # of this step, by key
         self._advantages: dict[str, float] = {}  # of whole completions, before they are credited
         folder = _options(config.algorithm).get("run", None)
-        self._run = Run.beside(Path(folder)) if folder else None
+        self._run = Run(Path(folder), shared=True) if folder else None
 
     def on_init_end(self) -> None:
         """Forget what was logged after the checkpoint from which the run goes on."""

@@ -67,12 +67,25 @@ class Rollout:
 
 
 class Run:
-    """A run folder that this process may write to; use it as a context manager, which frees it again."""
+    """A run folder that this process may write to; a context manager, which releases it.
 
-    def __init__(self, path: Path) -> None:
-        """Take the lock of an existing folder; use `Run.create` or `Run.open`."""
+    `Run.create` and `Run.open` make one.
+
+    Args:
+        path: an existing folder.
+        shared: another process of the same job has its lock.
+
+    Attributes:
+        metrics: the file that `log` appends to.
+        rollouts: the folder that `write_rollouts` writes to.
+        checkpoints: the folder for the trainer's checkpoints; not created here.
+    """
+
+    def __init__(self, path: Path, *, shared: bool = False) -> None:
         self.path = path
-        self._lock: FileLock | None = FileLock(path / "lock", f"run {path}")
+        self.metrics, self.rollouts = path / "metrics.jsonl", path / "rollouts"
+        self.checkpoints = path / "checkpoints"
+        self._lock = None if shared else FileLock(path / "lock", f"run {path}")
 
     @classmethod
     def create(cls, root: Path | str, name: str, settings_toml: str) -> Run:
@@ -125,28 +138,6 @@ class Run:
             run.close()
             raise
         return run
-
-    @classmethod
-    def beside(cls, path: Path) -> Run:
-        """The folder that another process of the job writes to."""
-        run = cls.__new__(cls)
-        run.path, run._lock = path, None
-        return run
-
-    @property
-    def metrics(self) -> Path:
-        """The file that `log` appends to."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def rollouts(self) -> Path:
-        """The folder that `write_rollouts` writes to."""
-        return self.path / "rollouts"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder for the trainer's checkpoints; not created here."""
-        return self.path / "checkpoints"
 
     def log(self, step: int, values: Mapping[str, Any]) -> None:
         """Append one line of metrics; NaN and infinities become null."""

@@ -239,4 +239,4 @@ def _run_folder(settings: RunSettings) -> Run:
         resume = settings.run.resume
         run = Run.open(resume) if resume else Run.create(settings.run.dir, name, dump_toml(settings))
     path = broadcast_object_list([run and run.path])[0]
-    return run or Run.beside(Path(str(path)))
+    return run or Run(Path(str(path)), shared=True)
