@@ -125,18 +125,13 @@ def test_limit_reads_no_further(tmp_path: Path) -> None:
         ([], "data.jsonl has no rows"),
         (
             [{"frage": "Q", "answers": "a"}],
-            "data.jsonl has no column for the question; columns: frage, answers; say which one",
+            "data.jsonl has no column for the question; columns: frage, answers",
         ),
         (
             [{**ROW, "id": "a"}, {"question": "Q", "answers": [], "id": "b"}, {"question": "Q", "id": "c"}],
-            "data.jsonl: no answers in 2 of 3 rows, first in row 2 (id b), column 'answers'; "
-            "remove those rows or name another column with data.columns.answers=...",
+            "data.jsonl: no answers in 2 of 3 rows, first in row 2 (id b), column 'answers'",
         ),
-        (
-            [{**ROW, "id": "x"}, {**ROW, "id": "y"}, {**ROW, "id": "x"}],
-            "data.jsonl: rows 1 and 3 have the same id 'x'; name a column with unique ids as "
-            "data.columns.id=..., or ignore the column 'id' with data.columns.id=''",
-        ),
+        ([{**ROW, "id": i} for i in "xyx"], "data.jsonl: rows 1 and 3 have the same id 'x'"),
         ([ROW, ["Q", "a"]], "data.jsonl: row 2 is a list, not an object with columns"),
         ([ROW, {**ROW, "question": 5}], "data.jsonl, row 2: question is a int, not text"),
         (
@@ -239,12 +234,8 @@ def test_hub_failures_say_what_to_do(monkeypatch: pytest.MonkeyPatch, error: str
     datasets = pytest.importorskip("datasets")
     failure = pkgutil.resolve_name(error)("the cause\nand more")
     monkeypatch.setattr(datasets, "load_dataset", Mock(side_effect=failure))
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=r"owner/name .* \(split 'train', subset None\): the cause; "):
         load_examples("owner/name")
-    assert str(caught.value) == (
-        "owner/name is neither a file here nor a dataset that the hub gave (split 'train', subset None): "
-        "the cause; check the spelling and the split, or download it and name the file"
-    )
 
 
 def test_without_the_hub_package(monkeypatch: pytest.MonkeyPatch) -> None:
