@@ -6,10 +6,10 @@
 A session is one connection of OpenEnv's client: `reset` asks a question, a step searches or answers, and the
 answer ends the episode with what a reward of factrl pays for it.  The accepted answers stay on the server.
 
-Written for openenv 0.10.0, which `openenv-core` became.  Its rubrics return a float and nothing else, and
-what it makes of none is 0, so there is no rubric here.  An answer that could not be graded has the reward
-None, and its `cause` is a field of the observation, as OpenEnv before 0.10 sends no metadata to the client.
-Step-wise credit is dropped: a reward there is one number.
+Written for openenv 0.10.0, formerly `openenv-core`.  Its rubrics return a float, and 0 where there is none,
+so there is no rubric here.  An answer that could not be graded has the reward None, and its `cause` is a
+field of the observation, as OpenEnv before 0.10 sends no metadata to the client.  Step-wise credit is
+dropped: a reward there is one number.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from factrl.verifier.search import Search
 
 
 class SearchAction(Action):
-    """What the policy does: it searches for `text`, or answers with it."""
+    """The policy's action: it searches for `text`, or answers with it."""
 
     kind: Literal["search", "answer"]
     text: str
 
 
 class SearchObservation(Observation):
-    """What it sees of that; `done` without a reward means that the answer could not be graded.
+    """The observation after an action; `done` without a reward means that the answer could not be graded.
 
     Attributes:
         text: the question, the passages of a search, or nothing after an answer.
@@ -61,7 +61,7 @@ class SearchObservation(Observation):
 
 
 class EpisodeState(State):
-    """Where an episode stands; nothing of it tells the answer.
+    """The progress of an episode, without the accepted answers.
 
     Attributes:
         question: its id.
@@ -134,7 +134,7 @@ class SearchEpisodes(Environment[SearchAction, SearchObservation, EpisodeState])
 
     @property
     def state(self) -> EpisodeState:
-        """Where the episode stands."""
+        """The progress of the episode."""
         return self._at
 
 

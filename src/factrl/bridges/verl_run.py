@@ -1,4 +1,4 @@
-"""`factrl train --engine verl`: the recipe in verl's words, and verl started with them.
+"""`factrl train --engine verl`: writes what verl reads into a run folder, and starts verl there.
 
 On a cluster the run folder must be one that all nodes see, factrl must be installed on each of them, and the
 judge's key, FACTRL_JUDGE_API_KEY, in the environment that Ray was started in; no command line holds it.
@@ -31,8 +31,10 @@ from factrl.bridges.verl_overrides import (
 )
 from factrl.errors import ConfigError, MissingExtra, SetupError
 from factrl.job import Job
+from factrl.llm import preflight
 from factrl.rewards.resources import outside_training
 from factrl.runs.config import dump_toml
+from factrl.runs.data import render_prompt
 from factrl.runs.disk import anything, nothing, write_whole
 from factrl.runs.folder import gpus_here
 from factrl.train.plan import Plan, estimate, make_plan
@@ -75,12 +77,12 @@ def train_with_verl(
     """Write what verl reads into a run folder and start it there; returns its exit code.
 
     Args:
-        dry_run: hand the command to `say`; write and start nothing.
+        dry_run: pass the command to `say`; write and start nothing.
         words: verl's own overrides, which come last.
-        say, tell: where the command goes, and what is planned and made.
+        say, tell: print the command, and what is planned and made.
 
     Raises:
-        SetupError: what the user must change, what verl cannot do among it.
+        SetupError: what the user must change; among it settings that verl has no counterpart of.
     """
     plan, settings = make_plan(job), job.settings
     if why := outside_training(job.reward):
@@ -99,8 +101,6 @@ def train_with_verl(
         return 0
     _check_machine(engine)
     if job.judge is not None:
-        from factrl.llm import preflight
-
         preflight(job.judge)
     write_files(plan, folder)
     tell(f"run folder: {folder}")
@@ -140,7 +140,7 @@ def write_files(plan: Plan, run: Path) -> None:
         raise ConfigError(f"{run} holds a run; go on with it by --resume {run}, or give another run.name")
     run.mkdir(parents=True, exist_ok=True, mode=0o700)
     kept = settings.model_copy(update={"run": settings.run.model_copy(update={"resume": None})})
-    # First, as of two processes that come this far one is refused here.
+    # First: of two processes that come this far, one is refused here.
     write_whole(run / "config.toml", dump_toml(kept).encode(), anything if settings.run.resume else nothing)
     (run / "rollouts").mkdir(exist_ok=True)
     # The agent loop begins the assistant's turn, and leaves out the chat template where it is not wanted.
@@ -188,7 +188,7 @@ def _check_trl() -> None:
 
 
 def _fails(code: str) -> str:
-    """The last line of what Python says of `code` in a process of its own; empty when it runs."""
+    """The last line of Python's error for `code` in a process of its own; empty when it runs."""
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)  # noqa: S603
     return (done.stderr.strip().split("\n")[-1] or "no message") if done.returncode else ""
@@ -211,8 +211,6 @@ def _gpus() -> int:
 
 def _longest(plan: Plan) -> int:
     """Tokens that hold any prompt: no tokenizer makes more of a text than it has bytes."""
-    from factrl.runs.data import render_prompt
-
     data = plan.settings.data
     around = len(f"{data.system or ''}{data.prefill}".encode()) + _MARKUP
     around += _TOOL if plan.index is not None else 0
