@@ -11,11 +11,11 @@ import ipaddress
 import re
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 from starlette.responses import JSONResponse
+from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from factrl.rewards.remote import REQUEST_LIMIT
@@ -35,10 +35,6 @@ _OPEN = ("/", "/health/live", "/health/ready")  # without the token; the page it
 _AUTHORITY = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|([^:/@\[\]]+))(?::[0-9]*)?")
 _FULL = "the server is full; come back in a few seconds"
 
-Message = dict[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-
 
 class Gate:
     """An ASGI application in front of another one.
@@ -56,7 +52,7 @@ class Gate:
         self._inside = self._buffered = 0  # requests, and bytes of their bodies
         self._failures: dict[str, deque[float]] = {}
 
-    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or hand it on with its whole body."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
@@ -77,7 +73,7 @@ class Gate:
                 self._inside -= 1
                 self._buffered -= sum(map(len, parts))
 
-    async def _work(self, scope: dict[str, Any], receive: Receive, send: Send, parts: list[bytes]) -> None:
+    async def _work(self, scope: Scope, receive: Receive, send: Send, parts: list[bytes]) -> None:
         refusal = _unreadable(scope) or await self._read(receive, parts)
         if refusal is not None:
             await _answer(refusal)(scope, receive, send)
@@ -90,7 +86,7 @@ class Gate:
 
         await self._app(scope, again, send)
 
-    def _refused(self, scope: dict[str, Any]) -> tuple[int, str] | None:
+    def _refused(self, scope: Scope) -> tuple[int, str] | None:
         """Why not, before anything of a body is read."""
         elsewhere = None if self._token else _from_elsewhere(scope)
         if elsewhere is not None:
@@ -109,7 +105,7 @@ class Gate:
             return 400, "give Content-Length or Transfer-Encoding, not both"
         return None
 
-    def _unauthorized(self, scope: dict[str, Any], is_open: bool) -> tuple[int, str] | None:
+    def _unauthorized(self, scope: Scope, is_open: bool) -> tuple[int, str] | None:
         """Why a client does not count as one with the token; counts what it tried."""
         headers = _values(scope, b"authorization")
         if not self._token:
@@ -150,7 +146,7 @@ class Gate:
         return 408, f"the body did not arrive within {BODY_SECONDS:g} s"
 
 
-def _unreadable(scope: dict[str, Any]) -> tuple[int, str] | None:
+def _unreadable(scope: Scope) -> tuple[int, str] | None:
     headers = dict(scope["headers"])
     kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
     if kind != b"application/json":
@@ -175,7 +171,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _from_elsewhere(scope: dict[str, Any]) -> tuple[int, str] | None:
+def _from_elsewhere(scope: Scope) -> tuple[int, str] | None:
     """Why a request without a token is refused that a browser may have sent for a page of another site, also
     under a name of that site's own for this machine."""
     address = (scope.get("server") or ("", 0))[0]
@@ -194,7 +190,7 @@ def _is_here(authority: bytes, address: str) -> bool:
     return host == address or is_loopback(host)
 
 
-def _values(scope: dict[str, Any], name: bytes) -> list[bytes]:
+def _values(scope: Scope, name: bytes) -> list[bytes]:
     return [value for key, value in scope["headers"] if key == name]
 
 
