@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import json
 import re
+import socket
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -87,16 +88,20 @@ def lines(server: Running, given: dict[str, Any], **headers: str) -> list[dict[s
     return found
 
 
+def checking(server: Running, given: dict[str, Any]) -> socket.socket:
+    """A connection on which a check was requested and nothing was read yet."""
+    sent = json.dumps(given).encode()
+    head = f"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(sent)}\r\n\r\n"
+    return connect(server, b"POST /page/check HTTP/1.1\r\n" + head.encode() + sent)
+
+
 # What its routes answer
 
 
 def test_verdicts_are_shown_before_all_are_there_and_the_last_line_is_the_report(make: Any) -> None:
     judge = Judge()
     server = make(judge)
-    with connect(server) as connection:
-        sent = json.dumps(body("Paris is right here. Lyon is held here.")).encode()
-        head = f"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(sent)}\r\n\r\n"
-        connection.sendall(b"POST /page/check HTTP/1.1\r\n" + head.encode() + sent)
+    with checking(server, body("Paris is right here. Lyon is held here.")) as connection:
         seen = b""
         while b'"done": 1' not in seen:
             seen += connection.recv(65_536)
@@ -192,10 +197,7 @@ def test_a_client_that_leaves_ends_the_check(make: Any, monkeypatch: pytest.Monk
             ended.set()
 
     monkeypatch.setattr(page, "run", run)
-    server = make()
-    sent = json.dumps(body()).encode()
-    head = f"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(sent)}\r\n\r\n"
-    with connect(server, b"POST /page/check HTTP/1.1\r\n" + head.encode() + sent):
+    with checking(make(), body()):
         assert going.wait(60)
     assert ended.wait(60)
 
