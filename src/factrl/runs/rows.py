@@ -90,6 +90,11 @@ def _read_file(path: Path) -> Iterator[Row]:
         raise DataError(f"{path} cannot be read: {error}") from error
 
 
+def opened(path: Path) -> IO[bytes]:
+    """A file to read bytes from, unpacked where its name ends in .gz."""
+    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
 def lines_of(file: IO[bytes], name: object) -> Iterator[bytes]:
     """The lines of JSON Lines, which end at a line feed and at nothing else, in memory that is bounded.
 
@@ -116,8 +121,8 @@ def read_lines(path: Path) -> Iterator[Any]:
     Raises:
         DataError: a line is not JSON, or is longer than `LONGEST_LINE`.
     """
-    with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
-        for number, line in enumerate(lines_of(file, path), start=1):  # pyright: ignore[reportArgumentType]
+    with opened(path) as file:
+        for number, line in enumerate(lines_of(file, path), start=1):
             if line.strip():
                 yield _parse(line.decode("utf-8"), f"{path}, line {number}")
 
@@ -127,8 +132,8 @@ def read_separated(path: Path) -> Iterator[dict[str, Any]]:
     csv.field_size_limit(LONGEST_LINE)
     name = path.name.lower()
     delimiter = "\t" if name.removesuffix(".gz").endswith(".tsv") else ","
-    with gzip.open(path) if name.endswith(".gz") else path.open("rb") as file:
-        lines = map(bytes.decode, lines_of(file, path))  # pyright: ignore[reportArgumentType]
+    with opened(path) as file:
+        lines = map(bytes.decode, lines_of(file, path))
         reader = csv.DictReader(lines, delimiter=delimiter, strict=True)
         start = 1
         try:

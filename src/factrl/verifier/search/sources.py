@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import codecs
 import csv
-import gzip
 import hashlib
 import json
 import logging
@@ -28,11 +27,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from factrl.errors import DataError, MissingExtra, SetupError, nearest
 from factrl.runs import rows as limits
-from factrl.runs.rows import read_lines, read_rows, read_separated
+from factrl.runs.rows import opened, read_lines, read_rows, read_separated
 from factrl.text import encodable
 from factrl.text.escape import one_line
 from factrl.text.html import OWN_PAGE
@@ -208,7 +207,7 @@ def _read_rows(path: Path) -> _Rows:
 
 def _read_json(path: Path) -> Iterable[Any]:
     """The rows of JSON Lines, or of one list or object on as many lines as it likes."""
-    with _opened(path) as file:
+    with opened(path) as file:
         start = file.read(_HEAD).removeprefix(codecs.BOM_UTF8).lstrip()
     whole = start.startswith(b"[") or start.partition(b"\n")[0].strip() == b"{"
     if not whole:
@@ -218,10 +217,6 @@ def _read_json(path: Path) -> Iterable[Any]:
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not JSON: {error}") from error
     return value if isinstance(value, list) else [value]
-
-
-def _opened(path: Path) -> IO[bytes]:
-    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
@@ -255,7 +250,7 @@ def decoded(data: bytes, *, html: bool = False) -> str:
 
 
 def _whole(path: Path, *, html: bool = False) -> str:
-    with _opened(_small(path)) as file:
+    with opened(_small(path)) as file:
         data = file.read(limits.LONGEST_LINE + 1)
     if len(data) > limits.LONGEST_LINE:
         raise DataError(f"{path} has more than {limits.LONGEST_LINE:,} bytes; cut it into several")
