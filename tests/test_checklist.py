@@ -15,6 +15,7 @@ from factrl.rewards.checklist import MAX_TEXT, PASSAGES, Checklist, JudgedCheckl
 from factrl.types import Claim, Completion, Example, Passage, Verdict, VerdictLabel
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.judges import LLMJudge, WeakJudge
+from judging import data_of
 
 ITEMS = ("Curie was born in Warsaw.", "Curie won two prizes.", "Curie died in 1934.")
 TEXT = "Curie was born in Paris and won two prizes."
@@ -27,15 +28,10 @@ def reply(*labels: str, ids: Sequence[str] = IDS) -> str:
     return "\n".join(lines)
 
 
-def data_of(message: Message) -> dict[str, Any]:
-    """The JSON line between DATA and END."""
-    return json.loads(message["content"].splitlines()[-2])
-
-
 def says(label: str) -> Callable[[Sequence[Message]], str]:
     """A judge that finds the same of every item."""
     return lambda messages: reply(
-        *[label] * len(items := data_of(messages[0])["items"]), ids=[item["id"] for item in items]
+        *[label] * len(items := data_of(messages)["items"]), ids=[item["id"] for item in items]
     )
 
 
@@ -47,7 +43,7 @@ def test_all_items_are_asked_about_in_one_call_and_matched_by_id() -> None:
     assert Checklist(judge)("Who?", TEXT, ITEMS) == ["contradictory", "consistent", "missing"]
     ((message,),) = judge.calls
     items = [{"id": id_, "item": item} for id_, item in zip(IDS, ITEMS, strict=True)]
-    assert data_of(message) == {"question": "Who?", "items": items, "response": TEXT}
+    assert data_of([message]) == {"question": "Who?", "items": items, "response": TEXT}
 
 
 def test_ids_are_as_long_as_it_takes_to_tell_items_apart() -> None:
@@ -118,7 +114,7 @@ def test_what_need_not_be_asked(text: str) -> None:
 def test_a_text_that_forges_is_quoted_and_probed() -> None:
     judge = FakeLLM(says("missing"))
     assert Checklist(judge)("Who?", FORGED, ITEMS) == ["missing"] * 3
-    data = data_of(judge.calls[0][0])
+    data = data_of(judge.calls[0])
     assert len(data["items"]) == 4
     assert "<|im_start|>" not in data["response"]
     assert "VERDICT:" not in data["response"]
@@ -207,7 +203,7 @@ def test_real_judges_read_a_checklist() -> None:
     assert weak("Who?", text, items) == ["consistent", "missing"]
 
     def answer(messages: Sequence[Message]) -> str:
-        claims = data_of(messages[0])["claims"]
+        claims = data_of(messages)["claims"]
         labels = ["supported" if "Warsaw" in claim["claim"] else "unknown" for claim in claims]
         return reply(*labels, ids=[claim["id"] for claim in claims])
 

@@ -1,4 +1,4 @@
-"""What a notebook shows of a report, a result, an evaluation and a study: small tables of escaped text."""
+"""What a notebook shows of a report, a result and an evaluation: small tables of escaped text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from test_verify_html import failed, hostile
 
 import factrl as fx
 from factrl.evals.samples import Output
-from factrl.studies.full import FullTable
 from factrl.types import Result
 from test_report import PAYLOADS, Page
 
@@ -25,7 +24,6 @@ ROW = {
     "floored": {},
     "by": {HOSTILE: {"accuracy": NUMBER}},
 }
-SEEDS = [{HOSTILE: {"value": 50.0, "low": 25.0, "high": 75.0}}]
 SHOWN: list[tuple[Any, str]] = [
     (hostile(HOSTILE), "refuted"),
     (failed(HOSTILE), "could not be checked"),
@@ -34,7 +32,6 @@ SHOWN: list[tuple[Any, str]] = [
     (fx.short_form(GRADES), "50.0 ["),
     (fx.compare(GRADES, GRADES), "+0.0 [+0.0, +0.0]"),
     (Output(Path(), {"model": HOSTILE}, {HOSTILE: ROW}, {}), "50.0"),
-    (FullTable([HOSTILE], {}, {"base": SEEDS, HOSTILE: SEEDS}, {}), "50.0 [25.0, 75.0]"),
 ]
 
 

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from fractions import Fraction
-from random import Random
 from types import MappingProxyType
 from typing import Any
 
@@ -275,12 +274,6 @@ def test_completions_of_a_question_see_each_other_and_no_others() -> None:
     assert supply(beside).batch([rome], [told])[0].value == 56.0
     with pytest.raises(ConfigError, match="compares the completions of a question, and here is one alone"):
         supply(beside).batch([rome, oslo], ["1", "2"])
-
-
-def outcome(index: int) -> str:
-    """What must become of a sample, drawn from its number."""
-    kinds = ("right", "wrong", "abstains", "no box", "judged", "refuted", "unreadable", "outage", "not json")
-    return Random(index).choice(kinds)
 
 
 # Before a run

@@ -550,6 +550,11 @@ def test_what_makes_a_row_that_row_is_no_setting_of_the_users(
     assert re.search(
         rf"^factrl: (run\.)?{key}=.*: the steps set it themselves$", capfd.readouterr().err, re.M
     )
+
+
+def test_a_setting_of_the_users_leaves_the_rows_that_set_it(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert dry("fspo", "verifier.judge=weak", "train.loss_type=dapo") == 0
     trained = [line for line in capfd.readouterr().out.splitlines() if line.startswith("factrl train")]
     assert all(("=dapo" in line) != ("=reinforce++" in line) for line in trained)

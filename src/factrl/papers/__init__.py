@@ -65,7 +65,11 @@ def no_answers(example: Example, knobs: Mapping[str, Any] = MappingProxyType({})
 
 
 def paper_names() -> tuple[str, ...]:
-    """Names of the papers."""
+    """Names of the papers.
+
+    >>> "truthrl" in paper_names()
+    True
+    """
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
 
@@ -100,6 +104,9 @@ def split_spec(spec: str) -> tuple[str, str]:
 
 def load_reward(spec: str) -> Reward:
     """A reward by name: `truthrl`, `truthrl:binary`, or `my_file.py:function` for one of your own.
+
+    >>> load_reward("truthrl:binary").knobs["abstain"]
+    -1.0
 
     Raises:
         ConfigError: unknown paper or variant, missing file, or no such reward in the file.

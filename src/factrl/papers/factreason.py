@@ -46,19 +46,13 @@ from factrl.types import Completion, Example, Score
 from factrl.verifier.report import WIDTH, Report
 
 
-def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
-    _check(knobs["weight_detail"])
-    return None
+def _check(knobs: Mapping[str, Any]) -> None:
+    """Under a negative λ missing verdicts have no interval."""
+    if knobs["weight_detail"] < 0:
+        raise ConfigError(f"weight_detail must not be negative, and is {knobs['weight_detail']!r}")
 
 
-def _check(weight_detail: float) -> None:
-    if weight_detail < 0:
-        raise ConfigError(f"weight_detail must not be negative, and is {weight_detail!r}")
-
-
-@reward(
-    requires=_requires, unused=lambda knobs: () if knobs["weight_preference"] else ("compare",), searches=True
-)
+@reward(check=_check, unused=lambda knobs: () if knobs["weight_preference"] else ("compare",), searches=True)
 def factreason(
     example: Example,
     completion: Completion,
@@ -78,11 +72,7 @@ def factreason(
         weight_preference: μ, of the win against the judge's own answer.
         order: in which the judge sees the two answers: `given`, `swapped` or `both`; empty leaves it to
             `compare`, whose own is the paper's.
-
-    Raises:
-        ConfigError: a negative λ, under which missing verdicts have no interval.
     """
-    _check(weight_detail)
     blocks = think_answer(completion, completion.prefill)
     if blocks.answer is None:
         return Score({"format": gate}, floored=blocks.malformed)

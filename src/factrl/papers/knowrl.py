@@ -55,7 +55,6 @@ _Parts = tuple[str | None, str | None, str | None]  # reasoning, answer, what is
 
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
-    _check(knobs)
     return no_answers(example) if knobs["weight_correct"] else None
 
 
@@ -71,7 +70,13 @@ def _unused(knobs: Mapping[str, Any]) -> list[str]:
     return [name for name, weight in weights.items() if not weight]
 
 
-@reward(requires=_requires, unused=_unused, searches=True, choices={"fact_when": ("always", "wrong")})
+@reward(
+    requires=_requires,
+    unused=_unused,
+    searches=True,
+    choices={"fact_when": ("always", "wrong")},
+    check=_check,
+)
 def knowrl(
     example: Example,
     completion: Completion,
@@ -96,12 +101,7 @@ def knowrl(
         fact_when: `always` as in the paper, or `wrong`: for answers that are neither right nor refuse.
         gamma: claims below which FActScore's length penalty sets in; 0 is without it, as in the paper.
         released: take the completion apart as the released code does.
-
-    Raises:
-        ConfigError: `fact_when` needs the answer's grade and `weight_correct` is 0, or all weights are.
     """
-    weights = (weight_format, weight_correct, weight_fact)
-    _check({"fact_when": fact_when, **dict(zip(_WEIGHTS, weights, strict=True))})
     think, answer, malformed = _released_parts(completion) if released else _parts(completion)
     terms = {"format": weight_format * (-1.0 if malformed else 1.0)} if weight_format else {}
     facts: dict[str, Any] = {"malformed": malformed}

@@ -39,17 +39,12 @@ from . import no_answers
 _END = "</confidence>"
 
 
-def _check(answer: str, calibration: float) -> None:
-    if answer == "tags" and calibration:
+def _check(knobs: Mapping[str, Any]) -> None:
+    if knobs["answer"] == "tags" and knobs["calibration"]:
         raise ConfigError("answer='tags' states no confidence; calibration needs answer=confidence or text")
 
 
-def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
-    _check(knobs["answer"], knobs["calibration"])
-    return no_answers(example)
-
-
-@reward(requires=_requires, choices={"answer": ("confidence", "tags", "text")})
+@reward(requires=no_answers, choices={"answer": ("confidence", "tags", "text")}, check=_check)
 def rlcr(
     example: Example,
     completion: Completion,
@@ -71,7 +66,6 @@ def rlcr(
             `tags` alone, for RLVR; or `text`, the whole completion but for "Confidence: 75" in it.
         analysis: the form `confidence` has an analysis, as in the paper.
     """
-    _check(answer, calibration)
     text, sure, cause = _read(completion, answer, analysis)
     if cause is None and sure is None and calibration:
         cause = "no_confidence"
@@ -92,11 +86,9 @@ def _read(completion: Completion, answer: str, analysis: bool) -> tuple[str, flo
     if answer == "text":
         return rest, sure, None
     if answer == "confidence" and (sure is None or not completion.rstrip().endswith(_END)):
-        cause = "no_confidence"
-        return "", None, cause
+        return "", None, "no_confidence"
     if answer == "confidence" and analysis and tag(completion, "analysis") is None:
-        cause = "no_analysis"
-        return "", sure, cause
+        return "", sure, "no_analysis"
     blocks = think_answer(rest, completion.prefill)
     return (blocks.answer.text, sure, None) if blocks.answer else ("", sure, blocks.malformed)
 

@@ -43,7 +43,7 @@ verifier whose claims stand alone, as the preset `local` has.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from factrl.errors import ConfigError, Unscored
@@ -59,7 +59,20 @@ from factrl.verifier.report import WIDTH, Report
 from . import no_answers
 
 
-@reward(requires=no_answers, searches=True, choices={"answer": ("tags", "text")})
+def _check(knobs: Mapping[str, Any]) -> None:
+    correct, abstain, wrong, floor = (knobs[name] for name in ("correct", "abstain", "wrong", "floor"))
+    detail, partial, enough = (knobs[name] for name in ("detail", "partial", "enough"))
+    if enough < 1 or detail < 0 or partial < 0:
+        raise ConfigError(f"enough={enough}, detail={detail:g} and partial={partial:g} must be positive")
+    if not correct - detail > abstain + partial >= abstain - partial > wrong >= floor:
+        raise ConfigError(
+            f"the outcomes' bands must not meet, but they are {correct - detail:g} to {correct + detail:g} "
+            f"(correct), {abstain - partial:g} to {abstain + partial:g} (abstain), {wrong:g} (wrong) and "
+            f"{floor:g} (floor)"
+        )
+
+
+@reward(requires=no_answers, searches=True, choices={"answer": ("tags", "text")}, check=_check)
 def robust(
     example: Example,
     completion: Completion,
@@ -84,10 +97,8 @@ def robust(
         answer: `tags`, the answer stands in `<answer>` after a `<think>`; `text`, it is the whole text.
 
     Raises:
-        ConfigError: the bands of two outcomes meet, so that cheating could pay.
         Unscored: no grade, no claims or too few verdicts.
     """
-    _check(correct, abstain, wrong, floor, detail, partial, enough)
     blocks = think_answer(completion, completion.prefill) if answer == "tags" else _whole(completion)
     if blocks.think is None or blocks.answer is None:
         return Score({"outcome": floor, "fact": 0.0}, floored=blocks.malformed)
@@ -159,19 +170,6 @@ def _counts(report: Report, example: Example) -> Counter[str]:
                 label = "beside"
         counts[label] += 1
     return counts
-
-
-def _check(
-    correct: float, abstain: float, wrong: float, floor: float, detail: float, partial: float, enough: int
-) -> None:
-    if enough < 1 or detail < 0 or partial < 0:
-        raise ConfigError(f"enough={enough}, detail={detail:g} and partial={partial:g} must be positive")
-    if not correct - detail > abstain + partial >= abstain - partial > wrong >= floor:
-        raise ConfigError(
-            f"the outcomes' bands must not meet, but they are {correct - detail:g} to {correct + detail:g} "
-            f"(correct), {abstain - partial:g} to {abstain + partial:g} (abstain), {wrong:g} (wrong) and "
-            f"{floor:g} (floor)"
-        )
 
 
 TERMS = ("outcome", "fact")

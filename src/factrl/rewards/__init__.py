@@ -40,11 +40,17 @@ SUM = "sum"  # what the sum of the terms is logged as, beside the terms
 RewardFunction = Callable[..., Any]
 Requirement = Callable[[Example, Mapping[str, Any]], str | None]
 Unused = Callable[[Mapping[str, Any]], Collection[str]]
+Check = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)
 class Reward:
     """A reward function with its knobs set and its resources supplied; made by `@reward`.
+
+    >>> harsh = fx.load_reward("truthrl").with_(wrong=-2.0, grade=fx.Grader())
+    >>> result = harsh(Example("Capital of Peru?", ("Lima",)), r"\\boxed{Cusco}")
+    >>> result.state, result.value, dict(result.terms)
+    ('scored', -2.0, {'outcome': -2.0})
 
     Attributes:
         name: what metrics and errors call it.
@@ -53,6 +59,7 @@ class Reward:
         unused: says which resources the knobs leave unasked, as a weight of 0 does.
         searches: `verify` is also asked about questions without evidence, for which it needs a search.
         choices: knob -> the words that it may be.
+        check: raises `ConfigError` for knobs that do not fit together.
         refuted: what `verify` has to tell from unknown, and how; a verifier that never says so is refused.
     """
 
@@ -64,6 +71,7 @@ class Reward:
     unused: Unused | None = field(default=None, repr=False)
     searches: bool = field(default=False, repr=False)
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
+    check: Check | None = field(default=None, repr=False)
     refuted: str = field(default="", repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -219,7 +227,7 @@ class Reward:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def check_knobs(self) -> None:
-        """Refuse a knob that is none of its choices.
+        """Refuse a knob that is none of its choices, and knobs that do not fit together.
 
         Raises:
             ConfigError: it names the knob, its value and the choices.
@@ -227,6 +235,8 @@ class Reward:
         for name, (*others, last) in self.choices.items():
             if self.knobs[name] not in (*others, last):
                 raise ConfigError(f"{name}={self.knobs[name]!r} is not {', '.join(others)} or {last}")
+        if self.check is not None:
+            self.check(self.knobs)
 
     def _check_supplied(self) -> None:
         self.check_knobs()
@@ -273,6 +283,7 @@ def reward(
     unused: Unused | None = None,
     searches: bool = False,
     choices: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    check: Check | None = None,
     refuted: str = "",
 ) -> Callable[[RewardFunction], Reward]: ...
 def reward(
@@ -280,11 +291,20 @@ def reward(
 ) -> Reward | Callable[[RewardFunction], Reward]:
     """Make a reward of a function `(example, completion, *, resource, knob=default)`.
 
+    >>> @reward
+    ... def brief(example, completion, *, most=3):
+    ...     return {"brief": -1.0 * (len(completion.split()) > most)}
+    >>> brief
+    <Reward brief(most=3)>
+    >>> brief.with_(most=1)(Example("Capital of Peru?"), "It is Lima.").value
+    -1.0
+
     Args:
         requires: `(example, knobs) -> str | None`: what an example lacks for this reward.
         unused: `knobs -> names`: resources that need not be supplied, because these knobs never ask them.
         searches: questions without evidence are verified too, by a search.
         choices: knob -> the words that it may be.
+        check: raises `ConfigError` for knobs that do not fit together, before anything is asked.
         refuted: what the verdict `refuted` is to it and what gives it, where it is not the same as unknown.
 
     Raises:

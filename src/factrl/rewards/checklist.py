@@ -72,6 +72,12 @@ Answer:
 class Checklist:
     """Asks an LLM about all items at once: `check(question, text, items)` is one word per item, in order.
 
+    >>> items = ["Lima is the capital of Peru.", "Lima was founded in 1535."]
+    >>> first, second = item_ids(items)
+    >>> reply = '{"id": "%s", "verdict": "consistent"}\\n{"id": "%s", "verdict": "missing"}'
+    >>> Checklist(fx.FakeLLM([reply % (first, second)]))("Tell me of Lima.", "It is Peru's capital.", items)
+    ['consistent', 'missing']
+
     A response without content, and one over 32 KB, is missing every item, and nothing is asked: a cut would
     let a policy put what contradicts an item behind the end.  A text that imitates our format or a chat
     template is asked about with one item more, which nothing can be consistent with; a judge that says

@@ -32,6 +32,9 @@ _STOP = re.compile(r"[.!?]+(?=\s|$)")
 def cited(reward: Reward, name: str) -> Reward:
     """`reward` with the knob and the term `citations`; its facts must have the `answer` and its `label`.
 
+    >>> cited(fx.load_reward("truthrl"), "with_citations").knobs["citations"]
+    0.0
+
     Args:
         name: what the new reward is assigned to in the module of `reward`, by which other processes find it.
     """

@@ -133,6 +133,10 @@ _SCALED = re.compile(rf"\d[\d.,]{{0,63}} (?:{'|'.join(SCALES)})")
 class Grader:
     """Grades an answer against the accepted ones: `grade(question, prediction, answers)`.
 
+    >>> grade = Grader()
+    >>> [grade("Capital of Peru?", text, ["Lima"]).label for text in ("It's Lima.", "I don't know", "Cusco")]
+    ['correct', 'abstained', 'incorrect']
+
     In this order: a text over 32 KB is floored, a match by rule is `correct`, a pure abstention is
     `abstained`, an answer without content is floored, "invalid question" is wrong unless it is accepted, an
     answer too long to be short is floored, and the judge decides the rest.  Without a judge the rest is
@@ -284,6 +288,10 @@ def graded_by(judge: LLM | None) -> str:
 
 def reasoning_judge(llm: LLM) -> Callable[[str, str, Sequence[str]], float]:
     """TruthRL's reasoning judge: `rate(question, reasoning, answers)` is 1.0 for precise, 0.0 for vague.
+
+    >>> rate = reasoning_judge(fx.FakeLLM(["It names facts that lead to her.\\nVERDICT: precise"]))
+    >>> rate("Who wrote Emma?", "It is by the author of Persuasion, Jane Austen.", ["Jane Austen"])
+    1.0
 
     Reasoning is read up to 32 KB.  Reasoning without content is vague without asking, and so is
     reasoning that imitates our format and gets the judge to say nothing readable.

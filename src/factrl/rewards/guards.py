@@ -32,6 +32,10 @@ def coverage(text: str, claims: Sequence[Claim]) -> float:
     over are not covered.  Guard: `Score(…, floored="…")`, or count the rest as unsupported, when it is low.
     A text without a visible character is covered.
 
+    >>> text = "Lima is in Peru. ```x = 1```"
+    >>> coverage(text, [Claim("Lima is in Peru.", 0, 16, sentence=0)]) < 1
+    True
+
     Args:
         claims: all claims of the text, marked ones too; their `sentence` counts its sentences.
     """
@@ -46,7 +50,11 @@ def _visible(text: str) -> int:
 
 
 def relevant(claim: Claim, about: str) -> bool:
-    """Whether a claim shares a content word with question, topic and accepted answers, in one string."""
+    """Whether a claim shares a content word with question, topic and accepted answers, in one string.
+
+    >>> relevant(Claim("Water boils at 100 degrees.", 0, 27), about="Where was Marie Curie born? Warsaw")
+    False
+    """
     return bool(content_words(claim.text) & content_words(about))
 
 
@@ -57,6 +65,10 @@ def repeats(claims: Sequence[Claim], about: str = "") -> list[bool]:
     no number and no name that the earlier one lacks, and it denies what that denies.  So a paraphrase is a
     repeat, and a near miss ("1867" and "1868", "is" and "is not") is not.  It errs on the strict side: a fact
     that differs by one plain word of few ("lions eat meat", "lions eat grass") is taken for a repeat.
+
+    >>> texts = ["Marie Curie discovered radium.", "Radium was discovered by Marie Curie."]
+    >>> repeats([Claim(text, 0, len(text)) for text in texts], about="Who was Marie Curie?")
+    [False, True]
 
     Args:
         about: the question and its topic, whose words every claim shares.

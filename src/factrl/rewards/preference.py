@@ -112,6 +112,10 @@ _SHORTLY = "Answer in at most four sentences."
 class SelfReference:
     """Whether an answer beats the judge's own: `compare(question, answer)` is 1.0 or 0.0.
 
+    >>> compare = SelfReference(fx.FakeLLM(["Mine names no dates.\\nVERDICT: given"]))
+    >>> compare("Who was Ada Lovelace?", "A mathematician, born in 1815.")
+    1.0
+
     A tie does not win, and neither does an answer without content or of over `MAX_PAYLOAD` bytes, for which
     nobody is asked.
     """

@@ -39,7 +39,10 @@ def remote(
     bounds: tuple[float, float] = (-100.0, 100.0),
     **limits: Any,
 ) -> Reward:
-    """The reward `name` of the server at `url`.
+    """The reward `name` of the server at `url`, which is asked when something is scored.
+
+    >>> remote("http://rewards:8100", "knowrl").name
+    'knowrl'
 
     Args:
         token: the server's; FACTRL_SERVER_TOKEN by default.

@@ -430,7 +430,11 @@ def check_unjudged(reward: Reward, source: Supplier) -> None:
 
 
 def supply(reward: Reward, judge: LLM | None = None, supplier: Supplier | None = None) -> Reward:
-    """`reward` with every missing resource made from settings.
+    """`reward` with every missing resource made from settings, by rules where nobody judges.
+
+    >>> by_rules = supply(fx.load_reward("knowrl:format+correct"))
+    >>> by_rules(fx.Example("Capital of Peru?", ("Lima",)), "<think>Easy.</think><answer>Lima</answer>").value
+    3.0
 
     Args:
         judge: the language model that is asked, where there is no `supplier` with all settings.

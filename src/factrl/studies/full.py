@@ -423,29 +423,29 @@ def dry_run(commands: Sequence[Command], recipe: Path, files: Collection[str] | 
         return load_examples(name, require_answers=False) if Path(name).is_file() else _ABSENT
 
     for command in commands:
-        stage = stage_of(command, recipe)
+        stage, plan = stage_of(command, recipe), None
         if stage and files is not None:
             try:
-                _check_rows(command.words, stage.settings, there)
+                plan = _checked_rows(command.words, stage.settings, there)
             except SetupError as error:
                 rename = "; in a study, rename the column in the file" * ("data.columns." in str(error))
                 raise SetupError(f"the step {command.name!r}: {error}{rename}") from error
-        asks = _asks(command.words, stage, read) if stage else ""
+        asks = _asks(command.words, stage, plan, read) if stage else ""
         about = f"# {command.name}{asks and ': '}{asks}"
         yield "\n".join([about, *([f"## {_described(stage)}"] if stage else []), str(command)])
 
 
-def _check_rows(words: Sequence[str], settings: RunSettings, there: Callable[[str], bool]) -> None:
-    """Read a step's rows as its command does, where all of its files are there."""
+def _checked_rows(words: Sequence[str], settings: RunSettings, there: Callable[[str], bool]) -> Plan | None:
+    """Read a step's rows as its command does, where all of its files are there; the plan of a training."""
     if isinstance(settings, TuneSettings):
         if there(settings.data.train) and there(settings.tune.probe or settings.data.train):
             plan_tuning(Job(settings))
-    elif not isinstance(settings, AskSettings):
-        if there(settings.data.train):
-            make_plan(Job(settings))
-    else:
+    elif isinstance(settings, AskSettings):
         for name in filter(there, _sets(words)):
             render_prompt(load_examples(name, require_answers="--long" not in words)[0], settings.data.prompt)
+    elif there(settings.data.train):
+        return make_plan(Job(settings))
+    return None
 
 
 def _described(stage: Stage) -> str:
@@ -455,32 +455,28 @@ def _described(stage: Stage) -> str:
     return ", ".join(f"{key} = {one_line(str(value), _TEXT)}" for key, value in unusual.items())
 
 
-def _asks(words: Sequence[str], stage: Stage, read: Read) -> str:
+def _asks(words: Sequence[str], stage: Stage, plan: Plan | None, read: Read) -> str:
     """One line on what a step asks the judge, and what that may cost; "" where no judge is asked."""
     settings = stage.settings
-    if isinstance(settings, TuneSettings):
-        return _of_tuning(settings, read)
-    if not isinstance(settings, AskSettings):
-        job = Job(settings)
-        job.checked()
-        plan = Plan(job, read(settings.data.train))
-        costs = estimate(plan) if settings.judge.url else {}
-        about = "; ".join(f"{name}: {value}" for name, value in costs.items())
-        return about and f"{plan.steps:,} steps; {plan.completions:,} answers; {about}"
-    limit = int(words[words.index("--limit") + 1]) if "--limit" in words else None
-    answers = sum(len(read(one)[:limit]) for one in _sets(words)) * settings.sampling.num_samples
-    requests = "one request a claim and more" if "--long" in words else f"at most {answers:,} requests"
-    return f"{answers:,} answers; the judge: {requests}" if settings.judge.url else ""
-
-
-def _of_tuning(settings: TuneSettings, read: Read) -> str:
-    if settings.measure is None or settings.tune.probe or not settings.judge.url:
+    if not settings.judge.url:
         return ""
-    questions = len(read(settings.data.train)[: settings.data.limit])
-    answers = questions * settings.sampling.num_samples * settings.tune.rounds
-    graded = f"at most {answers:,} requests"
-    rewarded = "what the reward asks, once an answer"
-    return f"{answers:,} answers; the judge: {graded if settings.measure == 'grade' else rewarded}"
+    if isinstance(settings, TuneSettings):
+        if settings.measure is None or settings.tune.probe:
+            return ""
+        questions = len(read(settings.data.train)[: settings.data.limit])
+        answers = questions * settings.sampling.num_samples * settings.tune.rounds
+        graded = f"at most {answers:,} requests"
+        requests = graded if settings.measure == "grade" else "what the reward asks, once an answer"
+    elif isinstance(settings, AskSettings):
+        limit = int(words[words.index("--limit") + 1]) if "--limit" in words else None
+        answers = sum(len(read(one)[:limit]) for one in _sets(words)) * settings.sampling.num_samples
+        requests = "one request a claim and more" if "--long" in words else f"at most {answers:,} requests"
+    else:
+        job = Job(settings)
+        plan = plan or Plan(job, job.checked(), None, read(settings.data.train), [], "")
+        about = "; ".join(f"{name}: {value}" for name, value in estimate(plan).items())
+        return f"{plan.steps:,} steps; {plan.completions:,} answers; {about}"
+    return f"{answers:,} answers; the judge: {requests}"
 
 
 # -- The table
@@ -513,12 +509,6 @@ class FullTable:
             yield [row, *(self._value(row, column) for column in self.columns)]
             if row != BASE:
                 yield ["", *(self._changed(row, column) for column in self.columns)]
-
-    def _repr_html_(self) -> str:
-        """In a notebook: the table as `factrl study --full` prints it."""
-        from factrl.text.html import table
-
-        return table(["row", *self.columns], self.lines())
 
     def difficult(self) -> tuple[int, list[list[str]]]:
         """How many questions at most one row gets right, and each row's outcomes on them in percent.
