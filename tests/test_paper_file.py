@@ -46,8 +46,8 @@ WEAKNESSES = {"": {"wrong >= floored": "made up", "D30": "the reasoning is not r
 
 
 @pytest.fixture(autouse=True)
-def _shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The shelf with one file more."""
+def _one_paper_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The papers with one file more."""
     (tmp_path / "madeup.py").write_text(PAPER, encoding="utf-8")
     monkeypatch.setattr(factrl.papers, "__path__", [*factrl.papers.__path__, str(tmp_path)])
     monkeypatch.chdir(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def measured(*texts: str, task: Any = "profile") -> list[dict[str, Any]]:
         for text, one in zip(texts, asked, strict=True)
     ]
     rows = measure(task, asked, full, Verifier(judge.extract, judge, judge, own_subject=False), Grader())
-    return [row.to_json() for row in rows]
+    return [asdict(row) for row in rows]
 
 
 def test_profiles_are_counted() -> None:

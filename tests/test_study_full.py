@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,12 @@ def dry(name: str, *words: str) -> int:
     return main(["study", name, "--full", "--output", "out", "--dry-run", *words])
 
 
+def evaluated(folder: Path, sets: Mapping[str, Mapping[str, Number]]) -> None:
+    """Write what `factrl eval` writes: of each set of questions its numbers."""
+    numbers = {name: {"numbers": {m: asdict(one) for m, one in of.items()}} for name, of in sets.items()}
+    Output(folder, {}, numbers, {}).write()
+
+
 def test_every_step_runs_once_and_the_table_says_what_came_of_it(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -140,11 +146,10 @@ def test_a_row_is_evaluated_on_each_set_of_the_papers_table(
     words = shlex.split(next(line for line in out.splitlines() if line.startswith("factrl eval")))
     sets = words[2 : words.index("--samples")]
     full = load_study("knowrl").full
+    metrics = [key.rpartition(":")[2] for key in full.columns.values()]
     for row, value in (("base", 0.75), ("paper", 0.5)):
-        numbers = {name: asdict(Number(value, 0.0, 1.0, 8)) for name in full.columns.values()}
-        numbers = {name.rpartition(":")[2]: number for name, number in numbers.items()}
-        told = {name: {"numbers": numbers} for name in sets}
-        Output(tmp_path / "evaluations" / row, {}, told, {}).write()
+        numbers = dict.fromkeys(metrics, Number(value, 0.0, 1.0, 8))
+        evaluated(tmp_path / "evaluations" / row, dict.fromkeys(sets, numbers))
     full = full.model_copy(update={"steps": {"base": "", "paper": "train"}})
     lines = [*read_table(full, [tmp_path]).lines()]
     assert [*full.columns][2:] == ["ChineseSimpleQA", "GPQA", "AIME 2025"]
@@ -165,10 +170,9 @@ def test_fspos_seven_benchmarks_and_the_true_steps_are_one_table_at_temperature_
         *("GSM8K", "MATH-500", "AIME24", "AIME25", "TruthfulQA", "HaluEval-QA", "HalluQA", "true steps")
     ]
     for row, value in (("base", 0.25), ("fspo", 0.5)):
-        number = asdict(Number(value, 0.0, 1.0, 8))
-        told = {name: {"numbers": {"accuracy": number}} for name in sets}
-        told["my-own"] = {"numbers": {"accuracy": number, "true_steps": number}}
-        Output(tmp_path / "evaluations" / row, {}, told, {}).write()
+        number = Number(value, 0.0, 1.0, 8)
+        own = {"my-own": {"accuracy": number, "true_steps": number}}
+        evaluated(tmp_path / "evaluations" / row, {**{one: {"accuracy": number} for one in sets}, **own})
     full = full.model_copy(update={"steps": {"base": "", "fspo": "train"}})
     changes = [*read_table(full, [tmp_path]).lines()][2][1:]
     assert changes[-1] == "+25.0"
@@ -195,14 +199,17 @@ def test_several_held_out_files_are_one_table_with_their_mean_and_each(folder: P
 def test_a_mean_of_sets_counts_each_alike_and_its_interval_is_theirs(tmp_path: Path) -> None:
     limits = {"large": Number(0.2, 0.16, 0.23, 900), "small": Number(0.6, 0.57, 0.64, 9)}
     for row in ("base", "mine"):
-        told = {name: {"numbers": {"accuracy": asdict(one)}} for name, one in limits.items()}
-        Output(tmp_path / "evaluations" / row, {}, told, {}).write()
-    told = {"model": "m", "steps": {"base": "", "mine": "train"}, "asks": {"held_out": "questions"}}
-    columns = {"mean": "accuracy", "one": "small:accuracy", "none": "ece"}
-    full = FullSettings(**told, rows={"mine": {}}, columns=columns)
-    found = read_table(full, [tmp_path])
-    assert next(iter(found.lines())) == ["base", "40.0 [37.5, 42.5]", "60.0 [57.0, 64.0]", "–"]
-    assert {name: next(iter(one.lines()))[1:] for name, one in found.sets.items()} == {
+        evaluated(tmp_path / "evaluations" / row, {name: {"accuracy": one} for name, one in limits.items()})
+    full = FullSettings(
+        model="m",
+        steps={"base": "", "mine": "train"},
+        asks={"held_out": "questions"},
+        rows={"mine": {}},
+        columns={"mean": "accuracy", "one": "small:accuracy", "none": "ece"},
+    )
+    table = read_table(full, [tmp_path])
+    assert next(iter(table.lines())) == ["base", "40.0 [37.5, 42.5]", "60.0 [57.0, 64.0]", "–"]
+    assert {name: next(iter(one.lines()))[1:] for name, one in table.sets.items()} == {
         "large": ["20.0 [16.0, 23.0]", "–", "–"],
         "small": ["60.0 [57.0, 64.0]", "–", "–"],
     }
@@ -217,8 +224,7 @@ def test_further_judges_and_models_are_parts_of_the_table(
     def run(commands: Sequence[Command], *_: Any, **__: Any) -> list[dict[str, Any]]:
         for at, command in enumerate(commands):
             if command.name.startswith("eval"):
-                told = {"held": {"numbers": {"accuracy": asdict(Number(at / 100, 0.0, 1.0, 8))}}}
-                Output(command.output, {}, told, {}).write()
+                evaluated(command.output, {"held": {"accuracy": Number(at / 100, 0.0, 1.0, 8)}})
         ran.extend(commands)
         return []
 
@@ -267,16 +273,14 @@ def test_truthrls_baselines_sample_their_models_and_iterative_dpo_goes_on_from_d
 def test_what_a_row_has_no_number_of_is_a_dash_and_no_change() -> None:
     known = {"value": 50.0, "low": 40.0, "high": 60.0}
     rows = {"base": [{"accuracy": known}], "sure": [{"accuracy": known, "ece": known}]}
-    found = FullTable(["accuracy", "ece"], {"sure": {"ece": -5.0}}, rows, {})
-    assert list(found.lines()) == [
+    assert list(FullTable(["accuracy", "ece"], {"sure": {"ece": -5.0}}, rows, {}).lines()) == [
         ["base", "50.0 [40.0, 60.0]", "–"],
         ["sure", "50.0 [40.0, 60.0]", "50.0 [40.0, 60.0]"],
         ["", "+0.0", ""],
     ]
-    assert not found.tells_apart()
     seeds = [{"accuracy": {"value": value, "low": value, "high": value}} for value in (50.0, 60.0)]
-    found = FullTable(["accuracy"], {}, {"base": seeds[:1] * 2, "two": seeds}, {})
-    assert list(found.lines()) == [["base", "50.0 ± 0.0"], ["two", "55.0 ± 7.1"], ["", "+5.0"]]
+    table = FullTable(["accuracy"], {}, {"base": seeds[:1] * 2, "two": seeds}, {})
+    assert list(table.lines()) == [["base", "50.0 ± 0.0"], ["two", "55.0 ± 7.1"], ["", "+5.0"]]
 
 
 def test_an_effect_is_a_row_whose_interval_is_apart_from_bases() -> None:
@@ -673,6 +677,11 @@ def changes() -> dict[tuple[str, str], dict[str, float]]:
         name: of["results", f"{model} KnowRL", name] - of["results", model, name]
         for name in ("ChineseSimpleQA", "GPQA", "AIME 2025")
     }
+    names = {"hallucination": "SimpleQA", **{name: name for name in ("ChineseSimpleQA", "GPQA", "AIME 2025")}}
+    found["knowrl:skywork", "paper"] = {
+        column: of["results", "Skywork-7B KnowRL", name] - of["results", "Skywork-7B", name]
+        for column, name in names.items()
+    }
     of, model = numbers["fspo"], "Qwen2.5-7B-Base"
     found["fspo", "fspo"] = {
         column: of["results", f"{model} FSPO", column] - of["results", model, column]
@@ -717,11 +726,14 @@ def changes() -> dict[tuple[str, str], dict[str, float]]:
 
 
 def test_the_papers_numbers_beside_the_rows_are_those_that_it_printed() -> None:
-    shown = {(name, row): told for name in FULL for row, told in load_study(name).full.rows.items() if told}
+    pipelines = {name: load_study(name).full for name in FULL}
+    pipelines["knowrl:skywork"] = pipelines["knowrl"].variant("skywork")
+    shown = {(name, row): told for name, full in pipelines.items() for row, told in full.rows.items() if told}
     wanted = changes()
     assert shown.keys() == wanted.keys()
     for key, told in shown.items():
         assert told == pytest.approx(wanted[key]), key
+    assert pipelines["knowrl:skywork"].model == "Skywork/Skywork-OR1-7B-Preview"
 
 
 def test_klcfs_base_has_worked_examples_and_a_win_rate_is_against_it(tmp_path: Path) -> None:
@@ -741,17 +753,6 @@ def test_klcfs_base_has_worked_examples_and_a_win_rate_is_against_it(tmp_path: P
     given = ["tune.method=dpo", "tune.rule=klc", "model.name=m", "data.train=q"]
     told = read_tuning_job(recipe, [*given, *words]).settings
     assert told.reward["alpha"] == 0.4  # or the step would stop for want of weights
-
-
-def test_knowrls_second_model_has_the_numbers_that_are_known_of_it() -> None:
-    found, of = load_study("knowrl").full.variant("skywork"), declared("knowrl", "PUBLISHED")
-    names = {"hallucination": "SimpleQA", **{name: name for name in ("ChineseSimpleQA", "GPQA", "AIME 2025")}}
-    known = {
-        column: of["results", "Skywork-7B KnowRL", name] - of["results", "Skywork-7B", name]
-        for column, name in names.items()
-    }
-    assert {row: told for row, told in found.rows.items() if told} == {"paper": pytest.approx(known)}
-    assert found.model == "Skywork/Skywork-OR1-7B-Preview"
 
 
 def test_knowrls_rows_are_what_the_paper_compares(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from factrl.studies import (
     FullSettings,
     StudySettings,
     add_row,
+    check_only,
     load_study,
     steps_of,
     study_names,
@@ -38,7 +39,6 @@ from factrl.studies.full import (
     Command,
     FullTable,
     Pipeline,
-    check_only,
     dry_run,
     judged,
     read_table,
@@ -236,7 +236,7 @@ def _full(args: argparse.Namespace) -> int:
     }
     first = next(iter(plans.values()))
     check_steps(first)
-    check_only(args.only, first)
+    check_only(args.only, [command.name for command in first])
     missing = [f"{'and ' if number else ''}{one}" for number, one in enumerate(pipeline.missing())]
     if missing and not args.dry_run:
         raise ConfigError(f"{args.study} --full needs {missing[0]}", *missing[1:])

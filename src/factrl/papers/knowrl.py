@@ -16,7 +16,7 @@ too, even where the prompt has opened the block.  Its format pattern looks only 
 first one of a block, so a <think> or <answer> may open there again, and a closing tag may be doubled.  Its
 threshold of 0.3 is the verifier's (`knowrl` in `factrl.verifier`).
 
-What of it no variant does: a failed judge or a missing document is 0 there, the latter for the whole batch;
+What no variant takes over: a failed judge or a missing document is 0 there, the latter for the whole batch;
 here a failed judge masks its one sample, and a missing document leaves the claims of one sample unknown.
 A stray letter A in the judge's reply is +2 there ("Incorrect. The prediction is a different city."); here
 replies have one strict form.  Their judge sees the rendered prompt as the question, ours the question.

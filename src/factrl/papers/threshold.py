@@ -41,7 +41,7 @@ def penalty(t: float) -> float:
     """What a wrong answer costs at a threshold.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not a number from 0 up to, but not, 1.
     """
     if isinstance(t, bool) or not isinstance(t, (int, float)) or not 0 <= t < 1:
         raise ConfigError(f"threshold = {t!r} is not a number from 0 up to, but not, 1")

@@ -160,7 +160,7 @@ def truthrl_reasoning(
 
 @cache
 def _by_rules() -> Grader:
-    """Rules alone, without a judge; who only imports this file loads no grader."""
+    """Rules alone, without a judge; loaded here, so that importing this file loads no grader."""
     from factrl.rewards.grading import Grader
 
     return Grader()

@@ -71,7 +71,7 @@ class Payoff:
 
     @property
     def broken(self) -> list[str]:
-        """What of `correct > abstained > wrong >= malformed` does not hold."""
+        """Which parts of `correct > abstained > wrong >= malformed` do not hold."""
         correct, abstained, wrong, malformed, empty = map(self.value, OUTCOMES)
         problems = []
         for better, high, worse, low in (

@@ -16,7 +16,7 @@ import resource
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +188,7 @@ class Seed:
         for name, temperature in (("greedy", 0.0), ("sampled", train.temperature)):
             texts = [one for [one] in self.texts(examples, settings, temperature=temperature)]
             rows = self.measured(task, examples, texts)
-            results[name] = [row.to_json() for row in rows]
+            results[name] = [asdict(row) for row in rows]
             results[f"{name}_texts"] = texts[:SHOWN]
         return results
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import tomli_w
 
-from factrl.errors import ConfigError, SetupError, nearest
+from factrl.errors import ConfigError, SetupError
 from factrl.evals.metrics import LABELS
 from factrl.evals.probe import ProbeRunSettings
 from factrl.evals.samples import Output, read_output
@@ -223,19 +223,6 @@ def judged(folder: Path, number: int) -> Path:
     return folder / f"judge-{number}" if number > 1 else folder
 
 
-def check_only(only: Sequence[str], commands: Sequence[Command]) -> None:
-    """Refuse a step that is none.
-
-    Raises:
-        ConfigError: there is no such step.
-    """
-    steps = [command.name for command in commands]
-    for name in only:
-        if name not in steps:
-            near = nearest(name, steps)
-            raise ConfigError(f"--only {name!r} is no step{near} (there are: {', '.join(steps)})")
-
-
 # -- What is run
 
 
@@ -411,7 +398,7 @@ def dry_run(commands: Sequence[Command], recipe: Path, files: Collection[str] | 
             they would refuse once they run; None where not all that the pipeline needs is given yet.
 
     Raises:
-        ConfigError: a step's settings are wrong, or it names a reward that there is not.
+        ConfigError: a step's settings are wrong, or it names an unknown reward.
         SetupError: a file is not there, or a step cannot use its rows.
     """
 
@@ -482,7 +469,7 @@ def _asks(words: Sequence[str], stage: Stage, plan: Plan | None, read: Read) -> 
 # -- The table
 
 LEAST = 2.0
-"""Points; a smaller change is none."""
+"""Points; a smaller change counts as no change."""
 
 
 @dataclass(frozen=True)

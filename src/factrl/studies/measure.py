@@ -11,7 +11,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,9 +38,6 @@ class Measured:
     false: int = 0
     facts: int = 0  # that the table has of the entity
     stated: int = 0  # of these, those that the text states
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def measure(
