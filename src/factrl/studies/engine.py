@@ -219,10 +219,12 @@ class Seed:
         save_model(self.model, str(unfinished))
         unfinished.replace(weights)
 
-    def _save_model(self, folder: Path) -> None:
-        """Write the model as a folder that `factrl ask` opens."""
+    def _save_model(self, folder: Path, settings: RunSettings | None = None) -> None:
+        """Write the model as a folder; with settings, as `config.toml`, one that `factrl ask` opens."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+        if settings is not None:
+            write_whole(folder / "config.toml", dump_toml(settings).encode())
 
     def reset(self, weights: Path | None = None) -> None:
         """Set the weights back to the start's, or to those of a file."""
@@ -401,10 +403,9 @@ class Seed:
             "size": study.size.model_dump(),
             "calibrate": study.calibrate.model_dump(),
         }
+        trained = None
         if row.truthfulness == "trained":
             trained, identity["truthfulness_auc"] = self.truthfulness_model(study, tell)
-        else:
-            trained = None
         examples = self.train_examples(study, row)
         identity["asked"] = hashlib.sha256(repr(examples).encode()).hexdigest()[:12]
         if (stored := _read_stored(path, identity)) is not None:
@@ -424,8 +425,7 @@ class Seed:
         models = self.folder / "models"
         if keep:
             self.reset()
-            self._save_model(models / "start")
-            write_whole(models / "start" / "config.toml", dump_toml(settings).encode())
+            self._save_model(models / "start", settings)
         self.reset(begins)
         prompts = render_prompts(examples, self.tokenizer, settings.data)
         started, cpu, judged = time.monotonic(), time.process_time(), self.judge.count
@@ -435,8 +435,7 @@ class Seed:
             shutil.rmtree(run.checkpoints, ignore_errors=True)  # 1.6 GB
             steps = [line for line in read_metrics(run.path) if "reward" in line]
         if keep:
-            self._save_model(models / path.stem)
-            write_whole(models / path.stem / "config.toml", dump_toml(settings).encode())
+            self._save_model(models / path.stem, settings)
         costs = {"seconds": time.monotonic() - started, "cpu_seconds": time.process_time() - cpu}
         costs["judged_claims"] = self.judge.count - judged
         length = sum(line["completions/mean_length"] for line in steps)
