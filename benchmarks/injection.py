@@ -14,7 +14,7 @@ The ways to ask:
   quoted   the same prompt, the text as one JSON string by `factrl.llm.quoting`
   guarded  `quoted`, behind the gate for contentless text and with a second question about each `A`, where
            the accepted answer is made up
-  factrl   `Grader(judge, probe=True, brief=True)`, and the verifier of the preset `local`
+  factrl   `Grader(judge, small=True)`, and the verifier of the preset `local`
 
 Each judged row is on disk in `--output` at once; the same command goes on where it was stopped.
 """
@@ -200,7 +200,7 @@ def units(limit: int, claims: int) -> Iterator[tuple[str, str, Prompt, tuple[str
 def judge_all(rows: Journal, model: LlamaModel, limit: int, claims: int) -> dict[str, Row]:
     """The rows that were asked for; judges what is not in the journal yet."""
     wanted: dict[str, Row] = {}
-    grade = Grader(model, probe=True, brief=True)
+    grade = Grader(model, small=True)
     verify = open_verifier(judge=LocalJudge(model))
     ways: dict[tuple[str, str], Callable[..., dict[str, str]]] = {
         ("answers", "raw"): lambda p, unit: plain_answer(model, p, unit[2], quoted=False),

@@ -159,11 +159,8 @@ def pair_of(sentence: str) -> tuple[str, str] | None:
         return None
     head, *more = (words(sentence[start:end])[:_MAX_NAME] for start, end in names)
     others = [name for name in more if {*name} - {*head} and {*head} - {*name}]
-    whole = sentence.rstrip("\"')*_”’»")[-1:] in (
-        ".",
-        "!",
-        "。",
-    )  # an answer such as "the Polish capital" is none
+    # An answer such as "the Polish capital" is no sentence.
+    whole = sentence.rstrip("\"')*_”’»")[-1:] in (".", "!", "。")
     rest = [word for word in words(sentence[names[0][1] :]) if len(word) > 2] if whole else []
     tail = others[0] if others else rest[-1:]
     return (" ".join(head), " ".join(tail)) if len({*head, *tail}) > 1 and head and tail else None

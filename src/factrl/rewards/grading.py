@@ -154,14 +154,13 @@ class Grader:
         max_answer_chars: the longest answer shown to the judge, in characters, by default 200 for "short"
             and 4,000 for "sentence", 0 for no limit but that of a text; an accepted answer that is longer
             raises the limit for its question.
-        probe: what a small judge needs.  It is asked only about an answer that shares a word or a number
-            with an accepted one, of those that the question does not hold; the others are `incorrect`, as
-            people find six of seven of them (notebook/judges.md), and so is one that offers an accepted
-            answer "or" another.  And it is asked again after each `correct`, with a made-up accepted answer:
-            one that still says `correct` did not look at the accepted answers.  An answer that imitates our
-            format or a chat template is asked about again in any case.
-        brief: ask in a few lines and read one letter.  A judge of 1.5 billion parameters says `correct` of
-            nearly everything to the long prompt, and the probe then masks right answers (notebook/judges.md).
+        small: the judge is a small model.  It is asked in a few lines and answers with one letter: one of 1.5
+            billion parameters says `correct` of nearly everything to the long prompt (notebook/judges.md).
+            It is asked only about an answer that shares a word or a number with an accepted one, of those
+            that the question does not hold; the others are `incorrect`, as people find six of seven of them,
+            and so is one that offers an accepted answer "or" another.  After each `correct` it is asked
+            again with a made-up accepted answer: one that still says `correct` did not look at the accepted
+            answers.  Any judge is asked again about an answer that imitates our format or a chat template.
         loosen: the names in `factrl.text.answers.LOOSENINGS` of what equality with an accepted answer
             overlooks, by default all: `loosen={*LOOSENINGS} - {"accents"}` tells Peña from Pena.  The rules
             of "sentence" read as they do.
@@ -173,8 +172,7 @@ class Grader:
         *,
         form: AnswerForm = "short",
         max_answer_chars: int | None = None,
-        probe: bool = False,
-        brief: bool = False,
+        small: bool = False,
         loosen: Loosen = LOOSENINGS,
     ) -> None:
         if form not in _LIMITS:
@@ -186,8 +184,8 @@ class Grader:
         self.form = form
         self.loosen = frozenset(loosen)
         self.max_answer_chars = _LIMITS[form] if max_answer_chars is None else max_answer_chars or MAX_TEXT
-        self.probe = probe
-        self._ask = _ask_briefly if brief else _ask_grade
+        self.small = small
+        self._ask = _ask_briefly if small else _ask_grade
 
     def __repr__(self) -> str:
         name = getattr(self.judge, "identity", type(self.judge).__name__).partition("@")[0]
@@ -241,7 +239,7 @@ class Grader:
         if len(answer) > max(self.max_answer_chars, *map(len, gold)):
             return _floored("oversize_answer", answer)
         if self.judge is None or (
-            self.probe and not false_premise and names_no_answer(question, answer, gold)
+            self.small and not false_premise and names_no_answer(question, answer, gold)
         ):
             return Grade("incorrect", answer, how="rules")
         return self._judged(self.judge, question, answer, gold, reading.brief)
@@ -260,7 +258,7 @@ class Grader:
         forged = forges(answer)
         try:
             label, why = verdict_for(gold)
-            probed = label == "correct" and (self.probe or forged)
+            probed = label == "correct" and (self.small or forged)
             decoy = verdict_for([_DECOY])[0] if probed else "incorrect"
         except PolicyFault as problem:
             return _floored(problem.cause, answer)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from statistics import fmean
 from typing import Literal, Protocol, get_args
 
@@ -168,7 +168,7 @@ class LetterReference:
 
     def __init__(self, model: AnswersAndLetters) -> None:
         self.model = model
-        self._own: dict[str, str] = {}
+        self._own_answer = lru_cache(_KEPT)(self._answered)
         self._lock = threading.Lock()
         shots = (f"{_turn(request, a, b)}{_ENDS}{letter}<|im_end|>\n" for request, a, b, letter in _SHOTS)
         self._prefix = _LETTER_SYSTEM + "".join(shots)
@@ -180,7 +180,8 @@ class LetterReference:
         return guarded(self._wins, question, answer)
 
     def _wins(self, question: str, answer: str) -> float:
-        own = self._own_answer(question)
+        with self._lock:  # one of the completions of a question asks, the others wait
+            own = self._own_answer(question)
         prompts = [_turn(question, own, answer), _turn(question, answer, own)]
         odds = self.model.letter_logprobs(self._prefix, prompts, ("A", "B"), suffix=_ENDS).tolist()
         if any(math.isnan(value) for row in odds for value in row):
@@ -189,16 +190,10 @@ class LetterReference:
         second, first = (0.5 + 0.5 * math.tanh((b - a) / 2) for a, b in odds)
         return float(second + (1.0 - first) > 1.0)
 
-    def _own_answer(self, question: str) -> str:
-        with self._lock:
-            if question not in self._own:
-                turns = [("system", _SHORTLY), ("user", broken(question))]
-                messages = [{"role": role, "content": content} for role, content in turns]
-                own = ask_judge(self.model, messages, _read_answer, max_tokens=_LETTER_TOKENS)
-                if len(self._own) >= _KEPT:
-                    self._own.clear()
-                self._own[question] = own
-            return self._own[question]
+    def _answered(self, question: str) -> str:
+        turns = [("system", _SHORTLY), ("user", broken(question))]
+        messages = [{"role": role, "content": content} for role, content in turns]
+        return ask_judge(self.model, messages, _read_answer, max_tokens=_LETTER_TOKENS)
 
 
 def _turn(request: str, a: str, b: str) -> str:

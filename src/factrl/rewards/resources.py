@@ -52,7 +52,7 @@ class Supplier:
         judge = self._kept(self.judge)
         small = self.models.url == LOCAL  # it too often says yes, and to a long prompt nearly always
         longest = None if small or form != "short" else self.models.max_answer_chars
-        return Grader(judge, form=form, max_answer_chars=longest, probe=small, brief=small)
+        return Grader(judge, form=form, max_answer_chars=longest, small=small)
 
     def reason(self) -> Any:
         return reasoning_judge(self._kept(self.require_judge("a reward for reasoning")))
