@@ -262,15 +262,14 @@ def overview(
     Args:
         studies: name -> its task, and its rows with the number of known hacks that pay under each reward.
     """
-    names: list[tuple[str, str, Task, int | None]] = []
+    names: dict[str, tuple[str, Task, int | None]] = {}  # title -> key of its results, task, hacks
     for study, (task, rows) in studies.items():
-        if not any(title == f"start, {task}" for title, *_ in names):
-            names.append((f"start, {task}", f"start-{task}", task, None))
-        for row, hacks in rows.items():
-            names.append((f"{study}/{row}", f"{study}/{row}", task, hacks))
+        names[f"start, {task}"] = f"start-{task}", task, None
+        names |= {f"{study}/{row}": (f"{study}/{row}", task, hacks) for row, hacks in rows.items()}
     lines = []
-    for title, key, task, hacks in names:
-        pairs = [(seed[f"start-{task}"], seed[key]) for seed in results.values() if key in seed]
+    for title, (key, task, hacks) in names.items():
+        start = f"start-{task}"
+        pairs = [(seed[start], seed[key]) for seed in results.values() if {start, key} <= {*seed}]
         if not pairs:
             continue
         greedy = ((before["greedy"], after["greedy"]) for before, after in pairs)
