@@ -193,6 +193,29 @@ def test_a_case_that_does_not_hold_fails(change: dict[str, Any], problem: type[E
         check("truthrl", case)
 
 
+@pytest.mark.parametrize(
+    ("paper", "knobs", "problem"),
+    [
+        ("factreason", {"weight_detail": -0.1}, "weight_detail must not be negative"),
+        ("rlcr", {"answer": "tags"}, "answer='tags' states no confidence"),
+        ("knowrl", {"fact_when": "never"}, "fact_when='never' is not always or wrong"),
+        ("knowrl", {"fact_when": "wrong", "weight_correct": 0.0}, "weight_correct must not be 0"),
+        (
+            "knowrl",
+            dict.fromkeys(("weight_format", "weight_correct", "weight_fact"), 0.0),
+            "all 0, so nothing is paid",
+        ),
+    ],
+)
+def test_knobs_that_cannot_work_are_refused_before_anything_is_asked(
+    paper: str, knobs: dict[str, Any], problem: str
+) -> None:
+    reward = load_reward(paper).with_(**knobs)
+    for use in (lambda: reward(ROME, "Rome"), lambda: reward.check_examples([ROME])):
+        with pytest.raises(ConfigError, match=problem):
+            use()
+
+
 def test_a_reward_alone_loads_few_modules() -> None:
     """Not the graders, the verifier or the judges, which its resources bring."""
     count = "import sys, factrl.papers.truthrl; print(sum(name.startswith('factrl') for name in sys.modules))"
