@@ -22,6 +22,7 @@ from factrl.papers import load_reward
 from factrl.rewards.resources import supply
 from factrl.runs.config import dump_toml, flat, load_settings
 from factrl.runs.data import render_prompt
+from factrl.runs.rows import json_lines
 from factrl.runs.settings import AskSettings, RunSettings
 from factrl.text import think_answer
 from factrl.train.tuning.plan import demonstrated, plan_tuning
@@ -398,10 +399,7 @@ def test_grades_are_not_kept_for_other_accepted_answers(questions: Path, tmp_pat
 
 
 def test_a_malformed_text_is_no_seed(questions: Path, tmp_path: Path) -> None:
-    rows = [
-        json.loads(line) | {"evidence": ["Rome is in Italy."]}
-        for line in questions.read_text("utf-8").splitlines()
-    ]
+    rows = (row | {"evidence": ["Rome is in Italy."]} for row in json_lines(questions.read_bytes()))
     file = write(tmp_path / "evidence.jsonl", *rows)
     words = ("tune.method=sft-seed", f"data.train={file}", "paper=factreason", "verifier.cache=false")
     plan = plan_tuning(job(*words, "verifier.preset=local", "verifier.judge=weak"))
@@ -420,7 +418,7 @@ def test_facttune_scores_the_facts_of_the_reasoning_where_it_is_told(
 ) -> None:
     """As the fact term of `knowrl:format+fact` has them; a short answer alone is one claim or none."""
     facts = ["Marie Curie was born in Warsaw.", "Rome is in Italy."]
-    rows = [json.loads(line) | {"evidence": facts} for line in questions.read_text("utf-8").splitlines()]
+    rows = [row | {"evidence": facts} for row in json_lines(questions.read_bytes())]
     file = write(tmp_path / "evidence.jsonl", *rows)
     words = ("rule=factscore", f"data.train={file}", "paper=knowrl", f"claims_of={claims_of}")
     weak = ("verifier.preset=local", "verifier.judge=weak", "verifier.embedder=", "verifier.cache=false")

@@ -12,22 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tiny import small_run
 
 from factrl.cli import main
 from factrl.runs.folder import read_metrics
 from fault_server import closed_port
 
 Train = Callable[..., int]
-FEW = [
-    "reward.answer=text",
-    "train.prompts_per_step=2",
-    "train.num_generations=2",
-    "train.micro_batch_size=4",
-    "train.max_completion_length=4",
-    "train.gradient_checkpointing=false",
-    "train.save_steps=1",
-    "train.bf16=false",
-]
+FEW = ["reward.answer=text", *small_run(save_steps=1)]
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiny import small_run
 
 from factrl.errors import ConfigError
 from factrl.job import read_job
@@ -73,23 +74,11 @@ def test_logits_are_those_of_the_models_own_head() -> None:
     assert self_certainty(capped, [[5, 6]], [[7]]) == pytest.approx([wanted.item()], rel=1e-4)
 
 
-def settings(model: Path, questions: Path, folder: Path, *more: str) -> list[str]:
-    return [
-        "paper=intuitor",
-        f"model.name={model}",
-        f"data.train={questions}",
-        "data.chat=false",
-        f"run.dir={folder}",
-        *("train.steps=12", "prompts_per_step=4", "num_generations=8", "micro_batch_size=32"),
-        *("max_completion_length=4", "train.learning_rate=1e-2", "train.beta=0.0", "train.bf16=false"),
-        *("gradient_checkpointing=false", "train.save_steps=100"),
-        *more,
-    ]
-
-
 def test_training_raises_the_certainty(tiny_model: Path, questions: Path, tmp_path: Path) -> None:
-    plan = make_plan(read_job(None, settings(tiny_model, questions, tmp_path)))
-    folder = train(plan)
+    words = ["paper=intuitor", f"model.name={tiny_model}", f"data.train={questions}", "data.chat=false"]
+    sizes = {"prompts_per_step": 4, "num_generations": 8, "micro_batch_size": 32}
+    words += small_run(steps=12, **sizes, learning_rate=1e-2, beta=0.0, save_steps=100)
+    folder = train(make_plan(read_job(None, [*words, f"run.dir={tmp_path}"])))
     told = [row["rewards/certainty/mean"] for row in read_metrics(folder) if "rewards/certainty/mean" in row]
     assert len(told) == 12
     assert all(value > 0 for value in told)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from commands import write
 from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.rewards.resources import Supplier
 from factrl.rewards.truthfulness import TUNED_PROMPT, TruthfulnessModel
+from factrl.runs.rows import json_lines
 from factrl.runs.settings import JudgeSettings, VerifierSettings
 from factrl.train.offline import tune
 from factrl.train.tuning.plan import plan_tuning
@@ -69,9 +69,9 @@ def test_a_tuned_model_is_read_by_the_rewards_truthfulness(base: Path, rows: Pat
 
 
 def test_a_tuned_extractor_finds_the_claims_of_a_reward(base: Path, tmp_path: Path) -> None:
-    file, said = tmp_path / "rows.jsonl", "The museum is in Berlin. It is old!"
+    said = "The museum is in Berlin. It is old!"
     row = {"question": "Tell me about it.", "response": said, "claims": ["The museum is in Berlin."]}
-    file.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    file = write(tmp_path / "rows.jsonl", row)
     few = ("train.steps=60", "train.prompts_per_step=1", "train.micro_batch_size=1")
     run, _ = tuned("extractor", base, file, tmp_path / "runs", *few)
     models = JudgeSettings(extractor_model=str(run / "model"), checklist_model=str(run / "model"))
@@ -84,15 +84,12 @@ def test_a_tuned_extractor_finds_the_claims_of_a_reward(base: Path, tmp_path: Pa
 
 
 def test_a_checklist_verifier_learns_the_reply_alone(base: Path, tmp_path: Path) -> None:
-    file = tmp_path / "rows.jsonl"
     row = {"question": "Tell me about the museum.", "labels": ["consistent", "missing"]}
-    told = [
-        {**row, "response": f"Museum {n} is in Berlin.", "items": [f"Museum {n} is in Berlin.", "It is old."]}
-        for n in range(4)
-    ]
-    write(file, *told)
+    said = [f"Museum {n} is in Berlin." for n in range(4)]
+    rows = ({**row, "response": text, "items": [text, "It is old."]} for text in said)
+    file = write(tmp_path / "rows.jsonl", *rows)
     run, _ = tuned("checklist-verifier", base, file, tmp_path / "runs", "train.steps=1")
-    kept = [json.loads(line) for line in (run / "data" / "train.jsonl").read_text("utf-8").splitlines()]
+    kept = json_lines((run / "data" / "train.jsonl").read_bytes())
     assert all(one["prompt"].startswith("<user>") and one["prompt"].endswith("<bot>") for one in kept)
     assert all(one["completion"].startswith('{"id": "') for one in kept)
     with pytest.raises(ConfigError, match="not right or wrong as a whole"):

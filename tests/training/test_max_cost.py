@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tiny import small_run
 
 from factrl.cli import main
 from factrl.llm.spending import read_account
@@ -16,13 +17,7 @@ from fault_server import FaultServer, answers, completion
 FEW = [
     "reward.answer=text",
     "data.prompt={question}",
-    "train.prompts_per_step=2",
-    "train.num_generations=2",
-    "train.micro_batch_size=4",
-    "train.max_completion_length=4",
-    "train.gradient_checkpointing=false",
-    "train.save_steps=100",
-    "train.bf16=false",
+    *small_run(save_steps=100),
     "verifier.cache=false",
     "judge.price_in=1000000",  # dollars for a million tokens: a call of 1 + 1 tokens costs 3 dollars
     "judge.price_out=2000000",

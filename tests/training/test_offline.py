@@ -17,6 +17,7 @@ import torch
 from commands import write
 from factrl.errors import DataError, ModelError, TooManyMasked
 from factrl.runs.folder import read_metrics
+from factrl.runs.rows import json_lines
 from factrl.runs.settings import ModelSettings
 from factrl.train import offline
 from factrl.train.model import load_policy
@@ -37,16 +38,9 @@ def early(example, completion, *, knob=1.0):
     return {"early": knob / (1 + completion.find(example.answers[0]))} if example.answers[0] in completion \\
         else {"early": -float(len(completion))}
 """
-COMMON = (
-    "data.prompt={question}",
-    "train.prompts_per_step=4",
-    "train.micro_batch_size=4",
-    "train.max_completion_length=5",
-    "train.gradient_checkpointing=false",
-    "train.bf16=false",
-    "train.learning_rate=1e-3",
-    "run.seed=3",
-)
+SIZES = ("train.prompts_per_step=4", "train.micro_batch_size=4", "train.max_completion_length=5")
+OFF = ("train.gradient_checkpointing=false", "train.bf16=false")
+COMMON = ("data.prompt={question}", *SIZES, *OFF, "train.learning_rate=1e-3", "run.seed=3")
 SAMPLED = ("sampling.num_samples=4", "sampling.temperature=1.0")
 
 
@@ -66,8 +60,7 @@ def words(tiny_model: Path, questions: Path, tmp_path: Path) -> list[str]:
 def probed(questions: Path, tmp_path: Path) -> Path:
     """What a probe would have found: every second question is known."""
     rows = []
-    for number, line in enumerate(questions.read_text("utf-8").splitlines()):
-        row = json.loads(line)
+    for number, row in enumerate(json_lines(questions.read_bytes())):
         right = {"text": f"{row['answers'][0]} .", "label": "correct"}
         wrong, idk = (
             {"text": "i know", "label": "incorrect"},
@@ -75,9 +68,7 @@ def probed(questions: Path, tmp_path: Path) -> Path:
         )
         samples = [wrong, right, idk] if number % 2 else [idk, wrong, {"text": "oslo", "label": None}]
         rows.append({**row, "ook": not number % 2, "samples": samples})
-    path = tmp_path / "probed.jsonl"
-    write(path, *rows)
-    return path
+    return write(tmp_path / "probed.jsonl", *rows)
 
 
 def planned(words: Sequence[str], *more: str) -> TunePlan:
@@ -89,11 +80,10 @@ def test_a_given_completion_opens_no_reasoning_that_its_prompt_has_opened(
     words: list[str], questions: Path, tmp_path: Path
 ) -> None:
     """Chat templates of DeepSeek-R1's distillations end with `<think>`, and R1's texts begin with it."""
-    rows = [json.loads(line) for line in questions.read_text("utf-8").splitlines()][:3]
+    rows = json_lines(questions.read_bytes())[:3]
     texts = ("<think>\nHmm.\n</think><answer>Rome</answer>", "Hmm.</think>Oslo", " ")
-    file = tmp_path / "r1.jsonl"
-    given = (json.dumps(row | {"r1": text}) + "\n" for row, text in zip(rows, texts, strict=True))
-    file.write_text("".join(given), "utf-8")
+    given = (row | {"r1": text} for row, text in zip(rows, texts, strict=True))
+    file = write(tmp_path / "r1.jsonl", *given)
     plan = planned(words, "tune.method=dpo", "rule=max-min", "tune.chosen=r1", f"data.train={file}")
     group, prompts = [Candidate("worst", value=0.0)], ["Q<think>\n", "Q<think>", "Q"]
     made, left_out = offline.make_rows(plan, [group] * 3, prompts, 0)
@@ -110,9 +100,7 @@ def test_a_given_completion_opens_no_reasoning_that_its_prompt_has_opened(
 
 
 def rows_of(run: Path, part: str = "") -> list[dict[str, Any]]:
-    return [
-        json.loads(line) for line in (run / "data" / part / "train.jsonl").read_text("utf-8").splitlines()
-    ]
+    return json_lines((run / "data" / part / "train.jsonl").read_bytes())
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -191,10 +179,8 @@ def test_dpo_on_a_reward_moves_towards_the_chosen(words: list[str]) -> None:
 def test_questions_without_a_row_are_counted_and_none_at_all_is_an_error(
     words: list[str], probed: Path, tmp_path: Path
 ) -> None:
-    rows = [json.loads(line) for line in probed.read_text("utf-8").splitlines()]
-    for row in rows:
-        row["samples"] = [{"text": "i know", "label": "incorrect"}]
-    write(probed, *rows)
+    wrong = {"samples": [{"text": "i know", "label": "incorrect"}]}
+    write(probed, *(row | wrong for row in json_lines(probed.read_bytes())))
     told: list[str] = []
     with pytest.raises(DataError, match=r"no question gives a row .*; 4 left out: no right sample"):
         tune(planned(words, "tune.method=rft", f"tune.probe={probed}"), told.append)
@@ -343,14 +329,8 @@ def test_a_killed_run_goes_on_with_the_same_rows_and_weights(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, after: int
 ) -> None:
     monkeypatch.setattr("factrl.train.tuning.samples.PART", 8)
-    more = (
-        *SAMPLED,
-        "tune.method=iterative-dpo",
-        "tune.rule=max-min",
-        "tune.rounds=2",
-        "train.steps=4",
-        "train.save_steps=2",
-    )
+    more = (*SAMPLED, "tune.method=iterative-dpo", "tune.rule=max-min", "tune.rounds=2")
+    more += ("train.steps=4", "train.save_steps=2")
     whole, _ = tune(planned(words, *more))
     folder = tmp_path / "killed"
     command = [sys.executable, "-c", KILLED, where, str(after), *words, *more, f"run.dir={folder}"]

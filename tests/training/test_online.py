@@ -17,7 +17,7 @@ from huggingface_hub.errors import HfHubHTTPError
 from huggingface_hub.utils import filter_repo_objects
 from transformers.training_args import OptimizerNames
 
-from factrl.errors import ConfigError, DataError, ModelError, TooManyMasked
+from factrl.errors import ConfigError, ModelError, TooManyMasked
 from factrl.job import read_job
 from factrl.runs import progress
 from factrl.runs.folder import Run, read_metrics
@@ -225,25 +225,19 @@ def test_lora_trains_only_its_adapter(recipe: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "error", "message"),
+    ("override", "message"),
     [
-        ("model.name=/no/such/folder", ModelError, "there is no such folder"),
-        ('report_to=["wandbb"]', ConfigError, "names 'wandbb', which is no tracker; did you mean 'wandb'"),
-        ('report_to=["clearml"]', ConfigError, "which is not installed; run: pip install clearml"),
-        ("optim=adamw_8bit", ConfigError, "needs bitsandbytes, .*; run: pip install bitsandbytes, or give"),
-        (
-            "run.hub_model_id=me/mine",
-            ConfigError,
-            "cannot be made on the hub: .*; log in with `hf auth",
-        ),
-        ("model.freeze_layers=2", ConfigError, "leaves none to train: .* has 2 layers"),
-        ("train.max_prompt_length=1", DataError, "0 of 8 questions can be used"),
+        ('report_to=["wandbb"]', "no tracker; did you mean 'wandb'"),
+        ('report_to=["clearml"]', "pip install clearml"),
+        ("optim=adamw_8bit", "pip install bitsandbytes"),
+        ("run.hub_model_id=me/mine", "log in with `hf auth"),
+        ("model.freeze_layers=2", "leaves none to train: .* has 2 layers"),
     ],
 )
 def test_what_is_wrong_is_said_before_a_run_folder_exists(
-    recipe: Path, tmp_path: Path, override: str, error: type[Exception], message: str
+    recipe: Path, tmp_path: Path, override: str, message: str
 ) -> None:
-    with pytest.raises(error, match=message):
+    with pytest.raises(ConfigError, match=message):
         train(_plan(recipe, override))
     assert not (tmp_path / "runs").exists()
 

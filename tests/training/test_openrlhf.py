@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +11,10 @@ import pytest
 from contract import ANSWERS, QUESTION, completions, contract, differences, worth
 from tiny import byte_tokenizer
 
+from commands import write
 from factrl.cli import main
 from factrl.errors import FactrlError
+from factrl.runs.rows import json_lines
 from factrl.server import Service
 from serving import Running
 
@@ -48,13 +49,13 @@ def tokenizer() -> Any:
 def row(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """Prompt and label as OpenRLHF's dataset reads them out of what `factrl prepare convert` writes."""
     here = tmp_path_factory.mktemp("rows")
-    asked, made = here / "questions.jsonl", here / "train.jsonl"
-    asked.write_text(json.dumps({"question": QUESTION, "answers": ANSWERS}) + "\n", encoding="utf-8")
+    made = here / "train.jsonl"
+    asked = write(here / "questions.jsonl", {"question": QUESTION, "answers": list(ANSWERS)})
     convert = ["prepare", "convert", str(asked), "--to", "openrlhf", "--output", str(made)]
     assert main([*convert, "data.prompt={question}"]) == 0
     data = SimpleNamespace(input_key="input", label_key="label", apply_chat_template=True)
     strategy = SimpleNamespace(args=SimpleNamespace(data=data), is_rank_0=lambda: False)
-    rows = [json.loads(line) for line in made.read_text(encoding="utf-8").splitlines()]
+    rows = json_lines(made.read_bytes())
     _, prompt, label, _ = PromptDataset(rows, tokenizer, strategy)[0]
     assert prompt.startswith("[user] ")
     assert prompt.endswith("\n[assistant] ")

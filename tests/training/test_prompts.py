@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from tiny import small_run
 from transformers import AutoTokenizer
 
 from factrl.errors import ConfigError, ModelError
@@ -83,9 +84,8 @@ def test_every_verb_knows_the_block_that_the_template_opens(
         "    return {'opened': float(completion.prefill == '<think>\\n'), 'length': len(completion) / 100}\n",
         encoding="utf-8",
     )
-    words = [f"paper={own}:told", f"model.name={thinking_model}", f"data.train={questions}", "train.steps=1"]
-    words += ["train.prompts_per_step=2", "train.num_generations=2", "train.micro_batch_size=4"]
-    words += ["train.max_completion_length=4", f"run.dir={tmp_path / 'runs'}", "train.bf16=false"]
+    words = [f"paper={own}:told", f"model.name={thinking_model}", f"data.train={questions}"]
+    words += [f"run.dir={tmp_path / 'runs'}", *small_run(steps=1)]
     job = read_job(None, words)
     run = train(make_plan(job))
     assert read_metrics(run)[0]["rewards/opened/mean"] == 1.0

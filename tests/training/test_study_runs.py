@@ -7,34 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny import byte_tokenizer, llama
+from tiny import TOWN_STUDY, save_towns
 
 from factrl.cli import main
 
 pytestmark = pytest.mark.torch
-SETTINGS = [
-    "start.steps=2",
-    "start.batch_size=4",
-    "start.freeze_layers=0",
-    "known.questions=4",
-    "known.samples=2",
-    "size.test=4",
-    "train.steps=1",
-    "train.prompts_per_step=2",
-    "train.num_generations=2",
-    "train.micro_batch_size=4",
-    "train.max_completion_length=6",
-]
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("study")
-    tokenizer = byte_tokenizer(["<pad>", "<eos>"], pad_token="<pad>", eos_token="<eos>")
-    llama(len(tokenizer)).save_pretrained(folder / "model")
-    tokenizer.save_pretrained(folder / "model")
-    rows = [f"Town {n},{r},{v}" for n in range(30) for r, v in (("country", "Peru"), ("river", f"R{n}"))]
-    (folder / "facts.csv").write_text("\n".join(["entity,relation,value", *rows]))
+    save_towns(folder)
     (folder / "my.py").write_text(
         "import factrl as fx\n\n\n@fx.reward\ndef sure(example, completion):\n"
         "    return {'long': float(len(completion))}\n\n\n@fx.reward\n"
@@ -45,7 +28,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def study(place: Path, out: str, *more: str, name: str = "factreason") -> int:
     words = ["study", name, "--output", str(place / out), "--model", str(place / "model")]
-    return main([*words, "--table", str(place / "facts.csv"), *SETTINGS, *more])
+    return main([*words, "--table", str(place / "facts.csv"), *TOWN_STUDY, *more])
 
 
 def rows(place: Path, out: str) -> dict[str, Any]:

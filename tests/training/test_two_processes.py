@@ -5,7 +5,6 @@ Run as a program, this file is one of the processes, which `torchrun` starts and
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -17,9 +16,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra `train`")
 
-from tiny import FEW_STEPS  # noqa: E402
+from tiny import FEW_STEPS, small_run  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
+from commands import write  # noqa: E402
 from factrl.errors import LLMError  # noqa: E402
 from factrl.rewards import reward  # noqa: E402
 from factrl.runs.folder import read_metrics  # noqa: E402
@@ -183,20 +183,11 @@ def word_signs(text: str, width: int) -> Any:
 
 
 def test_the_verb_on_two_processes_leaves_one_folder_that_goes_on(tiny_model: Path, tmp_path: Path) -> None:
-    rows = [
-        {"question": f"where is {name} from ?", "answers": ["rome"]} for name in ("ada", "bo", "cleo", "dan")
-    ]
-    data = tmp_path / "q.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    small = "prompts_per_step=2 num_generations=2 micro_batch_size=2 max_completion_length=4 bf16=false"
-    told = [
-        f"data.train={data}",
-        "data.chat=false",
-        f"run.dir={tmp_path / 'runs'}",
-        "train.steps=2",
-        "save_steps=1",
-    ]
-    told += [f"train.{word}" for word in small.split()]
+    names = ("ada", "bo", "cleo", "dan")
+    rows = ({"question": f"where is {name} from ?", "answers": ["rome"]} for name in names)
+    data = write(tmp_path / "q.jsonl", *rows)
+    told = [f"data.train={data}", "data.chat=false", f"run.dir={tmp_path / 'runs'}"]
+    told += small_run(micro_batch_size=2, steps=2, save_steps=1)
     launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "factrl", "train")
 
     def verb(*words: str) -> None:

@@ -4,42 +4,19 @@ from __future__ import annotations
 
 import json
 import shlex
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from commands import write
 from factrl.bridges.verl_overrides import as_words, overrides, recipe_of_workers
 from factrl.bridges.verl_run import train_with_verl, write_files
 from factrl.errors import ConfigError, SetupError
 from factrl.job import Job, read_job
+from factrl.runs.rows import json_lines
 from factrl.train.plan import make_plan
-
-
-@pytest.fixture(scope="module")
-def verl() -> Path:
-    """The folder of verl."""
-    pytest.importorskip("hydra", reason="needs verl's hydra-core")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # those of verl and Ray
-        return Path(pytest.importorskip("verl", reason="needs verl", exc_type=ImportError).__file__).parent
-
-
-def composed(verl: Path, words: list[str], *, checked: bool = True) -> Any:
-    """As `python -m verl.trainer.main_ppo` reads it, and as it checks it."""
-    import hydra
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with hydra.initialize_config_dir(str(verl / "trainer" / "config"), version_base=None):
-            config = hydra.compose("ppo_trainer", overrides=words)
-        if checked:
-            from verl.trainer.ppo.utils import need_critic, need_reference_policy
-            from verl.utils.config import validate_config
-
-            validate_config(config, need_reference_policy(config), need_critic(config))
-    return config
+from verl_parts import composed
 
 
 def job(questions: Path, paper: str, *words: str) -> Job:
@@ -60,11 +37,8 @@ def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def with_evidence(questions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    rows = [json.loads(line) for line in questions.read_text("utf-8").splitlines()]
-    path = tmp_path_factory.mktemp("evidence") / "questions.jsonl"
-    lines = (json.dumps({**row, "evidence": ["Ada is from Rome."]}) + "\n" for row in rows)
-    path.write_text("".join(lines), encoding="utf-8")
-    return path
+    rows = [row | {"evidence": ["Ada is from Rome."]} for row in json_lines(questions.read_bytes())]
+    return write(tmp_path_factory.mktemp("evidence") / "questions.jsonl", *rows)
 
 
 @pytest.mark.parametrize(
@@ -85,14 +59,14 @@ def with_evidence(questions: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     ],
 )
 def test_verls_loader_takes_the_command(
-    verl: Path, with_evidence: Path, paper: str, words: str, capsys: pytest.CaptureFixture[str]
+    with_evidence: Path, paper: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = settings(with_evidence, paper, *words.split())
     assert train_with_verl(Job(told), dry_run=True, words=["trainer.nnodes=2"]) == 0
     shown = printed(capsys)
     assert shown[0] == "VERL_USE_EXTERNAL_MODULES=factrl.bridges.verl_plugin"
     assert shown[2:4] == ["-m", "verl.trainer.main_ppo"]
-    config = composed(verl, shown[4:])
+    config = composed(*shown[4:], checked=True)
     actor, train = config.actor_rollout_ref.actor, told.train
     assert config.trainer.nnodes == 2
     assert (actor.optim.lr, actor.use_kl_loss) == (train.learning_rate, train.beta > 0)
@@ -126,17 +100,17 @@ def test_the_sampler_that_is_named_is_the_one_that_is_needed(
         train_with_verl(told)
 
 
-def test_any_text_survives_hydra(verl: Path) -> None:
+def test_any_text_survives_hydra() -> None:
     texts = ["it's", r"a\b", "a b, c=[d]", "null", "", "ü{x}", "C:\\", "1", "x\\'"]
     alone = {f"+alone.t{number}": text for number, text in enumerate(texts)}
-    config = composed(verl, as_words({"trainer.logger": texts, **alone}), checked=False)
+    config = composed(*as_words({"trainer.logger": texts, **alone}))
     assert list(config.trainer.logger) == [*config.alone.values()] == texts
 
 
-def test_an_adapter_is_verls(verl: Path, questions: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_adapter_is_verls(questions: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Only read: to check an adapter's rank verl wants vLLM."""
     train_with_verl(job(questions, "truthrl", "model.lora=true", "model.lora_rank=8"), dry_run=True)
-    model = composed(verl, printed(capsys)[4:], checked=False).actor_rollout_ref.model
+    model = composed(*printed(capsys)[4:]).actor_rollout_ref.model
     assert (model.lora_rank, model.lora_alpha, model.target_modules) == (8, 32, "all-linear")
 
 

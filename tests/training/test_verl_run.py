@@ -11,10 +11,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from commands import write
 from factrl.bridges import verl_run
 from factrl.bridges.verl_run import train_with_verl
 from factrl.job import read_job
 from factrl.runs.folder import read_metrics
+from factrl.runs.rows import json_lines
 from factrl.train.page import write_run_page
 from verl_parts import imported
 
@@ -121,7 +123,7 @@ def test_verl_trains_and_goes_on(cores: Path, tiny_model: Path, questions: Path)
     run = cores / "run-verl"
     assert trained(cores, tiny_model, questions, "words", "train.steps=3", f"run.resume={run}") == 0
 
-    weights = [json.loads(line) for line in (cores / "weights.jsonl").read_text("utf-8").splitlines()]
+    weights = json_lines((cores / "weights.jsonl").read_bytes())
     by_step: dict[int, set[str]] = {}
     for one in weights:
         by_step.setdefault(one["step"], set()).add(one["weights"])
@@ -135,7 +137,7 @@ def test_verl_trains_and_goes_on(cores: Path, tiny_model: Path, questions: Path)
     assert sum(row["reward/masked_frac"] for row in steps) > 0
     assert sum(row["credit/flipped"] for row in steps) > 0
     assert all(math.isfinite(row["reward"]) for row in steps)
-    for row in map(json.loads, (cores / "verl.jsonl").read_text("utf-8").splitlines()):
+    for row in json_lines((cores / "verl.jsonl").read_bytes()):
         verls = row["data"]
         # The first step on a batch is on the policy: the loss is the mean advantage of its kept tokens.
         assert verls["actor/pg_loss"] == pytest.approx(-verls["critic/advantages/mean"], abs=1e-5)
@@ -193,8 +195,7 @@ def test_verl_trains_a_policy_that_searches(cores: Path, monkeypatch: pytest.Mon
     model = save_llama(cores / "speaker", fast, 8192)
     (cores / "facts.txt").write_text("ada is from rome.", encoding="utf-8")
     Index.build(cores / "wiki", [cores / "facts.txt"])
-    asked = cores / "asked.jsonl"
-    asked.write_text(json.dumps({"question": "where is ada from ?", "answers": ["rome"]}) + "\n", "utf-8")
+    asked = write(cores / "asked.jsonl", {"question": "where is ada from ?", "answers": ["rome"]})
     monkeypatch.setenv("FACTRL_TEST_SAYS", json.dumps(SAYS))
     job = read_job(
         None,
@@ -217,7 +218,7 @@ def test_verl_trains_a_policy_that_searches(cores: Path, monkeypatch: pytest.Mon
         assert row["cause"] == ("search_failed" if script == SAYS[1] else None)
         if row["state"] != "masked":
             lost, own = lost - row["advantage"] * wrote, own + wrote
-    [logged] = map(json.loads, (cores / "verl.jsonl").read_text("utf-8").splitlines())
+    [logged] = json_lines((cores / "verl.jsonl").read_bytes())
     assert logged["data"]["actor/pg_loss"] == pytest.approx(lost / own, abs=1e-5)
     [step] = [row for row in read_metrics(cores / "run-verl") if "loss" in row]
     assert (step["reward/masked_frac"], step["reward"]) == (0.25, 0.0)

@@ -49,6 +49,29 @@ def byte_tokenizer(special: Sequence[str] = (), texts: Sequence[str] = (), size:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **told)
 
 
+def small_run(**more: object) -> list[str]:
+    """`[train]` of steps that take a second: two questions with two completions of four tokens."""
+    sizes = {"prompts_per_step": 2, "num_generations": 2, "micro_batch_size": 4, "max_completion_length": 4}
+    off = {"gradient_checkpointing": "false", "bf16": "false"}
+    return [f"train.{name}={value}" for name, value in {**sizes, **off, **more}.items()]
+
+
+TOWN_STUDY = (  # of a study that takes seconds
+    *("start.steps=2", "start.batch_size=4", "start.freeze_layers=0", "known.samples=2", "size.test=4"),
+    *("train.steps=1", "train.prompts_per_step=2", "train.num_generations=2", "train.micro_batch_size=4"),
+    *("train.max_completion_length=6", "known.questions=6"),
+)
+
+
+def save_towns(folder: Path) -> None:
+    """`model`, a random one that reads bytes, and `facts.csv`, a table of towns."""
+    tokenizer = byte_tokenizer(["<pad>", "<eos>"], pad_token="<pad>", eos_token="<eos>")
+    llama(len(tokenizer)).save_pretrained(folder / "model")
+    tokenizer.save_pretrained(folder / "model")
+    rows = [f"Town {n},{r},{v}" for n in range(30) for r, v in (("country", "Peru"), ("river", f"R{n}"))]
+    (folder / "facts.csv").write_text("\n".join(["entity,relation,value", *rows]))
+
+
 # Of a trainer that takes a few steps on a CPU and keeps nothing.
 FEW_STEPS: dict[str, Any] = {
     "gradient_checkpointing": False,

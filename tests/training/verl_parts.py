@@ -20,15 +20,21 @@ def imported(module: str) -> Any:
         return pytest.importorskip(module, exc_type=ImportError)
 
 
-def composed(*words: str) -> Any:
-    """verl's configuration."""
+def composed(*words: str, checked: bool = False) -> Any:
+    """The configuration that `python -m verl.trainer.main_ppo` reads; and as it checks it."""
+    folder = Path(imported("verl").__file__).parent / "trainer" / "config"
     import hydra
 
-    folder = Path(imported("verl").__file__).parent / "trainer" / "config"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with hydra.initialize_config_dir(str(folder), version_base=None):
-            return hydra.compose("ppo_trainer", overrides=["actor_rollout_ref.rollout.name=vllm", *words])
+            config = hydra.compose("ppo_trainer", overrides=["actor_rollout_ref.rollout.name=vllm", *words])
+        if checked:
+            from verl.trainer.ppo.utils import need_critic, need_reference_policy
+            from verl.utils.config import validate_config
+
+            validate_config(config, need_reference_policy(config), need_critic(config))
+    return config
 
 
 def batch_of(ids: Sequence[Sequence[int]], scores: Sequence[float], uids: Sequence[str]) -> Any:

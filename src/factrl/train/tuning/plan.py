@@ -13,11 +13,13 @@ from factrl.job import Job
 from factrl.papers import settings_of
 from factrl.runs.data import load_held_out, load_training, render_prompt
 from factrl.runs.rows import read_rows
-from factrl.train.tuning.demonstrations import ELICITED, TWO_SHOT
 from factrl.train.tuning.labelled import LABELLED, load_lessons
 from factrl.train.tuning.rules import Candidate, given_text
 from factrl.train.tuning.settings import VERIFIED, TuneSettings, measuring_job
 from factrl.types import Example
+
+ELICITED = ("sft-seed", "margin-length")
+"""The method and the rule whose samples are asked for with two worked examples."""
 
 
 @dataclass(frozen=True)
@@ -115,12 +117,17 @@ def _held_out(settings: TuneSettings) -> Sequence[Example]:
 def demonstrated(settings: TuneSettings) -> TuneSettings:
     """The settings for sampling: demonstrations, when there are any, in front of the question.
 
-    Without any of the user's, factreason's own samples are asked for with its 2-shot prompt.
+    Without any of the user's, factreason's samples are asked for with a 2-shot prompt as in arXiv:2508.05618,
+    Figures 7 and 8: the model thinks first about what it knows, with care for dates, names and numbers,
+    checks again and leaves out what it is unsure of; then it answers with as many specific details as
+    possible.  The words and the two subjects are ours.  The model is trained with the prompt of `[data]`.
     """
     tune, own = settings.tune, settings_of(VERIFIED)["data"]["prompt"]
     if tune.demonstrations is None:
         two_shot = (tune.rule or tune.method) in ELICITED and settings.data.prompt == own
-        return _with_prompt(settings, TWO_SHOT) if two_shot else settings
+        if not two_shot:
+            return settings
+        return _with_prompt(settings, Path(__file__).with_name("two_shot.txt").read_text("utf-8").rstrip())
     shown = []
     for number, row in zip(range(tune.shots), read_rows(tune.demonstrations), strict=False):
         prompt, response = row.get("prompt"), row.get("response")
