@@ -388,7 +388,7 @@ def test_a_probe_that_asked_otherwise_is_refused(questions: Path, tmp_path: Path
 
 def test_grades_are_not_kept_for_other_accepted_answers(questions: Path, tmp_path: Path) -> None:
     plan = plan_tuning(job("tune.method=sft", f"data.train={questions}"))
-    measure, about = grading(plan)
+    measure, about = grading(plan.job)
     samples = [[Candidate("0")] for _ in plan.examples]
     told: dict[str, Any] = {"path": tmp_path / "m.jsonl", "prefill": "", "label": "grade"}
     found = measure_samples(measure, about, plan.examples, samples, **told)
@@ -403,7 +403,7 @@ def test_a_malformed_text_is_no_seed(questions: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "evidence.jsonl", *rows)
     words = ("tune.method=sft-seed", f"data.train={file}", "paper=factreason", "verifier.cache=false")
     plan = plan_tuning(job(*words, "verifier.preset=local", "verifier.judge=weak"))
-    measure, _ = measurement(plan)
+    measure, _ = measurement(plan.job)
     said = ("<think>I know.</think><answer>Rome is in Italy.</answer>", "<answer>Rome is in Italy.</answer>")
     good, bad = measure(plan.examples[:2], [Completion(text) for text in said])
     assert good == {"value": 1.0, "cause": None}
@@ -423,7 +423,7 @@ def test_facttune_scores_the_facts_of_the_reasoning_where_it_is_told(
     words = ("rule=factscore", f"data.train={file}", "paper=knowrl", f"claims_of={claims_of}")
     weak = ("verifier.preset=local", "verifier.judge=weak", "verifier.embedder=", "verifier.cache=false")
     plan = plan_tuning(job("tune.method=dpo", *words, *weak))
-    measure, _ = measurement(plan)
+    measure, _ = measurement(plan.job)
     said = (
         "<think>Marie Curie was born in Warsaw. Rome is in France.</think><answer>Rome is in Italy.</answer>",
         "<answer>Rome is in Italy.</answer>",
@@ -536,9 +536,8 @@ def test_a_dry_run_needs_no_model(questions: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("stf", "q.jsonl"), "no method 'stf'; did you mean 'sft'"),
+        (("stf", "q.jsonl"), "did you mean 'sft'"),
         (("sft", "q.jsonl", "--resume", "runs/x"), "leave out 'sft'"),
-        (("verifier", "q.jsonl"), "commit 1b92e7e has them"),
     ],
 )
 def test_wrong_words_are_named(words: tuple[str, ...], problem: str) -> None:

@@ -19,6 +19,7 @@ from commands import write
 from factrl.bridges.trl import to_trl
 from factrl.cli import main
 from factrl.errors import ConfigError, ModelError, RewardBug, Unscored
+from factrl.job import read_job
 from factrl.llm.writers import conversation
 from factrl.papers import load_reward
 from factrl.rewards import reward
@@ -325,12 +326,11 @@ def test_an_evaluation_leaves_out_what_could_not_be_searched(
     speaker: Path, wiki: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = [f"model.name={speaker}", "data.train=q", f"search.index={wiki}", "paper=truthrl"]
-    settings = load_settings(RunSettings, None, told)
-    source = Source(TimeoutError("late"))
+    job, source = read_job(None, told), Source(TimeoutError("late"))
     monkeypatch.setattr("factrl.train.episodes._open", lambda **_: source)
     greedy(LOST[0], monkeypatch)
-    model, tokenizer = load_policy(settings.model)
-    evaluate = evaluator([Example("Where is Ada from?", ("Rome",))], tokenizer, settings, Grader(), "boxed")
+    model, tokenizer = load_policy(job.settings.model)
+    evaluate = evaluator(job, [Example("Where is Ada from?", ("Rome",))], tokenizer)
     assert evaluate(model, 1)["masked"] == 1.0
 
 

@@ -1,7 +1,7 @@
 """CPU cores as a platform of verl's; its rollout engine is in `verl_transformers`.
 
 verl loads both modules in each of its processes (VERL_USE_EXTERNAL_MODULES), this one first and our plugin
-last.  The variables that go with them are in `ENVIRONMENT`, verl's words of configuration in `WORDS`.
+last.  `test_verl_run` has the variables that go with them in `CORES`, verl's configuration in `WORDS`.
 """
 
 # pyright: basic, reportAttributeAccessIssue=false, reportAssignmentType=false, reportPrivateImportUsage=false

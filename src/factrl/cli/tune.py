@@ -15,7 +15,6 @@ from factrl.train.tuning.settings import (
     TUNE,
     Method,
     TuneSettings,
-    check_method,
     completion_for,
     read_tuning_job,
 )
@@ -102,7 +101,6 @@ def _layers(args: argparse.Namespace) -> tuple[Path | str | None, list[str]]:
     if args.method is None and args.config is None:
         raise ConfigError(f"name a method: factrl tune METHOD QUESTIONS, one of {', '.join(METHODS)}")
     if args.method is not None:
-        check_method(args.method, METHODS)
         overrides.insert(0, f"tune.method={args.method}")
     if args.file is not None:
         overrides.insert(0, f"data.train={args.file}")

@@ -19,11 +19,11 @@ from typing import Any
 from factrl.errors import RewardBug
 from factrl.evals.metrics import short_form
 from factrl.evals.samples import EvalSample
-from factrl.evals.shortqa import Extract, GradeAnswer, grade_completions
+from factrl.evals.shortqa import Extract, grade_completions
+from factrl.job import Job
 from factrl.rewards import Reward
 from factrl.rewards.grading import Grader
 from factrl.runs.disk import write_whole
-from factrl.runs.settings import RunSettings
 from factrl.text.escape import one_line
 from factrl.train.plan import SCORED
 from factrl.types import Completion, Example
@@ -38,20 +38,20 @@ Evaluate = Callable[[Any, int], Mapping[str, float | None]]
 
 
 def evaluator(
+    job: Job,
     examples: Sequence[Example],
     tokenizer: Any,
-    settings: RunSettings,
-    grader: GradeAnswer,
-    extract: Extract,
     gap: Callable[[Sequence[EvalSample]], Mapping[str, float]] = lambda rows: {},
 ) -> Evaluate:
     """Answers the questions greedily; the gap of the graded answers is among its metrics."""
 
     from .writing import answer  # with torch, which the gap does without
 
+    grader = job.supplier.grade()
+
     def evaluate(model: Any, step: int) -> Mapping[str, float | None]:
-        texts = [group[0] for group in answer(model, tokenizer, examples, settings)]
-        rows = grade_completions(list(zip(examples, texts, strict=True)), grader, extract)
+        texts = [group[0] for group in answer(model, tokenizer, examples, job.settings)]
+        rows = grade_completions(list(zip(examples, texts, strict=True)), grader, job.extract)
         return {**rates(rows), **gap(rows)}
 
     return evaluate

@@ -236,7 +236,7 @@ def _samples(
         )
     path = data / "measured.jsonl"
     return measure_samples(
-        *measurement(plan), plan.examples, samples, path, prefill=writer.begun, label="measure"
+        *measurement(plan.job), plan.examples, samples, path, prefill=writer.begun, label="measure"
     )
 
 
@@ -280,7 +280,7 @@ def _answers(plan: TunePlan, run: Run, model: ModelSettings, when: str) -> list[
     path, label = data / f"{when}.jsonl", f"answer {when}"
     texts = write_samples(writer, questions, path, numbers=(0,), model=_identity(writer, run), label=label)
     path = data / f"{when}_graded.jsonl"
-    graded = measure_samples(*grading(plan), questions, texts, path, prefill=writer.begun, label="grade")
+    graded = measure_samples(*grading(plan.job), questions, texts, path, prefill=writer.begun, label="grade")
     return [group[0] for group in graded]
 
 

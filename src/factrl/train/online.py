@@ -100,12 +100,12 @@ def _evaluation(plan: Plan, tokenizer: Any, run: Run) -> Evaluate | None:
     """What asks the held-out questions; None without any."""
     if not plan.held_out:
         return None
-    settings, where, grader = plan.settings, plan.job.extract, plan.job.supplier.grade()
-    if not settings.train.eval_steps:  # a single evaluation has nothing to be compared with
-        return evaluator(plan.held_out, tokenizer, settings, grader, where)
-    begun = beginning(tokenizer, settings.data.prefill, chat=settings.data.chat)
-    gap = TrueGap(plan.job.supplied, where, run.path, prefill=begun)
-    return evaluator(plan.held_out, tokenizer, settings, grader, where, gap)
+    job, data = plan.job, plan.settings.data
+    if not plan.settings.train.eval_steps:  # a single evaluation has nothing to be compared with
+        return evaluator(job, plan.held_out, tokenizer)
+    begun = beginning(tokenizer, data.prefill, chat=data.chat)
+    gap = TrueGap(job.supplied, job.extract, run.path, prefill=begun)
+    return evaluator(job, plan.held_out, tokenizer, gap)
 
 
 def optimise(
@@ -178,13 +178,11 @@ def _why_it_stopped(
 
 def _spending(plan: Plan, run: Run) -> Spending | None:
     """What counts for the judge; None where it is not paid for."""
-    meter = judge_meter(plan.job.judge)
+    meter, settings = judge_meter(plan.job.judge), plan.settings
     if meter is None:
         return None
-    settings = plan.settings
-    return Spending(
-        meter, price=settings.judge.price, cap=settings.run.max_cost, before=read_account(run.path)
-    )
+    before = read_account(run.path)
+    return Spending(meter, price=settings.judge.price, cap=settings.run.max_cost, before=before)
 
 
 def grpo_config(settings: RunSettings, output_dir: Path) -> FactualGRPOConfig:

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 from factrl.errors import TooManyMasked, Unscored
 from factrl.evals.metrics import compare, short_form
 from factrl.evals.shortqa import grade_completions
+from factrl.job import Job
 from factrl.llm.writers import Writer, Written, digest_of
 from factrl.rewards.grading import graded_by
 from factrl.rewards.resources import supply
 from factrl.runs.disk import Journal
 from factrl.runs.progress import Progress
 from factrl.text import MALFORMED, Slice, think_answer
-from factrl.train.tuning.plan import TunePlan
 from factrl.train.tuning.rules import Candidate
-from factrl.train.tuning.settings import measuring_job
+from factrl.train.tuning.settings import TuneSettings, measuring_job
 from factrl.types import Completion, Example, Grade
 from factrl.verifier.report import Report
 
@@ -141,29 +141,29 @@ def _ours(cause: str | None) -> bool:
     return cause is not None and cause not in THEIR_OWN
 
 
-def grading(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
+def grading(job: Job) -> tuple[Measure, Mapping[str, Any]]:
     """How short answers are graded, and what decides the grades."""
-    grader, extract = plan.job.supplier.grade(), plan.job.extract
+    grader, extract = job.supplier.grade(), job.extract
 
     def grade(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Mapping[str, Any]]:
         rows = grade_completions(list(zip(examples, texts, strict=True)), grader, extract)
         return [{"label": row.grade and row.grade.label, "cause": row.cause} for row in rows]
 
-    return grade, {"measure": "grade", "judge": graded_by(plan.job.judge), "extract": extract}
+    return grade, {"measure": "grade", "judge": graded_by(job.judge), "extract": extract}
 
 
-def measurement(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
-    """How the plan's method measures samples, and what decides the outcome."""
-    measuring = measuring_job(plan.job)
+def measurement(job: Job[TuneSettings]) -> tuple[Measure, Mapping[str, Any]]:
+    """How the method measures samples, and what decides the outcome."""
+    settings, measuring = job.settings, measuring_job(job)
     if measuring is None:
-        return grading(plan)
+        return grading(job)
     tuned = {"reward_model", "truthfulness_model", "extractor_model", "checklist_model", "preference_model"}
-    models = plan.settings.judge.model_dump(include=tuned)
-    settings = digest_of(plan.settings.verifier.model_dump(exclude={"deadline", "cache"}), models)
-    about = {"measure": plan.settings.measure, "judge": graded_by(plan.job.judge), "settings": settings}
-    if plan.settings.measure == "precision":
-        return _precision(plan), about
-    reward = supply(measuring.reward, supplier=plan.job.supplier)
+    models = settings.judge.model_dump(include=tuned)
+    digest = digest_of(settings.verifier.model_dump(exclude={"deadline", "cache"}), models)
+    about = {"measure": settings.measure, "judge": graded_by(job.judge), "settings": digest}
+    if settings.measure == "precision":
+        return _precision(job), about
+    reward = supply(measuring.reward, supplier=job.supplier)
 
     def rank(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Mapping[str, Any]]:
         return [
@@ -171,17 +171,17 @@ def measurement(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
             for result in reward.batch(examples, texts)
         ]
 
-    return rank, {**about, "reward": plan.settings.paper, "knobs": dict(measuring.reward.knobs)}
+    return rank, {**about, "reward": settings.paper, "knobs": dict(measuring.reward.knobs)}
 
 
-def _precision(plan: TunePlan) -> Measure:
+def _precision(job: Job[TuneSettings]) -> Measure:
     """The share of the claims that are supported: of the block that `tune.claims_of` names, where there are
     blocks.
 
     There a text that is not `<think>…</think><answer>…</answer>` has none, or it would be taught.
     """
-    verify, tagged = plan.job.supplier.verify(), plan.job.extract == "answer"
-    thought = plan.settings.tune.claims_of == "reasoning"
+    verify, tagged = job.supplier.verify(), job.extract == "answer"
+    thought = job.settings.tune.claims_of == "reasoning"
 
     def measure(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Mapping[str, Any]]:
         forms = [think_answer(text, text.prefill) if tagged else None for text in texts]

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from factrl.errors import NO_OWN_VERIFIER, ConfigError, nearest
+from factrl.errors import ConfigError
 from factrl.evals.shortqa import Extract
 from factrl.job import Job, unread
 from factrl.papers import load_reward, settings_of, split_spec
@@ -306,16 +306,6 @@ def _of_every_stage(paper: str) -> Mapping[str, Mapping[str, Any]]:
     train = settings.pop("train", {})
     length = "max_completion_length"
     return {**settings, "train": {length: train[length]}} if length in train else settings
-
-
-def check_method(name: str, known: Sequence[str]) -> None:
-    """Refuse a method that there is not."""
-    if name == "verifier":
-        raise ConfigError(f"factrl tune verifier is gone: {NO_OWN_VERIFIER}")
-    if name not in known:
-        raise ConfigError(
-            f"there is no method {name!r}{nearest(name, known)} (there are: {', '.join(known)})"
-        )
 
 
 def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
