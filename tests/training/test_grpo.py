@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiny import GivenTexts
 
 from factrl.errors import LLMError, Unscored
 from factrl.rewards import Reward, reward
@@ -65,14 +66,8 @@ class Recording(FactualGRPOTrainer):
         return loss
 
 
-class Scripted(Recording):
-    """Every step, the n-th sample is the n-th text of the script."""
-
-    script: Sequence[str] = ()
-
-    def _generate_single_turn(self, prompt_ids: Any, *_: Any, **__: Any) -> Any:
-        texts = [self.script[row % len(self.script)] for row in range(len(prompt_ids))]
-        return [[*self._tokenizer(text)["input_ids"], self.eos_token_ids[0]] for text in texts], None
+class Scripted(GivenTexts, Recording):
+    pass
 
 
 @pytest.fixture
@@ -184,7 +179,7 @@ def written(
     size = (f"num_generations={len(script)}", f"micro_batch_size={len(script)}")
     told = (f"loss_type={loss}", "max_completion_length=12", *size, *overrides)
     trained: Any = trainer(judge, *told, kind=Scripted, **extra)
-    trained.script = script
+    trained.texts = script
     return trained
 
 
@@ -255,7 +250,7 @@ def test_the_reward_knows_how_many_tokens_were_written(trainer: Make) -> None:
             return [row[:-1] if len(row) > 10 else row for row in ids], extra
 
     cut: Any = trainer(counting, "max_completion_length=12", kind=CutOff, prefill="<think>")
-    cut.script = GROUP
+    cut.texts = GROUP
     cut.train()
     assert [(c.tokens, c.truncated) for c in map(seen.__getitem__, GROUP)] == [
         (10, True),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from tiny import FEW_STEPS
+from tiny import FEW_STEPS, GivenTexts
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
@@ -51,21 +51,12 @@ def partly_down(example: Example, completion: Completion) -> Score:
     return Score({"outcome": value(completion)}, spans=spans)
 
 
-class Given:
-    """Writes the given texts and their end token, whoever trains."""
-
-    def _generate_single_turn(self, prompt_ids: Any, *_: Any, **__: Any) -> Any:
-        made: Any = self
-        ids = [[*made._tokenizer(text)["input_ids"], made.eos_token_ids[0]] for text in TEXTS]
-        return ids[: len(prompt_ids)], None
+class Ours(GivenTexts, FactualGRPOTrainer):
+    texts = TEXTS
 
 
-class Ours(Given, FactualGRPOTrainer):
-    pass
-
-
-class Stock(Given, GRPOTrainer):
-    pass
+class Stock(GivenTexts, GRPOTrainer):
+    texts = TEXTS
 
 
 def settings(folder: Path, kind: type[GRPOConfig], **more: Any) -> Any:

@@ -16,7 +16,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra `train`")
 
-from tiny import FEW_STEPS, small_run  # noqa: E402
+from tiny import FEW_STEPS, GivenTexts, small_run  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
 from commands import write  # noqa: E402
@@ -60,13 +60,10 @@ def judged(example: Example, completion: str) -> Score:
     return Score({"outcome": value(completion)}, spans=spans(completion))
 
 
-class Given(FactualGRPOTrainer):
-    """Writes the given texts, and keeps what it will train on."""
+class Given(GivenTexts, FactualGRPOTrainer):
+    """Keeps what it will train on."""
 
-    def _generate_single_turn(self, prompt_ids: Any, *_: Any, **__: Any) -> Any:
-        first = self.accelerator.process_index * len(prompt_ids)
-        texts = TEXTS[first : first + len(prompt_ids)]
-        return [[*self._tokenizer(text)["input_ids"], self.eos_token_ids[0]] for text in texts], None
+    texts = TEXTS
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         batch = super()._generate_and_score_completions(inputs)

@@ -100,3 +100,16 @@ def save_llama(folder: Path, tokenizer: Any, positions: int) -> Path:
     tokens = {"pad_token_id": 0, "eos_token_id": 2, "bos_token_id": None}
     llama(len(tokenizer), max_position_embeddings=positions, **tokens).save_pretrained(folder)
     return folder
+
+
+class GivenTexts:
+    """Of a GRPO trainer: the n-th sample of a step, over all processes, is the n-th of the given texts."""
+
+    texts: Sequence[str] = ()
+
+    def _generate_single_turn(self, prompt_ids: Any, *_: Any, **__: Any) -> Any:
+        trainer: Any = self
+        first = trainer.accelerator.process_index * len(prompt_ids)
+        texts = [self.texts[(first + row) % len(self.texts)] for row in range(len(prompt_ids))]
+        end = trainer.eos_token_ids[0]
+        return [[*trainer._tokenizer(text)["input_ids"], end] for text in texts], None
