@@ -9,29 +9,31 @@ from typing import Any
 import torch
 
 
-def word_tokenizer(words: Iterable[str], *, pairs: bool = False, **told: Any) -> Any:
+def word_tokenizer(words: Iterable[str], *, pairs: bool = False, **options: Any) -> Any:
     """A fast tokenizer of whole words, whose tokens are numbered in their order.
 
     Args:
         pairs: two texts stand as `[CLS]`, the first, `[SEP]`, the second, `[SEP]`, which are tokens 2 and 3.
-        told: of transformers' tokenizer, `unk_token` among them.
+        options: of transformers' tokenizer, `unk_token` among them.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
     vocab = {word: number for number, word in enumerate(dict.fromkeys(words))}
-    tokenizer = Tokenizer(models.WordLevel(vocab, unk_token=told["unk_token"]))
+    tokenizer = Tokenizer(models.WordLevel(vocab, unk_token=options["unk_token"]))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     if pairs:
         tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **told)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **options)
 
 
-def byte_tokenizer(special: Sequence[str] = (), texts: Sequence[str] = (), size: int = 0, **told: Any) -> Any:
+def byte_tokenizer(
+    special: Sequence[str] = (), texts: Sequence[str] = (), size: int = 0, **options: Any
+) -> Any:
     """A fast tokenizer of bytes, and of up to `size` tokens learnt from texts; the special ones come first.
 
     Args:
-        told: of transformers' tokenizer.
+        options: of transformers' tokenizer.
     """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -46,7 +48,7 @@ def byte_tokenizer(special: Sequence[str] = (), texts: Sequence[str] = (), size:
         special_tokens=[AddedToken(token, special=True) for token in special],
     )
     tokenizer.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **told)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **options)
 
 
 def small_run(**more: object) -> list[str]:
@@ -84,14 +86,14 @@ FEW_STEPS: dict[str, Any] = {
 }
 
 
-def llama(words: int, seed: int = 0, heads: tuple[int, int] = (4, 2), **told: Any) -> Any:
+def llama(words: int, seed: int = 0, heads: tuple[int, int] = (4, 2), **options: Any) -> Any:
     """A random two-layer Llama."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(seed)
     shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "tie_word_embeddings": True}
     shape |= {"vocab_size": words, "num_attention_heads": heads[0], "num_key_value_heads": heads[1]}
-    return LlamaForCausalLM(LlamaConfig(**{**shape, **told}))
+    return LlamaForCausalLM(LlamaConfig(**{**shape, **options}))
 
 
 def save_llama(folder: Path, tokenizer: Any, positions: int) -> Path:

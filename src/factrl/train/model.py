@@ -163,7 +163,7 @@ def uses_bf16(settings: TrainSettings) -> bool:
 
 def is_embedded(name: str) -> bool:
     """Whether `name` is a policy of `factrl models list`, and no folder here."""
-    return any(m.name == name and m.role == "policy" for m in models.MODELS) and not Path(name).exists()
+    return not Path(name).exists() and any(m.name == name and m.role == "policy" for m in models.MODELS)
 
 
 def embedded_policy(name: str = SMALLEST) -> Path:

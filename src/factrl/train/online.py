@@ -68,7 +68,9 @@ def train(plan: Plan) -> Path:
     grpo_config(settings, Path(settings.run.dir))  # raises where the numbers do not fit the processes
     reward = plan.job.supplied
     check_setup(plan.job)
-    search = open_search(index=plan.index, embedder=settings.search.embedder)
+    search = None
+    if plan.index is not None:
+        search = open_search(index=plan.index, embedder=settings.search.embedder)
     model, tokenizer = load_policy(settings.model)
     if search is not None:
         check_calls(settings.model.name, tokenizer)
