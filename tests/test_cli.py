@@ -53,9 +53,7 @@ def short(example, completion):
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with a few files."""
-    monkeypatch.chdir(tmp_path)
+def files(folder: Path) -> None:
     write("questions.jsonl", *ROWS)
     write("bare.jsonl", {"id": "1", "question": "Capital of Peru?", "answers": []})
     Path("good.toml").write_text(
@@ -66,7 +64,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     Path("own.py").write_text(OWN)
     Path("out").mkdir()
-    return tmp_path
 
 
 # Mistakes
@@ -169,7 +166,7 @@ def test_another_trl_is_refused_by_the_trainers_and_by_nothing_else(monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "message"),
     [
         (KeyboardInterrupt("stopped after step 3"), 130, "stopped after step 3"),
         (KeyboardInterrupt(), 130, "interrupted"),
@@ -182,11 +179,11 @@ def test_endings_have_codes(
     tmp_path: Path,
     error: BaseException,
     code: int,
-    said: str,
+    message: str,
 ) -> None:
     replace(monkeypatch, "factrl.studies.engine", MODEL="", run_studies=mock.Mock(side_effect=error))
     assert main(["demo", "--output", str(tmp_path)]) == code
-    assert capsys.readouterr().err == f"factrl: {said}\n"
+    assert capsys.readouterr().err == f"factrl: {message}\n"
 
 
 def test_a_reader_who_leaves_is_no_error() -> None:
@@ -254,12 +251,12 @@ def test_a_dry_run_prints_what_would_run(folder: Path, capsys: pytest.CaptureFix
     assert (again.paper, again.train.prompts_per_step, again.train.epochs) == ("truthrl:binary", 2, 3)
     assert again.reward == {**load_reward("truthrl:binary").knobs, "wrong": -0.5}
     assert again.data.prompt == settings_of("truthrl")["data"]["prompt"]
-    told = dict(line.split(maxsplit=1) for line in err.splitlines())
-    assert told["questions"] == "4 to train on, 0 to evaluate on"
-    assert told["prompt"].startswith("Answer the question below. ")
-    assert told["steps"] == "6 of 2 questions with 8 completions"
-    assert "96 completions" in told["to"]
-    assert told["judge"].startswith("none: rules alone")
+    lines = dict(line.split(maxsplit=1) for line in err.splitlines())
+    assert lines["questions"] == "4 to train on, 0 to evaluate on"
+    assert lines["prompt"].startswith("Answer the question below. ")
+    assert lines["steps"] == "6 of 2 questions with 8 completions"
+    assert "96 completions" in lines["to"]
+    assert lines["judge"].startswith("none: rules alone")
     Path("again.toml").unlink()
     assert sorted(folder.rglob("*")) == before
 
@@ -346,11 +343,11 @@ def test_eval_asks_the_judge_and_json_is_all_of_stdout_and_in_the_folder(
     assert len(server.requests) == 2  # the preflight, and the one answer that rules cannot decide
     document = json.loads(capsys.readouterr().out)
     assert document == json.loads(Path("out/n/results.json").read_text())
-    found = document["benchmarks"]["questions"]
-    assert (found["source"], document["extract"]) == ("questions.jsonl", "text")
+    numbers = document["benchmarks"]["questions"]
+    assert (numbers["source"], document["extract"]) == ("questions.jsonl", "text")
     assert f"{server.url}#j" in document["judge"]
-    assert found["numbers"]["truthfulness"]["value"] == pytest.approx((1 - 1) / 3)
-    assert found["masked"] == {"no_completion": 1}
+    assert numbers["numbers"]["truthfulness"]["value"] == pytest.approx((1 - 1) / 3)
+    assert numbers["masked"] == {"no_completion": 1}
     rows = [json.loads(line) for line in Path("out/n/samples.jsonl").read_text().splitlines()]
     assert [row["id"] for row in rows] == ["1", "2", "3", "4"]
     assert rows[2]["how"] == "judge"
@@ -383,12 +380,12 @@ def test_every_knob_is_explained() -> None:
 def test_show_lists_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "--settings"]) == 0
     out = capsys.readouterr().out
-    told = dict(re.findall(r"^(\S+): (.+)\n    \S.*$", out, re.M))
-    assert [*told] == [*settable(RunSettings)]
-    assert told["train.steps"] == "whole number, default none"
-    assert told["model.name"] == "text, required"
-    assert told["model.lora_target_modules"] == 'text or list, default "all-linear"'
-    assert told["train.bf16"] == 'auto or true or false, default "auto"'
+    lines = dict(re.findall(r"^(\S+): (.+)\n    \S.*$", out, re.M))
+    assert [*lines] == [*settable(RunSettings)]
+    assert lines["train.steps"] == "whole number, default none"
+    assert lines["model.name"] == "text, required"
+    assert lines["model.lora_target_modules"] == 'text or list, default "all-linear"'
+    assert lines["train.bf16"] == 'auto or true or false, default "auto"'
 
 
 BASH = shutil.which("bash")
@@ -407,6 +404,6 @@ BASH = shutil.which("bash")
 def test_the_tab_key(capsys: pytest.CaptureFixture[str], folder: Path, typed: str, offered: str) -> None:
     assert main(["--completion"]) == 0
     script = capsys.readouterr().out
-    asked = f'COMP_WORDS=({typed}); COMP_CWORD={len(typed.split()) - 1}; _factrl; echo "${{COMPREPLY[@]}}"'
-    done = subprocess.run([str(BASH), "-c", f"{script}\n{asked}"], capture_output=True, text=True, check=True)
+    words = f'COMP_WORDS=({typed}); COMP_CWORD={len(typed.split()) - 1}; _factrl; echo "${{COMPREPLY[@]}}"'
+    done = subprocess.run([str(BASH), "-c", f"{script}\n{words}"], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [offered]

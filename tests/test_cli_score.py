@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from commands import write
+from commands import read, write
 from factrl.cli import main
 from factrl.cli.score import AT_ONCE, score_stored
 from factrl.papers import load_reward
@@ -46,15 +46,9 @@ def opened(example, completion):
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def files(folder: Path) -> None:
     write("stored.jsonl", *ROWS)
     Path("own.py").write_text(OWN)
-    return tmp_path
-
-
-def read(name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path(name).read_text(encoding="utf-8").splitlines()]
 
 
 def cells(out: str) -> dict[str, list[str]]:
@@ -85,8 +79,8 @@ def test_a_row_for_each_completion(capsys: pytest.CaptureFixture[str]) -> None:
 def test_json_is_all_of_stdout_and_a_term_counts_where_it_occurs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["score", "stored.jsonl", "--paper", "truthrl:binary", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    told = [document[name] for name in ("file", "paper", "completions")]
-    assert told == ["stored.jsonl", "truthrl:binary", 5]
+    about = [document[name] for name in ("file", "paper", "completions")]
+    assert about == ["stored.jsonl", "truthrl:binary", 5]
     assert document["reward"]["abstain"] == -1
     assert document["terms"]["sum"] == {"mean": pytest.approx(-1 / 2), "share": 0.8}
     assert document["states"] == {"scored": 3, "masked": 1, "floored": 1}
@@ -101,9 +95,9 @@ def test_what_the_reward_does_not_need_may_be_missing(capsys: pytest.CaptureFixt
     assert "\x1b" not in out + err
 
 
-def test_claims_that_no_model_judges_are_told_of(capsys: pytest.CaptureFixture[str]) -> None:
-    said = "<think>Lima lies in Peru.</think><answer>Lima</answer>"
-    write("steps.jsonl", {**ROWS[0], "completion": said, "evidence": ["Lima lies in Peru, on the coast."]})
+def test_claims_that_no_model_judges_are_announced(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "<think>Lima lies in Peru.</think><answer>Lima</answer>"
+    write("steps.jsonl", {**ROWS[0], "completion": text, "evidence": ["Lima lies in Peru, on the coast."]})
     options = ["--paper", "fspo", "verifier.judge=weak", "verifier.cache=false", "--output", "out.jsonl"]
     assert main(["score", "steps.jsonl", *options]) == 0
     assert "No model judges claims" in capsys.readouterr().err

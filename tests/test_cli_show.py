@@ -52,10 +52,8 @@ def masked(example, completion):
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    Path("own.py").write_text(OWN)
-    return tmp_path
+def own_file(folder: Path) -> None:
+    (folder / "own.py").write_text(OWN)
 
 
 def out_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -67,7 +65,7 @@ def out_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "expected"),
     [
         ("beta = 0.1  # paper", ("train.beta", 0.1, "paper")),
         ('url = "a#b"', ("train.url", "a#b", "")),
@@ -76,8 +74,8 @@ def out_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         ("text = '''\nbeta = 3  # no\n'''", None),
     ],
 )
-def test_a_setting_and_its_source(line: str, found: tuple[str, Any, str] | None) -> None:
-    assert [*sourced(f"[train]\n{line}\n")] == ([] if found is None else [found])
+def test_a_setting_and_its_source(line: str, expected: tuple[str, Any, str] | None) -> None:
+    assert [*sourced(f"[train]\n{line}\n")] == ([] if expected is None else [expected])
 
 
 def test_every_training_value_is_shown_with_its_source(capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,12 +83,12 @@ def test_every_training_value_is_shown_with_its_source(capsys: pytest.CaptureFix
         path = recipe_path(name)
         assert path is not None
         text = path.read_text("utf-8")
-        told = {key: (value, source) for key, value, source in sourced(text)}
+        values = {key: (value, source) for key, value, source in sourced(text)}
         weights = [f"reward.{name}=1" for name in ("alpha", "beta", "gamma") if path.stem == "klcf"]
         out = out_of(capsys, "show", path.stem, *weights)
         for key, value in tomllib.loads(text).get("train", {}).items():
-            assert told[f"train.{key}"][0] == value
-            assert told[f"train.{key}"][1], f"train.{key} has no source in {path}"
+            assert values[f"train.{key}"][0] == value
+            assert values[f"train.{key}"][1], f"train.{key} has no source in {path}"
             assert re.search(rf"^train\.{key} ", out, re.M)
 
 
@@ -181,8 +179,8 @@ def test_confidence_from_which_answering_pays(
         outcome: Result("masked" if value is None else "scored", value)
         for outcome, value in zip(OUTCOMES, values, strict=False)
     }
-    told = Payoff("", results).answering_pays_above
-    assert told == (None if above is None else pytest.approx(above))
+    values = Payoff("", results).answering_pays_above
+    assert values == (None if above is None else pytest.approx(above))
 
 
 @pytest.mark.parametrize(

@@ -89,14 +89,10 @@ DOWN = Report(
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with evidence, and a cache of its own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
+def evidence(folder: Path) -> None:
     Path("curie.txt").write_text(CURIE, encoding="utf-8")
     Path("answer.txt").write_text("\ufeffZürich is in Switzerland.", encoding="utf-8")
     Path("latin.txt").write_bytes("Zürich is in Switzerland.".encode("latin-1"))
-    return tmp_path
 
 
 @pytest.fixture
@@ -244,7 +240,7 @@ def test_text_of_others_cannot_steer_the_terminal(fake: Say, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize(
-    ("comes", "code", "said"),
+    ("comes", "code", "line"),
     [
         (made("supported", "unjudged"), 0, "1 of 2 claims have no verdict; run again to judge only those."),
         (Report("I do not know.", abstained=True), 0, ""),
@@ -270,13 +266,13 @@ def test_text_of_others_cannot_steer_the_terminal(fake: Say, capsys: pytest.Capt
     ],
 )
 def test_every_ending_has_a_code(
-    fake: Say, capsys: pytest.CaptureFixture[str], comes: Report | Exception, code: int, said: str
+    fake: Say, capsys: pytest.CaptureFixture[str], comes: Report | Exception, code: int, line: str
 ) -> None:
     fake(comes)
     assert main(["verify", TEXT, *DOCS]) == code
     out, err = capsys.readouterr()
-    assert said in err
-    assert err.count("\n") == bool(said)
+    assert line in err
+    assert err.count("\n") == bool(line)
     shown = isinstance(comes, Report) and not comes.failure and not comes.floored
     assert out == (f"{comes}\n" if shown else ""), "without a result there is nothing on stdout"
     if isinstance(comes, Report):
@@ -306,23 +302,23 @@ def test_a_text_that_is_not_checked_is_no_success_under_strict(
     assert main(["verify", text, *DOCS, *WEAK, "--strict"]) == code
     assert line in capsys.readouterr().out
     assert main(["verify", text, *DOCS, *WEAK, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["precision"] is None) == (not any(claim["verdict"] for claim in told["claims"]))
+    document = json.loads(capsys.readouterr().out)
+    assert (document["precision"] is None) == (not any(claim["verdict"] for claim in document["claims"]))
 
 
 def test_json_python_and_the_screen_say_one_thing(fake: Say, capsys: pytest.CaptureFixture[str]) -> None:
     report = made("refuted", "refuted")
     verdicts = [Verdict("refuted", "fake", p) for p in (0.1, 0.41)]
-    checks = [replace(check, verdict=said) for check, said in zip(report.checks, verdicts, strict=True)]
+    checks = [replace(check, verdict=verdict) for check, verdict in zip(report.checks, verdicts, strict=True)]
     report = replace(report, checks=tuple(checks))
     fake(report)
     assert main(["verify", TEXT, *DOCS, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    document = json.loads(capsys.readouterr().out)
     shown = ["refuted", "unsure"]
-    assert [check.shown for check in report.checks] == [one["shown"] for one in told["claims"]] == shown
-    assert [one["verdict"]["label"] for one in told["claims"]] == shown
+    assert [check.shown for check in report.checks] == [one["shown"] for one in document["claims"]] == shown
+    assert [one["verdict"]["label"] for one in document["claims"]] == shown
     nothing = dict.fromkeys(("unknown", "unjudged", "supported"), 0)
-    assert report.counts == told["counts"] == {"refuted": 1, "unsure": 1, **nothing}
+    assert report.counts == document["counts"] == {"refuted": 1, "unsure": 1, **nothing}
     assert "1 refuted, 1 unsure of 2" in str(report)
     assert report.likelier["refuted"] == 2  # what scores count
 
@@ -332,8 +328,8 @@ def test_headings_and_code_are_told_and_not_dropped() -> None:
     report = Report(text, checks=(Check(Claim("She won.", 9, 17), (), Verdict("supported", "fake", 0.9)),))
     assert "– not read   Curie (heading)\n– not read   ```python" in str(report)
     assert "1 × heading, 1 × code" in page(report)
-    found = replace(report, checks=(Check(Claim("Curie", 2, 7), (), Verdict("supported", "fake", 0.9)),))
-    assert [part.kind for part in found.unread()] == ["code"]
+    headed = replace(report, checks=(Check(Claim("Curie", 2, 7), (), Verdict("supported", "fake", 0.9)),))
+    assert [part.kind for part in headed.unread()] == ["code"]
 
 
 # With the real parts, and the judge that needs no model
@@ -364,15 +360,15 @@ def test_a_text_is_checked_from_end_to_end(capsys: pytest.CaptureFixture[str]) -
 def test_a_judge_that_takes_long_is_not_silent(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    said = threading.Event()
+    spoke = threading.Event()
 
     def tell(text: str) -> None:
         assert text.startswith("checking; ")
-        said.set()
+        spoke.set()
 
     class Slow(FakeVerifier):
         def __call__(self, *args: Any, **named: Any) -> Report:
-            assert said.wait(60), "nothing was said while the judge was at work"
+            assert spoke.wait(60), "nothing was said while the judge was at work"
             return made("supported")
 
     monkeypatch.setattr("factrl.cli.verify._QUIET", 0.0)

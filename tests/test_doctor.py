@@ -29,11 +29,7 @@ REQUIRED = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def examined(capsys: pytest.CaptureFixture[str], code: int = 0) -> list[Diagnostic]:
@@ -65,9 +61,9 @@ def examined(capsys: pytest.CaptureFixture[str], code: int = 0) -> list[Diagnost
 def test_an_extra_is_whole_missing_or_of_another_version(
     extra: str, installed: dict[str, str], state: str, detail: str
 ) -> None:
-    found = extra_finding(extra, REQUIRED, installed.get)
-    assert found.state == state
-    assert found.detail.startswith(detail)
+    diagnostic = extra_finding(extra, REQUIRED, installed.get)
+    assert diagnostic.state == state
+    assert diagnostic.detail.startswith(detail)
 
 
 def test_every_requirement_of_factrl_is_understood() -> None:
@@ -81,12 +77,12 @@ def test_a_sqlite_that_can_damage_the_cache_is_warned_of() -> None:
     assert [sqlite(version).state for version in ("3.51.2", "3.51.3", "3.52")] == ["warning", "ok", "ok"]
 
 
-@pytest.mark.parametrize(("version", "told"), [("2.9.1+cpu", 1), ("2.10.0", 0), (None, 0)])
+@pytest.mark.parametrize(("version", "expected"), [("2.9.1+cpu", 1), ("2.10.0", 0), (None, 0)])
 def test_a_torch_that_runs_code_of_checkpoints_is_warned_of(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], version: str | None, told: int
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], version: str | None, expected: int
 ) -> None:
     monkeypatch.setattr(doctor, "version_of", lambda name: version if name == "torch" else "99")
-    assert len([found for found in examined(capsys) if found.what == "torch"]) == told
+    assert [one.what for one in examined(capsys)].count("torch") == expected
 
 
 def test_the_cache_folder(
@@ -118,29 +114,29 @@ def test_one_line_per_thing(capsys: pytest.CaptureFixture[str]) -> None:
     assert not {"extra dev", "extra test", "judge server"} & {*names}
     assert sqlite3.sqlite_version in "".join(lines)
     for model in models.MODELS:
-        told = f"{model.name} is not here ({megabytes(model.size)}): factrl models get {model.name}"
-        assert told in "".join(lines)
+        expected = f"{model.name} is not here ({megabytes(model.size)}): factrl models get {model.name}"
+        assert expected in "".join(lines)
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "problem"),
     [
         (says("ok"), ""),
         (answers(401, {"error": {"message": "bad key sk-secret"}}), "check that key"),
     ],
 )
 def test_a_judge_server_is_asked_once(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, fault: Any, said: str
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, fault: Any, problem: str
 ) -> None:
     server = FaultServer(fault)
     monkeypatch.setenv("FACTRL_JUDGE_BASE_URL", server.url)
     monkeypatch.setenv("FACTRL_JUDGE_MODEL", "m")
     monkeypatch.setenv("FACTRL_JUDGE_API_KEY", "sk-secret")
-    (found,) = [finding for finding in examined(capsys, int(said != "")) if finding.what == "judge server"]
+    (diagnostic,) = [one for one in examined(capsys, int(problem != "")) if one.what == "judge server"]
     server.close()
-    assert found.state == ("wrong" if said else "ok")
-    assert said in found.detail
-    assert "sk-secret" not in found.detail
+    assert diagnostic.state == ("wrong" if problem else "ok")
+    assert problem in diagnostic.detail
+    assert "sk-secret" not in diagnostic.detail
     assert len(server.requests) == 1
 
 
@@ -151,8 +147,7 @@ def test_factrl_that_is_no_package(
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "requires", missing)
-    found = [finding for finding in examined(capsys) if finding.what == "packages"]
-    assert [finding.state for finding in found] == ["warning"]
+    assert [one.state for one in examined(capsys) if one.what == "packages"] == ["warning"]
 
 
 # factrl models
@@ -163,8 +158,8 @@ def test_the_list_has_every_model_and_downloads_none(capsys: pytest.CaptureFixtu
     out, err = capsys.readouterr()
     for model in models.MODELS:
         (line,) = (line for line in out.splitlines() if line.split()[:1] == [model.name])
-        told = [model.role, model.licence, megabytes(model.size), "no"]
-        assert all(word in line for word in told)
+        expected = [model.role, model.licence, megabytes(model.size), "no"]
+        assert all(word in line for word in expected)
         assert f"{model.name}: {model.about}\n    from {model.repository}, " in out
     assert "cache/models; FACTRL_CACHE names another place" in err
     assert not Path("cache").exists()

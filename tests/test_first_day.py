@@ -27,9 +27,7 @@ ROW = {"question": "Capital of Peru?", "answers": ["Lima"]}
 DRY = ["--model", "m", "--dry-run", "train.prompts_per_step=2"]
 
 
-@pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 # -- The command line
@@ -139,7 +137,7 @@ def test_ctrl_c_while_the_program_is_read_is_no_traceback() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "pattern"),
     [
         ([ROW, {**ROW, "question": "Capital of Chile?"}], ""),
         ([ROW, ROW], "1 of 1 prompts stand in 2 rows"),
@@ -149,19 +147,19 @@ def test_ctrl_c_while_the_program_is_read_is_no_traceback() -> None:
     ],
 )
 def test_questions_that_stand_twice_are_told(
-    rows: list[dict[str, Any]], said: str, capsys: pytest.CaptureFixture[str]
+    rows: list[dict[str, Any]], pattern: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write("q.jsonl", *rows)
     assert main(["train", "truthrl", "--data", "q.jsonl", *DRY]) == 0
-    told = capsys.readouterr().err
-    lines = [line for line in told.splitlines() if line.startswith("repeated")]
-    assert len(lines) == bool(said)
-    assert not said or re.search(said, lines[0])
+    message = capsys.readouterr().err
+    lines = [line for line in message.splitlines() if line.startswith("repeated")]
+    assert len(lines) == bool(pattern)
+    assert not pattern or re.search(pattern, lines[0])
 
 
 def test_a_conversation_as_prompt_is_trained_on(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Capital of Peru?"}]
-    write("q.jsonl", *({"prompt": asked, "answer": name} for name in ("Lima", "Ciudad de los Reyes")))
+    prompt = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Capital of Peru?"}]
+    write("q.jsonl", *({"prompt": prompt, "answer": name} for name in ("Lima", "Ciudad de los Reyes")))
     assert main(["train", "truthrl", "--data", "q.jsonl", "data.prompt={question}", *DRY]) == 0
     assert "prompt    Capital of Peru?\n" in capsys.readouterr().err
 
@@ -170,7 +168,7 @@ def test_a_conversation_as_prompt_is_trained_on(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(
-    ("recipe", "absent", "told"),
+    ("recipe", "absent", "message"),
     [
         ("small/truthrl", {"xllamacpp"}, "xllamacpp is not installed; run: pip install '.[local]'"),
         ("small/truthrl", {"gguf"}, "gguf is not installed; run: pip install '.[local]'"),
@@ -181,14 +179,14 @@ def test_a_conversation_as_prompt_is_trained_on(capsys: pytest.CaptureFixture[st
 def test_a_dry_run_misses_what_the_run_would(
     recipe: str,
     absent: set[str],
-    told: str,
+    message: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for module in (planning, train_verb):
         monkeypatch.setattr(module, "find_spec", lambda name: None if name in absent else name)
-    assert main(["train", recipe, "--dry-run"]) == (2 if told else 0)
-    assert told in capsys.readouterr().err
+    assert main(["train", recipe, "--dry-run"]) == (2 if message else 0)
+    assert message in capsys.readouterr().err
 
 
 def test_without_a_trainer_a_dry_run_plans_for_another_machine(
@@ -238,9 +236,9 @@ MISTAKES: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("call", "told"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_in_a_call_is_told(call: Any, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+@pytest.mark.parametrize(("call", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_in_a_call_is_told(call: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         call()
 
 

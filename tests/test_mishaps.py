@@ -26,8 +26,7 @@ LARGE, HUGE = "9" * 20, "9" * 5_000
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def files(folder: Path) -> None:
     rows = [{"id": str(n), **ROW, "completion": f"Bergen {n}"} for n in range(64)]
     write("rows.jsonl", *rows)
     Path("good.toml").write_text(
@@ -38,7 +37,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("a-folder.html").mkdir()
     for suffix in ("html", "json", "jsonl"):
         Path(f"full.{suffix}").symlink_to("/dev/full")
-    return tmp_path
 
 
 @contextmanager
@@ -103,15 +101,15 @@ def test_every_setting_refuses_a_number_that_nothing_counts_to(cls: type[Any]) -
 def test_strange_words_get_one_line(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(line.split(" ")) == 2
     assert (
-        "more than 64 bits" in (said := complaint(capsys))
-        or "UTF-8" in said
-        or "digits" in said
-        or LARGE[:9] in said
+        "more than 64 bits" in (shown := complaint(capsys))
+        or "UTF-8" in shown
+        or "digits" in shown
+        or LARGE[:9] in shown
     )
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (f'{{"question": "q", "answers": {HUGE}}}', "rows.jsonl, line 1 is not JSON: Exceeds the limit"),
         ('{"question": ' + "[" * 100_000 + "]" * 100_000 + "}", "rows.jsonl, line 1 is not JSON: "),
@@ -119,11 +117,11 @@ def test_strange_words_get_one_line(line: str, capsys: pytest.CaptureFixture[str
         ("\x00", "rows.jsonl, line 1 is not JSON"),
     ],
 )
-def test_strange_rows_get_one_line(content: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_strange_rows_get_one_line(content: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("rows.jsonl").write_text(content)
     assert main(["eval", "rows.jsonl"]) == 2
-    assert told in (said := complaint(capsys))
-    assert "set_int_max_str_digits" not in said
+    assert message in (shown := complaint(capsys))
+    assert "set_int_max_str_digits" not in shown
 
 
 @pytest.mark.parametrize(
@@ -256,8 +254,8 @@ def test_a_torn_row_of_a_full_disk_is_not_followed_by_another(tmp_path: Path) ->
     ],
 )
 def test_what_is_the_disks_and_what_is_ours(error: BaseException, line: str | None) -> None:
-    said = mishap(error)
-    assert said is None if line is None else (said or "").startswith(line)
+    shown = mishap(error)
+    assert shown is None if line is None else (shown or "").startswith(line)
 
 
 @pytest.mark.parametrize("error", [KeyError("a"), OSError(errno.EINVAL, "b")])
@@ -274,7 +272,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, error: Excep
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "message"),
     [
         ("x = 1\nraise SystemExit(3)", "own.py, line 2 stops with SystemExit: 3"),
         ("1 / 0", "own.py, line 1 stops with ZeroDivisionError: division by zero"),
@@ -285,12 +283,12 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, error: Excep
     ],
 )
 def test_a_reward_file_that_does_not_run_is_named_with_its_line(
-    source: str, told: str, capsys: pytest.CaptureFixture[str]
+    source: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("own.py").write_text(source)
     for line in ("score rows.jsonl --paper own.py", "train paper=own.py --dry-run good.toml"):
         assert main(line.split()) == 2
-        assert told in complaint(capsys)
+        assert message in complaint(capsys)
 
 
 @pytest.mark.parametrize(

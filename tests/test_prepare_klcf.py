@@ -83,8 +83,17 @@ def test_what_the_passages_support_becomes_the_checklist(tmp_path: Path) -> None
     assert (claim["label"], claim["p"], claim["quote"], claim["title"]) == ("supported", 0.5, "Town", "Towns")
     counts = json.loads((tmp_path / "about.json").read_text())["counts"]
     assert counts == bench.counts
-    told = ("prompts", "questions", "samples", "claims", "supported", "refuted", "unknown", "checklist_items")
-    assert [counts[name] for name in told] == [3, 3, 3, 12, 6, 3, 3, 6]
+    names = (
+        "prompts",
+        "questions",
+        "samples",
+        "claims",
+        "supported",
+        "refuted",
+        "unknown",
+        "checklist_items",
+    )
+    assert [counts[name] for name in names] == [3, 3, 3, 12, 6, 3, 3, 6]
 
 
 def test_the_dataset_is_what_train_klcf_reads(tmp_path: Path) -> None:

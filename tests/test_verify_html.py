@@ -156,7 +156,7 @@ def test_the_suspects_come_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "title", "told"),
+    ("one", "title", "line"),
     [
         (report("supported", None), "The claim is supported", "claims1 and 1 not counted"),
         (
@@ -174,10 +174,10 @@ def test_the_suspects_come_first() -> None:
         ),
     ],
 )
-def test_every_state_is_said(one: Report, title: str, told: str) -> None:
+def test_every_state_is_said(one: Report, title: str, line: str) -> None:
     shown = Page(page(one))
     assert f"factrl: {title}" in shown.text
-    assert told in shown.text
+    assert line in shown.text
 
 
 def test_a_weak_report_says_so_loudly() -> None:

@@ -68,8 +68,8 @@ def test_train_then_eval_then_resume(
     assert run.parent == Path("here")
     assert max(line["step"] for line in read_metrics(run)) == 2
 
-    said = next(line for line in err.splitlines() if line.startswith("evaluate:"))
-    words = shlex.split(said.removeprefix("evaluate:").replace("QUESTIONS.jsonl", str(questions)))
+    line = next(line for line in err.splitlines() if line.startswith("evaluate:"))
+    words = shlex.split(line.removeprefix("evaluate:").replace("QUESTIONS.jsonl", str(questions)))
     assert main([*words[1:], "--json", "--limit", "5"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document == json.loads(Path("after/results.json").read_text())
@@ -91,8 +91,10 @@ def test_a_measured_dry_run_takes_one_step_and_leaves_nothing(
     assert train("--steps", "3", "--dry-run", "--measure") == 0
     out, err = capsys.readouterr()
     assert "steps = 3" in out
-    told = r"measured +the first step took \d+\.\d s, so all 3 about \d+:\d\d without .* \d+\.\d GB of memory"
-    assert re.search(told, err), err
+    pattern = (
+        r"measured +the first step took \d+\.\d s, so all 3 about \d+:\d\d without .* \d+\.\d GB of memory"
+    )
+    assert re.search(pattern, err), err
     assert list(tmp_path.iterdir()) == []
     assert train("--measure") == 2
     assert "--measure goes with --dry-run" in capsys.readouterr().err
