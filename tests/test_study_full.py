@@ -564,6 +564,18 @@ def test_a_setting_of_the_users_leaves_the_rows_that_set_it(
     assert all(("=dapo" in line) != ("=reinforce++" in line) for line in trained)
 
 
+def test_a_policy_is_evaluated_with_the_prompt_and_the_length_that_it_is_trained_with(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ("train.max_completion_length=99", "data.system=Be brief.", "train.beta=0.5")
+    assert dry("truthrl", *words) == 0
+    lines = capfd.readouterr().out.splitlines()
+    for verb, count in (("train", 3), ("eval", 2)):
+        steps = [line for line in lines if line.startswith(f"factrl {verb} ")]
+        assert steps
+        assert {sum(word.split("=")[0] in line for word in words) for line in steps} == {count}
+
+
 def test_a_setting_may_be_short_and_spaced(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     whole = ("train.beta=0.001", "verifier.web=http://localhost:1", "judge.preference_model=http://h/v1#b")
     short = ("beta = 0.001", "web= http://localhost:1", "preference_model =http://h/v1#b")

@@ -132,7 +132,7 @@ def add_verbs(verbs: Verbs) -> None:
     add_settings(
         parser,
         "any setting of the small studies, such as train.steps=30; with --full, of the steps that train "
-        "with a reward, and [judge] and [verifier] of all",
+        "with a reward, [judge] and [verifier] of all steps, prompt and length of evaluations too",
     )
 
 

@@ -58,6 +58,10 @@ _FLAGS = {
     **{"--model": "model.name", "--data": "data.train", "--judge": "judge.url"},
     **{"--rule": "tune.rule", "--probe": "tune.probe"},
 }
+_ANSWERING = (  # how a policy is asked, in training and in evaluations
+    *("data.prompt", "data.system", "data.prefill", "data.chat"),
+    *("train.max_completion_length", "train.use_vllm"),
+)
 _SHOWN = (  # of a step's settings, beside its command
     *("paper", "data.prompt", "data.system", "data.prefill", "data.chat"),
     *("verifier.preset", "verifier.judge", "judge.reward_model"),
@@ -98,8 +102,8 @@ class Pipeline:
         model: to start from, in place of the paper's.
         judge: URL of what grades.
         judges: further ones, by each of which the trained models are evaluated once more.
-        settings: `key=value` words of the steps that train with a reward, and of `judge` and `verifier` for
-            every step that reads them.
+        settings: `key=value` words of the steps that train with a reward; those of `judge` and `verifier`
+            are for every step that reads them, and how a policy is asked (`_ANSWERING`) for evaluations too.
         verl: the overrides of verl where it trains with rewards; None for TRL.
     """
 
@@ -173,7 +177,8 @@ class Pipeline:
                 fixed |= set_here
                 own = [word for word, key in keys.items() if key not in set_here and stage.reads(key)]
                 if words[0] != "train":
-                    own = [word for word in own if word.startswith(("judge.", "verifier."))]
+                    reaches = ("judge.", "verifier.", *(_ANSWERING if words[0] == "eval" else ()))
+                    own = [word for word in own if word.startswith(reaches)]
                 unread.difference_update(own)
                 if "--config" in words:
                     unread.difference_update(filter(stage.reads, shared))
