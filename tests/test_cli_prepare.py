@@ -105,18 +105,22 @@ def files(output: str) -> dict[str, bytes]:
 
 
 def test_from_prompts_to_what_train_reads(model: Towns, capsys: pytest.CaptureFixture[str]) -> None:
+    """But for a prompt of an evaluation set."""
     Index.build(Path("kb"), ["facts.jsonl"])
-    assert main(klcf(model, "out", source="index=kb")) == 0
+    write("eval.jsonl", {"question": "tell me about TOWN 3"})
+    assert main(klcf(model, "out", "--against", "eval.jsonl", source="index=kb")) == 0
     examples = load_examples("out/train.jsonl", require_answers=False)
-    assert [example.id for example in examples] == [f"t{n}" for n in range(TOWNS)]
+    assert [example.id for example in examples] == ["t0", "t1", "t2", "t4", "t5"]
     assert examples[2].checklist == ("Town 2 is an old port.",)
     about = json.loads(Path("out/about.json").read_text())
     assert about["weak"] is True
     assert about["importance"].endswith(importance_of(FakeLLM([])).partition(" ")[2])
-    assert (about["counts"]["questions"], about["counts"]["claims"]) == (TOWNS, 2 * TOWNS)
+    assert about["contamination"]["ids"] == ["t3"]
+    assert (about["counts"]["questions"], about["counts"]["claims"]) == (5, 10)
     out, err = capsys.readouterr()
     assert out.splitlines()[-1] == "out/train.jsonl"
-    assert f"asked now: {TOWNS} samples, {TOWNS} checks, {TOWNS} choices" in err
+    assert "1 of 6 questions are in an evaluation set (eval.jsonl: 1)" in err
+    assert "asked now: 5 samples, 5 checks, 5 choices" in err
     assert "no verification" in err
 
 
@@ -150,15 +154,6 @@ def test_killed_and_run_again_it_repeats_nothing(model: Towns, capsys: pytest.Ca
 
 def kept_rows() -> int:
     return max(len(Path("out/journal.jsonl").read_text().splitlines()) - 1, 0)
-
-
-def test_prompts_of_an_evaluation_set_are_left_out(model: Towns, capsys: pytest.CaptureFixture[str]) -> None:
-    write("eval.jsonl", {"question": "tell me about TOWN 3"})
-    assert main(klcf(model, "out", "--against", "eval.jsonl")) == 0
-    assert "t3" not in {row.id for row in load_examples("out/train.jsonl", require_answers=False)}
-    about = json.loads(Path("out/about.json").read_text())
-    assert about["contamination"]["ids"] == ["t3"]
-    assert "1 of 6 questions are in an evaluation set (eval.jsonl: 1)" in capsys.readouterr().err
 
 
 def test_no_dataset_is_exit_code_3_and_no_evidence_a_mistake(

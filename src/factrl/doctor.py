@@ -154,7 +154,11 @@ def variables(environment: Mapping[str, str]) -> Diagnostic:
 
 
 def megabytes(size: int) -> str:
-    """Bytes as people say them."""
+    """A number of bytes as people say it.
+
+    >>> megabytes(2_500_000), megabytes(1_200_000_000)
+    ('2.5 MB', '1.2 GB')
+    """
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
 
 

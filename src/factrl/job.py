@@ -1,6 +1,6 @@
 """From settings to what a job needs: its reward, its judge, its verifier, and where an answer stands.
 
-Whoever starts a job reads it, and hands it down; nothing below looks anything up by name.
+A command reads its job once and passes it on; nothing below it looks anything up by name.
 """
 
 from __future__ import annotations
@@ -167,7 +167,11 @@ def open_judge(
 
 
 def unread(settings: RunSettings, resources: Collection[str]) -> Unused:
-    """The settings of `[model]`, `[judge]` and `[verifier]` that a job with these resources does not read."""
+    """The settings of `[model]`, `[judge]` and `[verifier]` that a job does not read, each with the reason.
+
+    Args:
+        resources: what its reward asks for, such as `grade` or `verify`.
+    """
     needs = ", ".join(resources) or "no judge and no verifier"
     unused = {
         key: f"it is for {', '.join(names)}, and this needs {needs}"

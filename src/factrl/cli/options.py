@@ -145,7 +145,11 @@ def as_overrides(args: argparse.Namespace) -> list[str]:
 
 
 def is_setting(word: str) -> bool:
-    """Whether a word is `key=value`; a file of such a name is written ./key=value."""
+    """Whether a word is `key=value`; a file of such a name is given as ./key=value.
+
+    >>> is_setting("train.steps=3"), is_setting("./train.steps=3")
+    (True, False)
+    """
     return bool(_SETTING.match(word))
 
 

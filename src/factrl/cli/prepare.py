@@ -12,6 +12,9 @@ from typing import Any, get_args
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.evals.catalogue import benchmarks
 from factrl.job import open_judge, read_job
+from factrl.llm import preflight
+from factrl.llm.models import cache_folder
+from factrl.llm.store import Store
 from factrl.papers.threshold import VALUES, penalty
 from factrl.prepare import FEW_SHOT, ZERO_SHOT, Sieve, few_shot, read_demonstrations
 from factrl.prepare.dataset import (
@@ -23,16 +26,21 @@ from factrl.prepare.dataset import (
     write_dataset,
     write_rows,
 )
+from factrl.prepare.entities import entity_rows
+from factrl.prepare.klcf import open_preparation
 from factrl.prepare.mix import FACTS, MATHEMATICS, mix_fspo, mix_unanswerable, unanswerable
+from factrl.prepare.prompts import journal_of, write_prompts
+from factrl.prepare.retrieve import retrieve
 from factrl.runs.config import load_settings
 from factrl.runs.data import ColumnName, columns_of, load_examples, load_training
-from factrl.runs.disk import check_free, nothing, write_whole
+from factrl.runs.disk import Journal, check_begun, check_free, nothing, write_whole
 from factrl.runs.progress import Progress
 from factrl.runs.rows import Row, read_rows
 from factrl.runs.settings import AskSettings, RunSettings
 from factrl.studies import StartSettings
 from factrl.studies.world import PARTS, Task, open_world
 from factrl.text.escape import one_line
+from factrl.train.answering import open_writer
 from factrl.types import Example
 from factrl.verifier import open_search
 
@@ -328,9 +336,6 @@ def _add_against(parser: argparse.ArgumentParser, settings: str = "") -> None:
 
 
 def _klcf(args: argparse.Namespace) -> int:
-    from factrl.prepare.klcf import open_preparation
-    from factrl.runs.disk import Journal, check_begun
-
     folder = Path(args.output)
     check_begun(folder / JOURNAL, *(folder / name for name in FILES))
     shown = read_demonstrations(args.demonstrations) if args.demonstrations else []
@@ -365,10 +370,6 @@ def _klcf(args: argparse.Namespace) -> int:
 
 
 def _prompts(args: argparse.Namespace) -> int:
-    from factrl.prepare.prompts import journal_of, write_prompts
-    from factrl.runs.disk import check_begun
-    from factrl.train.answering import open_writer
-
     path = Path(args.output)
     check_place("--output", path, ".jsonl")
     check_begun(journal_of(path), path)
@@ -391,11 +392,6 @@ def _prompts(args: argparse.Namespace) -> int:
 
 
 def _entities(args: argparse.Namespace) -> int:
-    from factrl.llm import preflight
-    from factrl.llm.models import cache_folder
-    from factrl.llm.store import Store
-    from factrl.prepare.entities import entity_rows
-
     check_place("--output", Path(args.output), ".jsonl", may_replace=nothing)
     settings = _settings(args)
     judge = open_judge(settings.judge)
@@ -414,8 +410,6 @@ def _entities(args: argparse.Namespace) -> int:
 
 
 def _retrieve(args: argparse.Namespace) -> int:
-    from factrl.prepare.retrieve import retrieve
-
     settings = _settings(args)
     search, pairs = open_search(index=args.index, embedder=settings.verifier.embedder), _rows(args, settings)
     with Progress("retrieve", len(pairs)) as progress:

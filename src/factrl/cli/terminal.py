@@ -54,7 +54,7 @@ def say(text: str) -> None:
 
 
 def tell(text: str) -> None:
-    """The same on stderr, for a person who watches; others' text in it cannot steer the terminal."""
+    """The same on stderr, for a person who watches; text of others in it cannot steer the terminal."""
     sys.stderr.write(f"{visible(text)}\n")
 
 
@@ -88,7 +88,7 @@ def show_rows(
     from rich.table import Table
     from rich.text import Text
 
-    # Others' words: as Text they cannot carry console markup.
+    # Text of others: as a rich Text it cannot carry console markup.
     table = Table(title=Text(one_line(title)) if title else None, pad_edge=lines)
     if not lines:
         table.box = None
@@ -104,7 +104,11 @@ def show_rows(
 
 
 def tally(causes: Mapping[str, int]) -> str:
-    """How many of each, in words."""
+    """How many of each, in words.
+
+    >>> tally({"timeout": 2, "http_400": 1})
+    '2 timeout, 1 http_400'
+    """
     return ", ".join(f"{count} {cause}" for cause, count in causes.items())
 
 

@@ -5,8 +5,7 @@ questions, and `dataset` writes files, those of TRL, verl and OpenRLHF among the
 having many texts written, which part of a text is the answer, and keeping questions of an evaluation set out.
 
 Two questions are the same when they are equal after NFKC, without case, punctuation, English articles and
-superfluous spaces.  It is equality and nothing softer: a paraphrase is not found, and what is found is
-certain.
+superfluous spaces.  Only equality counts: a paraphrase is missed, and a match is certain.
 """
 
 from __future__ import annotations
@@ -61,7 +60,11 @@ def read_demonstrations(path: str) -> list[Example]:
 
 
 def few_shot(template: str, shown: Sequence[Example]) -> str:
-    """`template` after the demonstrations, each of them rendered by it and followed by its answer."""
+    """`template` after the demonstrations, each of them rendered by it and followed by its answer.
+
+    >>> few_shot("Q: {question}\\nA:", [Example("Capital of Peru?", ("Lima",))])
+    'Q: Capital of Peru?\\nA: Lima\\n\\nQ: {question}\\nA:'
+    """
     gap = "" if template[-1:].isspace() else " "
     turns = [f"{render_prompt(example, template)}{gap}{example.answers[0]}\n\n" for example in shown]
     return "".join(turns).replace("{", "{{").replace("}", "}}") + template
@@ -101,7 +104,7 @@ def write_each(
     server takes.
 
     Args:
-        keep: told of each text; never by two threads at once.
+        keep: called with each text; never by two threads at once.
 
     Raises:
         SetupError: as the writer.
@@ -171,7 +174,11 @@ class Sieve:
 
 
 def normalised(question: str) -> str:
-    """The spelling by which questions are compared; empty for a text without a letter or a digit."""
+    """The spelling by which questions are compared; empty for a text without a letter or a digit.
+
+    >>> normalised("¿Who wrote  THE Iliad?")
+    'who wrote iliad'
+    """
     plain = clean(normalize_answer(question).casefold())
     return " ".join("".join(char for char in plain if unicodedata.category(char)[0] != "P").split())
 
