@@ -7,7 +7,6 @@ run stopped before --max-cost; 130 interrupted.  Results go to stdout, everythin
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
@@ -36,7 +35,6 @@ from .terminal import (
     complain,
     drop_stdout,
     mishap,
-    never_fail_on_letters,
     open_streams,
     say,
     tell,
@@ -108,7 +106,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the words after `factrl`; those of this process by default.
     """
     open_streams()
-    never_fail_on_letters()
     try:
         code = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
@@ -182,8 +179,7 @@ def _parse(
         raise ConfigError(f"unknown verb {verb!r}{nearest(verb, there)} (there are: {', '.join(there)})")
     if unknown or verb.startswith("-"):
         option = (unknown or words)[0].partition("=")[0]
-        known = re.findall(r"--[a-z-]+", chosen.format_usage())
-        chosen.error(f"unknown option {option!r}{nearest(option, known)}")
+        chosen.error(f"unknown option {option!r}{nearest(option, chosen._option_string_actions)}")
     return args
 
 

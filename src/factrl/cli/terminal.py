@@ -125,15 +125,11 @@ def complain(*problems: str) -> None:
 
 
 def open_streams() -> None:
-    """Give a closed stdin, stdout or stderr somewhere to go, so that no file gets its number."""
+    """Give a closed stream somewhere to go, so that no file gets its number; escape what a terminal lacks."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             place = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
             setattr(sys, name, open(place, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115
-
-
-def never_fail_on_letters() -> None:
-    """Write what the terminal's encoding lacks as escapes instead of ending with an error."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
