@@ -107,13 +107,18 @@ class Job(Generic[S]):
     def check_examples(self, examples: Sequence[Example]) -> None:
         """Refuse questions that lack what the reward needs, such as evidence where nothing is searched."""
         self.reward.check_examples(examples)
+        if self.reward.searches and {*readers()["verifier.docs"]} & {*self.reward.missing}:
+            self.check_evidence(examples)
+
+    def check_evidence(self, examples: Sequence[Example]) -> None:
+        """Refuse questions that come without evidence where the settings name nothing to search.
+
+        Raises:
+            DataError: there are such questions.
+        """
         verifier = self.settings.verifier
-        if not self.reward.searches or not {*readers()["verifier.docs"]} & {*self.reward.missing}:
-            return
-        bare = (
-            [] if verifier.docs or verifier.index or verifier.web else [e for e in examples if not e.evidence]
-        )
-        if bare:
+        bare = [example for example in examples if not example.evidence]
+        if bare and not (verifier.docs or verifier.index or verifier.web):
             raise DataError(
                 f"{len(bare)} of {len(examples)} questions come without evidence, first {bare[0].id!r}; name "
                 "the column with data.columns.evidence=…, or where to search: verifier.index=FOLDER, "

@@ -30,14 +30,14 @@ from pathlib import Path
 from typing import Any
 
 from factrl import __version__
-from factrl.errors import ConfigError, Unscored
+from factrl.errors import Unscored
 from factrl.job import Job
 from factrl.llm import LLM, preflight
 from factrl.llm.writers import Writer, Written, digest_of
 from factrl.runs.data import render_prompt
 from factrl.runs.disk import Journal
 from factrl.runs.progress import Progress
-from factrl.runs.settings import LOCAL, AskSettings, VerifierSettings
+from factrl.runs.settings import AskSettings, VerifierSettings
 from factrl.train.answering import open_writer
 from factrl.types import Completion, Example
 from factrl.verifier import Report, Verifier
@@ -292,18 +292,12 @@ def open_preparation(settings: AskSettings, examples: Sequence[Example], templat
     Raises:
         SetupError: what the user must change.
     """
-    config = settings.verifier
-    bare = [] if config.docs or config.index or config.web else [e for e in examples if not e.evidence]
-    if bare:
-        raise ConfigError(
-            f"{len(bare)} of {len(examples)} questions come without evidence, and nothing says where to "
-            "search: verifier.index=FOLDER (made by factrl index), verifier.docs=FILE or verifier.web=URL"
-        )
     job = Job(settings)
+    job.check_evidence(examples)
     judge, workers = job.judge, 1
-    if judge is not None and settings.judge.url != LOCAL:
+    if judge is not None:
         preflight(judge)
-        workers = min(CALLERS, settings.judge.max_concurrency)
+        workers = min(CALLERS, settings.judge.callers)
     return Preparation(open_writer(settings), job.supplier.verify(), judge, workers, settings, template)
 
 
