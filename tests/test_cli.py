@@ -22,6 +22,7 @@ from factrl.cli import main, options
 from factrl.cli.show import knob_help
 from factrl.errors import SetupError, TooManyMasked
 from factrl.job import read_job
+from factrl.llm.spending import OverBudget
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of, settings_of
 from factrl.rewards.grading import Grader
 from factrl.runs.config import dump_toml, settable
@@ -171,6 +172,7 @@ def test_another_trl_is_refused_by_the_trainers_and_by_nothing_else(monkeypatch:
         (KeyboardInterrupt("stopped after step 3"), 130, "stopped after step 3"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (TooManyMasked("step 3: more than 50%"), 3, "step 3: more than 50%"),
+        (OverBudget("the judge has cost 5 USD"), 4, "the judge has cost 5 USD"),
     ],
 )
 def test_endings_have_codes(

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from factrl import __version__
 from factrl.errors import ConfigError, NoScore, RewardBug, SetupError, TooManyMasked, nearest
+from factrl.llm.spending import OverBudget
 
 from . import (
     ask,
@@ -112,9 +113,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SetupError as error:
         complain(*getattr(error, "problems", (str(error),)))
         return 2
-    except TooManyMasked as error:
+    except (TooManyMasked, OverBudget) as error:
         complain(str(error))
-        return 3
+        return 3 if isinstance(error, TooManyMasked) else 4
     except RewardBug as error:
         frames = users_frames(error)
         if not frames and not isinstance(error, NoScore):

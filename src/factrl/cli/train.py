@@ -13,7 +13,6 @@ from tempfile import TemporaryDirectory
 from factrl.bridges.verl_run import train_with_verl
 from factrl.errors import ConfigError, SetupError
 from factrl.job import Job, read_job, unread_in_training
-from factrl.llm.spending import OverBudget
 from factrl.runs.config import dump_toml
 from factrl.runs.folder import gpus_here, read_metrics, settings_in
 from factrl.runs.progress import clock
@@ -30,9 +29,7 @@ from .options import (
     as_overrides,
     needs_extra,
 )
-from .terminal import complain, say, tell
-
-_OVER_BUDGET = 4  # exit code
+from .terminal import say, tell
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -119,11 +116,7 @@ def _train(args: argparse.Namespace) -> int:
         _check_vllm()
     elif not gpus_here():
         tell("no GPU here, so this trains on the CPU; the time left is shown once a step is done")
-    try:
-        folder: Path = needs_extra("train.online", "train").train(plan)
-    except OverBudget as error:
-        complain(str(error))
-        return _OVER_BUDGET
+    folder: Path = needs_extra("train.online", "train").train(plan)
     page, model, recipe, run = (
         shlex.quote(str(path)) for path in (folder / PAGE, folder / "model", folder / "config.toml", folder)
     )
