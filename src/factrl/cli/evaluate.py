@@ -150,8 +150,8 @@ def _eval(args: argparse.Namespace) -> int:
     asks = args.completions is None and bool(args.model or named)
     if problems := [*_problems(args, files, named, asks=asks)]:
         raise ConfigError(*problems)
-    job, how = _how(args, asks=asks, long=args.long or any(one.kind == "long" for one in named))
-    settings = how.settings
+    job, config = _config(args, asks=asks, long=args.long or any(one.kind == "long" for one in named))
+    settings = config.settings
     benchmarks = [*named, *(own_file(file, settings.data, long=args.long) for file in files)]
     kinds = {one.kind for one in benchmarks}
     if len({one.name for one in benchmarks}) < len(benchmarks):
@@ -159,7 +159,7 @@ def _eval(args: argparse.Namespace) -> int:
     if "reasoning" in kinds and not importlib.util.find_spec("math_verify"):
         raise MissingExtra("math-verify", "eval")
     # Errors in files come before anything is paid for.
-    jobs = [(one, *_read(one, args, how, asks=asks)) for one in benchmarks]
+    jobs = [(one, *_read(one, args, config, asks=asks)) for one in benchmarks]
     with_evidence = [any(one.evidence for one in examples) for _, examples, *_ in jobs]
     bare = [file for file, any_has in zip(files, with_evidence[len(named) :], strict=True) if not any_has]
     short = any(held and one.kind == "short" for one, held in zip(benchmarks, with_evidence, strict=True))
@@ -190,7 +190,16 @@ def _eval(args: argparse.Namespace) -> int:
     with results_folder(folder, about, sources) if folder else nullcontext():
         results = {
             one.name: evaluate(
-                one, examples, source, how, folder, tools, graded, model=model, texts=texts, verifier=verifier
+                one,
+                examples,
+                source,
+                config,
+                folder,
+                tools,
+                graded,
+                model=model,
+                texts=texts,
+                verifier=verifier,
             )
             for one, examples, source, texts in jobs
         }
@@ -255,11 +264,11 @@ def _add_win_rates(output: Output, baseline: Output, judge: LLM, workers: int) -
 
 
 def _read(
-    benchmark: Benchmark, args: argparse.Namespace, how: EvalConfig, *, asks: bool
+    benchmark: Benchmark, args: argparse.Namespace, config: EvalConfig, *, asks: bool
 ) -> tuple[Sequence[Example], str, Texts | None]:
     """The questions, where they are from, and the answers where there are some."""
-    examples, source = load_questions(benchmark, limit=how.limit, evidence=how.evidence)
-    check_parts(examples, how.by)
+    examples, source = load_questions(benchmark, limit=config.limit, evidence=config.evidence)
+    check_parts(examples, config.by)
     if asks:
         return examples, source, None
     if args.completions is not None:
@@ -303,7 +312,7 @@ def _problems(
         yield "--samples is for answers that are given now; stored ones are as many as there are"
 
 
-def _how(args: argparse.Namespace, *, asks: bool, long: bool) -> tuple[Job, EvalConfig]:
+def _config(args: argparse.Namespace, *, asks: bool, long: bool) -> tuple[Job, EvalConfig]:
     """The job, and what the benchmarks have in common."""
     first = ["data.train=-", *([] if asks else ["model.name=stored"]), *several(args.samples)]
     given = {word.partition("=")[0].rpartition(".")[2] for word in args.settings}

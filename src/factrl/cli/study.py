@@ -202,26 +202,8 @@ def _full(args: argparse.Namespace) -> int:
     python = args.verl_python or sys.executable
     if shutil.which(python) is None:
         raise ConfigError(f"--verl-python {python}: there is no such program")
-    full, given = study.full.variant(variant) if variant else study.full, vars(args)
-    files = {
-        name: [given[name]] if isinstance(given[name], str) else given[name] for name in FILES if given[name]
-    }
-    for file in files.keys() - full.asks.keys():
-        raise ConfigError(f"--{file.replace('_', '-')} {files[file][0]}: no step of {args.study} reads it")
-    _check_held_out(full, files.get("held_out", ()))
-    verl = (args.verl or []) if args.engine == "verl" else None
-    models, (judge, *judges) = args.model or [""], args.judge or [""]
-    paper = full.recipe.get("paper")
-    knobs = {"reward": load_reward(paper).knobs} if paper else {}
-    settings = [full_override(RunSettings, word, knobs) for word in args.settings]
-    if own := [word for word in settings if word.startswith(("sampling.", "tune."))]:
-        raise ConfigError(
-            *(
-                f"{word}: how a step samples and tunes stands in [full.steps]; give a file of yours"
-                for word in own
-            )
-        )
-    pipeline = Pipeline(full, files, models[0], judge, judges, settings, verl)
+    full, models = study.full.variant(variant) if variant else study.full, args.model or [""]
+    pipeline = _pipeline(args, full)
     out, seeds = Path(args.output), range(args.first_seed, args.first_seed + args.seeds)
     starts = {(out / Path(model).name if models[1:] else out): model for model in models}
     if len(starts) < len(models):
@@ -243,8 +225,8 @@ def _full(args: argparse.Namespace) -> int:
     if missing:
         tell("To be given: " + "\n".join(missing))
     _check_output(out, _FULL_MARK)
-    judge = judge or ("http://localhost:8000/v1#JUDGE" if "judge" in full.asks else "")
-    needed = [] if args.dry_run else [name for names in files.values() for name in names]
+    judge = pipeline.judge or ("http://localhost:8000/v1#JUDGE" if "judge" in full.asks else "")
+    needed = [] if args.dry_run else [name for names in pipeline.files.values() for name in names]
     with tempfile.TemporaryDirectory() as made:  # the settings of every step are read before one runs
         recipe = replace(pipeline, judge=judge).write_recipe(Path(made))
         plans = {folder: pipeline.with_settings(commands, recipe) for folder, commands in plans.items()}
@@ -266,6 +248,34 @@ def _full(args: argparse.Namespace) -> int:
             tables = _tables(full, folders, args.judge or [""])
             _write(out, render_full(study.title, full.source, tables, full.notes, took), _FULL_MARK)
     return 0
+
+
+def _pipeline(args: argparse.Namespace, full: FullSettings) -> Pipeline:
+    """The pipeline with what the command line gives.
+
+    Raises:
+        ConfigError: no step reads a file or a setting, or a step cannot take it.
+    """
+    given = vars(args)
+    files = {
+        name: [given[name]] if isinstance(given[name], str) else given[name] for name in FILES if given[name]
+    }
+    for file in files.keys() - full.asks.keys():
+        raise ConfigError(f"--{file.replace('_', '-')} {files[file][0]}: no step of {args.study} reads it")
+    _check_held_out(full, files.get("held_out", ()))
+    verl = (args.verl or []) if args.engine == "verl" else None
+    judge, *judges = args.judge or [""]
+    paper = full.recipe.get("paper")
+    knobs = {"reward": load_reward(paper).knobs} if paper else {}
+    settings = [full_override(RunSettings, word, knobs) for word in args.settings]
+    if own := [word for word in settings if word.startswith(("sampling.", "tune."))]:
+        raise ConfigError(
+            *(
+                f"{word}: how a step samples and tunes stands in [full.steps]; give a file of yours"
+                for word in own
+            )
+        )
+    return Pipeline(full, files, (args.model or [""])[0], judge, judges, settings, verl)
 
 
 def _check_held_out(full: FullSettings, files: Sequence[str]) -> None:
