@@ -56,11 +56,11 @@ def add_verbs(verbs: Verbs) -> None:
         _show,
         about="list the papers, or what one's reward pays, its settings, numbers",
         example="examples:\n  factrl show truthrl:binary\n  factrl show truthrl reward.wrong=-3\n"
-        "  factrl show --settings",
+        "  factrl show --settings\n"
+        "exit code: 0 all is shown; 1 what the reward pays is not known",
     )
     parser.add_argument("paper", nargs="?", metavar="SPEC", help="truthrl, truthrl:binary or my.py:reward")
-    listed = "list every setting of train"
-    add_option(parser, "--settings", listed, dest="list_settings")
+    add_option(parser, "--settings", "list every setting of train", dest="list_settings")
     add_settings(parser, "knobs, e.g. reward.wrong=-3")
 
 
