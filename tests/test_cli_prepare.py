@@ -156,12 +156,7 @@ def kept_rows() -> int:
     return max(len(Path("out/journal.jsonl").read_text().splitlines()) - 1, 0)
 
 
-def test_no_dataset_is_exit_code_3_and_no_evidence_a_mistake(
-    model: Towns, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(klcf(model, "out")[:9]) == 2
-    assert "6 of 6 questions come without evidence" in capsys.readouterr().err
-    assert not Path("out").exists()
+def test_no_dataset_is_exit_code_3(model: Towns, capsys: pytest.CaptureFixture[str]) -> None:
     write("facts.jsonl", {"text": "Nothing is known.", "title": "Nothing"})
     assert main(klcf(model, "out")) == 3
     assert "none of the 6 questions has a checklist (6 no_supported_claim)" in capsys.readouterr().err
@@ -170,8 +165,8 @@ def test_no_dataset_is_exit_code_3_and_no_evidence_a_mistake(
 # Thresholds
 
 
-def test_a_row_says_its_threshold_and_is_asked_at_each(capsys: pytest.CaptureFixture[str]) -> None:
-    """The same threshold for the same id and seed, whatever stands around it; a wrong one is refused."""
+def test_a_row_says_its_threshold_and_is_asked_at_each() -> None:
+    """The same threshold for the same id and seed, whatever stands around it."""
     rows = [{"question": f"Who wrote book {n}?", "answers": ["Ada"], "level": n} for n in range(40)]
     write("all.jsonl", *rows)
     write("half.jsonl", *rows[20:])
@@ -184,12 +179,6 @@ def test_a_row_says_its_threshold_and_is_asked_at_each(capsys: pytest.CaptureFix
     each = prepared("thresholds", "half.jsonl", "--each", "--of", "0.5", "0.9")
     assert [(row["threshold"], row["level"]) for row in each[:3]] == [(0.5, 20), (0.9, 20), (0.5, 21)]
     assert len({row["id"] for row in each}) == 40
-    capsys.readouterr()
-    assert main(["prepare", "thresholds", "all.jsonl", "--output", "no.jsonl", "--of", "1"]) == 2
-    assert "threshold = 1.0 is not a number from 0 up to, but not, 1" in capsys.readouterr().err
-    train = ["train", "threshold", "--model", "m", "--data", "all.jsonl", "--dry-run"]
-    assert main([*train, "prompts_per_step=4"]) == 2
-    assert "it has no column `threshold`; factrl prepare thresholds writes one" in capsys.readouterr().err
 
 
 # Unanswerable questions
@@ -251,7 +240,6 @@ def test_what_counts_as_unanswerable(change: dict[str, Any], words: list[str]) -
         (NOBODY, ["--share", "0.5"], "takes 36 unanswerable ones, and f.jsonl has 6"),
         (NOBODY, ["--against", "eval.jsonl"], "takes 4 unanswerable ones, and f.jsonl has 3"),
         ([ANSWERED], [], "f.jsonl: each row has an accepted answer, or an `answerable` that is not false"),
-        (NOBODY, ["--share", "1"], "'1' is no number from 0.001 to 0.9"),
     ],
 )
 def test_a_share_that_cannot_be_had(

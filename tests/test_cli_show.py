@@ -109,12 +109,6 @@ def test_it_follows_the_knobs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "does not hold: correct is not above abstained" in out
 
 
-def test_a_knob_that_is_none_of_its_choices_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", "truthrl", "reward.verifier=zzz"]) == 2
-    out, err = capsys.readouterr()
-    assert (out, err) == ("", "factrl: verifier='zzz' is not judge or em\n")
-
-
 def test_what_else_counts_has_columns_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     out = out_of(capsys, "show", "truthrl:reasoning-additive")
     assert re.search(r"^it pays +all else at best +all else at worst", out, re.M)

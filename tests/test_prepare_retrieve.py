@@ -84,11 +84,9 @@ def test_passages_that_the_questions_bring_need_no_index(capsys: pytest.CaptureF
     assert retrieved(named)[0] == {**rows[0], "helps": True}
     [row] = retrieved("--withhold", "1", named)
     assert ([one["text"] for one in row["found"]], row["helps"]) == ([FACTS[0]], False)
-    assert main(["prepare", "retrieve", "rows.jsonl", "--output", "o.jsonl"]) == 2
+    write("rows.jsonl", ROWS[0])
+    assert main(["prepare", "retrieve", "rows.jsonl", "--output", "new.jsonl"]) == 2
     assert "1 of 1 questions bring no passages" in capsys.readouterr().err
-    for wrong in (["--withhold", "1.5"], ["--withhold", "half"], ["--distractors", "-1"]):
-        assert main(["prepare", "retrieve", "rows.jsonl", "--output", "o.jsonl", *wrong]) == 2
-        assert wrong[0] in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -114,19 +112,6 @@ def test_without_passages_the_prompt_says_what_finds_them(capsys: pytest.Capture
     err = capsys.readouterr().err
     assert "{evidence} is no column of example" in err
     assert "factrl prepare retrieve finds passages for it" in err
-
-
-def test_what_is_missing_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    for words, wanted in (
-        (["rows.jsonl", "--index", "nowhere", "--output", "o.jsonl"], "nowhere"),
-        (["gone.jsonl", "--index", "wiki", "--output", "o.jsonl"], "gone.jsonl"),
-        (["rows.jsonl", "--index", "wiki", "--output", "o.csv"], "--output o.csv must end in .jsonl"),
-    ):
-        assert main(["prepare", "retrieve", *words]) == 2
-        err = capsys.readouterr().err
-        assert wanted in err
-        assert err.count("\n") == 1
-    assert not Path("o.jsonl").exists()
 
 
 def test_the_released_files_of_truthrl_are_read() -> None:
