@@ -14,7 +14,7 @@ from factrl.evals.catalogue import benchmarks
 from factrl.job import open_judge, read_job
 from factrl.llm import preflight
 from factrl.llm.models import cache_folder
-from factrl.llm.store import Store
+from factrl.llm.store import Store, kept
 from factrl.papers.threshold import VALUES, penalty
 from factrl.prepare import FEW_SHOT, ZERO_SHOT, Sieve, few_shot, read_demonstrations
 from factrl.prepare.dataset import (
@@ -402,7 +402,7 @@ def _entities(args: argparse.Namespace) -> int:
     store = Store(cache_folder() / "verdicts.db") if settings.verifier.cache else None
     with Progress("entities", len(examples)) as progress:
         rows, left_out = entity_rows(
-            judge, examples, store, callers=settings.judge.callers, on_done=progress.advance
+            kept(judge, store), examples, callers=settings.judge.callers, on_done=progress.advance
         )
     if not rows:
         raise TooManyMasked(f"none of the {len(examples)} questions has entities ({tally(left_out)})")

@@ -38,7 +38,6 @@ from factrl.llm import LLM
 from factrl.llm.judging import ask_judge
 from factrl.llm.quoting import quoted_message
 from factrl.llm.replies import item_ids, records_by_id
-from factrl.llm.store import Store, kept
 from factrl.llm.writers import digest_of
 from factrl.runs.data import ColumnName, columns_of, render_prompt
 from factrl.runs.disk import MayReplace, anything, nothing, whole_file, write_whole
@@ -129,13 +128,12 @@ def importance_of(llm: LLM) -> str:
     return f"{name} importance@{hashlib.sha256(IMPORTANCE.encode()).hexdigest()[:12]}"
 
 
-def choose(llm: LLM, question: str, facts: Sequence[str], store: Store | None = None) -> list[dict[str, Any]]:
+def choose(llm: LLM, question: str, facts: Sequence[str]) -> list[dict[str, Any]]:
     """What becomes of each fact, in order: `word`, and `of`, for a duplicate the number of the kept fact.
 
     Args:
         question: what answers are about.
         facts: different ones; more than `MAX_FACTS` are asked about in several calls.
-        store: where readable replies are kept, so that none is paid for twice.
 
     Raises:
         Unscored: `judge_unreadable` or `judge_refusal`.
@@ -151,7 +149,7 @@ def choose(llm: LLM, question: str, facts: Sequence[str], store: Store | None = 
         }
         limit = _TOKENS_PER_FACT * (len(some) + 1)
         messages, read = quoted_message(IMPORTANCE, data), partial(read_choices, ids=ids)
-        chosen = ask_judge(kept(llm, store), messages, read, max_tokens=limit, stage="importance")
+        chosen = ask_judge(llm, messages, read, max_tokens=limit, stage="importance")
         choices += [{**one, "of": None if one["of"] is None else start + one["of"]} for one in chosen]
     return choices
 

@@ -18,7 +18,6 @@ from factrl.llm import LLM
 from factrl.llm.judging import ask_judge
 from factrl.llm.quoting import quoted_message
 from factrl.llm.replies import after_thinking
-from factrl.llm.store import Store, kept
 from factrl.types import Example
 
 REQUEST = """\
@@ -40,20 +39,18 @@ _TOKENS = 512  # of a reply
 _PARTING = ";"
 
 
-def name_entities(
-    llm: LLM, question: str, answers: Sequence[str], store: Store | None = None
-) -> tuple[str, ...]:
+def name_entities(llm: LLM, question: str, answers: Sequence[str]) -> tuple[str, ...]:
     """The entities of a question as titles of pages, the most important first.
 
-    Args:
-        store: where readable replies are kept, so that none is paid for twice.
+    >>> name_entities(fx.FakeLLM(['["Lima", "Peru"]']), "What is the capital of Peru?", ["Lima"])
+    ('Lima', 'Peru')
 
     Raises:
         Unscored: `judge_unreadable`, or `no_entity`.
         LLMError: the model could not be asked.
     """
     messages = quoted_message(REQUEST, {"question": question, "answers": [*answers]})
-    titles = ask_judge(kept(llm, store), messages, read_entities, max_tokens=_TOKENS)
+    titles = ask_judge(llm, messages, read_entities, max_tokens=_TOKENS)
     if not titles:
         raise Unscored("no_entity", "the model names no entity")
     return titles
@@ -79,7 +76,6 @@ def read_entities(reply: str) -> tuple[str, ...]:
 def entity_rows(
     llm: LLM,
     examples: Sequence[Example],
-    store: Store | None,
     *,
     callers: int,
     on_done: Callable[[], object] = lambda: None,
@@ -88,7 +84,7 @@ def entity_rows(
 
     def one(example: Example) -> tuple[str, ...] | Unscored:
         try:
-            return name_entities(llm, example.question, example.answers, store)
+            return name_entities(llm, example.question, example.answers)
         except Unscored as error:
             return error
         finally:

@@ -33,6 +33,7 @@ from factrl import __version__
 from factrl.errors import Unscored
 from factrl.job import Job
 from factrl.llm import LLM, preflight
+from factrl.llm.store import kept
 from factrl.llm.writers import Writer, Written, digest_of
 from factrl.runs.data import render_prompt
 from factrl.runs.disk import Journal
@@ -213,9 +214,8 @@ class Preparation:
         choices: Sequence[Mapping[str, Any]] = [{"word": "keep", "of": None}] * len(facts)
         if chooser is not None:
             key = f"choice {prepared.example.id} {digest_of(question, *facts)}"
-            store = self.verifier.store
             choices, _ = self._once(
-                "choices", key, "choices", lambda: (choose(chooser, question, facts, store), None)
+                "choices", key, "choices", lambda: (choose(chooser, question, facts), None)
             )
         prepared.choices = Counter(choice["word"] for choice in choices)
         kept = {n: (fact, [*sources[fact]]) for n, fact in enumerate(facts) if choices[n]["word"] == "keep"}
@@ -298,7 +298,9 @@ def open_preparation(settings: AskSettings, examples: Sequence[Example], templat
     if judge is not None:
         preflight(judge)
         workers = min(CALLERS, settings.judge.callers)
-    return Preparation(open_writer(settings), job.supplier.verify(), judge, workers, settings, template)
+    verifier = job.supplier.verify()
+    chooser = None if judge is None else kept(judge, verifier.store)
+    return Preparation(open_writer(settings), verifier, chooser, workers, settings, template)
 
 
 def _evidence_of(config: VerifierSettings) -> dict[str, Any]:
