@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,16 +111,11 @@ class Preparation:
         self._journal, self._lock = journal, threading.Lock()
         prepared = [Prepared(example) for example in examples]
         self._sample(examples)
-        pool = ThreadPoolExecutor(self.workers, thread_name_prefix="factrl-prepare")
-        try:
+        with ThreadPoolExecutor(self.workers, thread_name_prefix="factrl-prepare") as pool:
             for label, stage in (("check", self._check), ("choose", self._choose)):
-                waiting = [pool.submit(_done, stage, one) for one in prepared]
-                with Progress(label, len(waiting)) as progress:
-                    for future in waiting:
-                        future.result()
+                with Progress(label, len(prepared)) as progress:
+                    for _ in pool.map(partial(_done, stage), prepared):  # an error cancels what is left
                         progress.advance()
-        finally:
-            pool.shutdown(cancel_futures=True)
         return prepared
 
     # Stage 1
