@@ -315,7 +315,7 @@ def _problems(
 def _config(args: argparse.Namespace, *, asks: bool, long: bool) -> tuple[Job, EvalConfig]:
     """The job, and what the benchmarks have in common."""
     first = ["data.train=-", *([] if asks else ["model.name=stored"]), *several(args.samples)]
-    given = {word.partition("=")[0].rpartition(".")[2] for word in args.settings}
+    given = {word.partition("=")[0].strip().rpartition(".")[2] for word in args.settings}
     unused = partial(unread_in_asking, long=long, reasoning=args.reasoning)
     job = read_job(args.config, [*first, *as_overrides(args)], AskSettings, unused)
     settings = job.settings

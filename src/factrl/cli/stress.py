@@ -147,7 +147,7 @@ def _job(args: argparse.Namespace) -> Job:
     paper, other = args.reward, stand_in(args.reward)[0]
     if other != paper and not args.config:
         main, taken = load_reward(paper).knobs, load_reward(other).knobs
-        given = {word.partition("=")[0].removeprefix("reward.") for word in args.settings}
+        given = {word.partition("=")[0].strip().removeprefix("reward.") for word in args.settings}
         if given.isdisjoint(name for name in main if main[name] != taken[name]):
             paper = other
     judged = [] if _is_offline(args) or args.judge is None else [f"judge.url={args.judge}"]
