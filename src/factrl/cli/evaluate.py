@@ -148,8 +148,8 @@ def _eval(args: argparse.Namespace) -> int:
     named = find(word for word in targets if word not in files)
     # Without a model, what a file of one's own holds is graded.
     asks = args.completions is None and bool(args.model or named)
-    if problems := [*_problems(args, files, named, asks=asks)]:
-        raise ConfigError(*problems)
+    if problem := next(_problems(args, files, named, asks=asks), None):  # others may follow from it
+        raise ConfigError(problem)
     job, config = _config(args, asks=asks, long=args.long or any(one.kind == "long" for one in named))
     settings = config.settings
     benchmarks = [*named, *(own_file(file, settings.data, long=args.long) for file in files)]
