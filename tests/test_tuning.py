@@ -22,7 +22,7 @@ from factrl.papers import load_reward
 from factrl.rewards.resources import supply
 from factrl.runs.config import dump_toml, flat, load_settings
 from factrl.runs.data import render_prompt
-from factrl.runs.rows import json_lines
+from factrl.runs.rows import read_lines
 from factrl.runs.settings import AskSettings, RunSettings
 from factrl.text import think_answer
 from factrl.train.tuning.plan import demonstrated, plan_tuning
@@ -399,7 +399,7 @@ def test_grades_are_not_kept_for_other_accepted_answers(questions: Path, tmp_pat
 
 
 def test_a_malformed_text_is_no_seed(questions: Path, tmp_path: Path) -> None:
-    rows = (row | {"evidence": ["Rome is in Italy."]} for row in json_lines(questions.read_bytes()))
+    rows = (row | {"evidence": ["Rome is in Italy."]} for row in [*read_lines(questions)])
     file = write(tmp_path / "evidence.jsonl", *rows)
     words = ("tune.method=sft-seed", f"data.train={file}", "paper=factreason", "verifier.cache=false")
     plan = plan_tuning(job(*words, "verifier.preset=local", "verifier.judge=weak"))
@@ -418,7 +418,7 @@ def test_facttune_scores_the_facts_of_the_reasoning_where_it_is_told(
 ) -> None:
     """As the fact term of `knowrl:format+fact` has them; a short answer alone is one claim or none."""
     facts = ["Marie Curie was born in Warsaw.", "Rome is in Italy."]
-    rows = [row | {"evidence": facts} for row in json_lines(questions.read_bytes())]
+    rows = [row | {"evidence": facts} for row in [*read_lines(questions)]]
     file = write(tmp_path / "evidence.jsonl", *rows)
     words = ("rule=factscore", f"data.train={file}", "paper=knowrl", f"claims_of={claims_of}")
     weak = ("verifier.preset=local", "verifier.judge=weak", "verifier.embedder=", "verifier.cache=false")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tiny import TOWN_STUDY, save_towns
 
-from factrl.runs.rows import json_lines
+from factrl.runs.rows import read_lines
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu" / "studies.py"
@@ -30,7 +30,7 @@ def test_two_processes_share_a_seed_and_the_same_command_goes_on(tmp_path: Path)
     for count in (1, 3):
         done = run(*words, "--rows", *rows[:count], "--results", f"{count}.jsonl", cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
-    names = {one["row"] for one in json_lines((tmp_path / "3.jsonl").read_bytes())}
+    names = {one["row"] for one in [*read_lines(tmp_path / "3.jsonl")]}
     assert names == {"start", "truthrl/calibrated", *rows}
     cut = run(*words, "--rows", "klcf/random", "--results", "4.jsonl", "--minutes", "0", cwd=tmp_path)
     assert "0 workers failed" in cut.stdout

@@ -12,7 +12,7 @@ from commands import write
 from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.rewards.resources import Supplier
 from factrl.rewards.truthfulness import TUNED_PROMPT, TruthfulnessModel
-from factrl.runs.rows import json_lines
+from factrl.runs.rows import read_lines
 from factrl.runs.settings import JudgeSettings, VerifierSettings
 from factrl.train.offline import tune
 from factrl.train.tuning.plan import plan_tuning
@@ -89,7 +89,7 @@ def test_a_checklist_verifier_learns_the_reply_alone(base: Path, tmp_path: Path)
     rows = ({**row, "response": text, "items": [text, "It is old."]} for text in said)
     file = write(tmp_path / "rows.jsonl", *rows)
     run, _ = tuned("checklist-verifier", base, file, tmp_path / "runs", "train.steps=1")
-    kept = json_lines((run / "data" / "train.jsonl").read_bytes())
+    kept = [*read_lines(run / "data" / "train.jsonl")]
     assert all(one["prompt"].startswith("<user>") and one["prompt"].endswith("<bot>") for one in kept)
     assert all(one["completion"].startswith('{"id": "') for one in kept)
     with pytest.raises(ConfigError, match="not right or wrong as a whole"):

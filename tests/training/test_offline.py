@@ -17,7 +17,7 @@ import torch
 from commands import write
 from factrl.errors import DataError, ModelError, TooManyMasked
 from factrl.runs.folder import read_metrics
-from factrl.runs.rows import json_lines
+from factrl.runs.rows import read_lines
 from factrl.runs.settings import ModelSettings
 from factrl.train import offline
 from factrl.train.model import load_policy
@@ -60,7 +60,7 @@ def words(tiny_model: Path, questions: Path, tmp_path: Path) -> list[str]:
 def probed(questions: Path, tmp_path: Path) -> Path:
     """What a probe would have found: every second question is known."""
     rows = []
-    for number, row in enumerate(json_lines(questions.read_bytes())):
+    for number, row in enumerate([*read_lines(questions)]):
         right = {"text": f"{row['answers'][0]} .", "label": "correct"}
         wrong, idk = (
             {"text": "i know", "label": "incorrect"},
@@ -80,7 +80,7 @@ def test_a_given_completion_opens_no_reasoning_that_its_prompt_has_opened(
     words: list[str], questions: Path, tmp_path: Path
 ) -> None:
     """Chat templates of DeepSeek-R1's distillations end with `<think>`, and R1's texts begin with it."""
-    rows = json_lines(questions.read_bytes())[:3]
+    rows = [*read_lines(questions)][:3]
     texts = ("<think>\nHmm.\n</think><answer>Rome</answer>", "Hmm.</think>Oslo", " ")
     given = (row | {"r1": text} for row, text in zip(rows, texts, strict=True))
     file = write(tmp_path / "r1.jsonl", *given)
@@ -100,7 +100,7 @@ def test_a_given_completion_opens_no_reasoning_that_its_prompt_has_opened(
 
 
 def rows_of(run: Path, part: str = "") -> list[dict[str, Any]]:
-    return json_lines((run / "data" / part / "train.jsonl").read_bytes())
+    return [*read_lines(run / "data" / part / "train.jsonl")]
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -180,7 +180,7 @@ def test_questions_without_a_row_are_counted_and_none_at_all_is_an_error(
     words: list[str], probed: Path, tmp_path: Path
 ) -> None:
     wrong = {"samples": [{"text": "i know", "label": "incorrect"}]}
-    write(probed, *(row | wrong for row in json_lines(probed.read_bytes())))
+    write(probed, *(row | wrong for row in [*read_lines(probed)]))
     told: list[str] = []
     with pytest.raises(DataError, match=r"no question gives a row .*; 4 left out: no right sample"):
         tune(planned(words, "tune.method=rft", f"tune.probe={probed}"), told.append)

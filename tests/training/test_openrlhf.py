@@ -14,7 +14,7 @@ from tiny import byte_tokenizer
 from commands import write
 from factrl.cli import main
 from factrl.errors import FactrlError
-from factrl.runs.rows import json_lines
+from factrl.runs.rows import read_lines
 from factrl.server import Service
 from serving import Running
 
@@ -55,7 +55,7 @@ def row(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, 
     assert main([*convert, "data.prompt={question}"]) == 0
     data = SimpleNamespace(input_key="input", label_key="label", apply_chat_template=True)
     strategy = SimpleNamespace(args=SimpleNamespace(data=data), is_rank_0=lambda: False)
-    rows = json_lines(made.read_bytes())
+    rows = [*read_lines(made)]
     _, prompt, label, _ = PromptDataset(rows, tokenizer, strategy)[0]
     assert prompt.startswith("[user] ")
     assert prompt.endswith("\n[assistant] ")

@@ -24,7 +24,7 @@ from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of
 from factrl.rewards import reward
 from factrl.rewards.grading import Grader
-from factrl.runs.rows import json_lines
+from factrl.runs.rows import read_lines
 from factrl.types import Completion, Example, Passage, Score
 from fault_server import FaultServer, says
 
@@ -238,7 +238,7 @@ def plain_trainer(
 def test_two_steps_of_a_plain_trainer(
     tiny_model: Path, questions: Path, tmp_path: Path, kind: str, chat: bool, asynchronous: bool
 ) -> None:
-    rows = json_lines(questions.read_bytes())
+    rows = [*read_lines(questions)]
     for row in rows:
         row["prompt"] = [{"role": "user", "content": row["question"]}] if chat else row["question"]
         if chat:

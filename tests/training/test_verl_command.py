@@ -14,7 +14,7 @@ from factrl.bridges.verl_overrides import as_words, overrides, recipe_of_workers
 from factrl.bridges.verl_run import train_with_verl, write_files
 from factrl.errors import ConfigError, SetupError
 from factrl.job import Job, read_job
-from factrl.runs.rows import json_lines
+from factrl.runs.rows import read_lines
 from factrl.train.plan import make_plan
 from verl_parts import composed
 
@@ -37,7 +37,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def with_evidence(questions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    rows = [row | {"evidence": ["Ada is from Rome."]} for row in json_lines(questions.read_bytes())]
+    rows = [row | {"evidence": ["Ada is from Rome."]} for row in [*read_lines(questions)]]
     return write(tmp_path_factory.mktemp("evidence") / "questions.jsonl", *rows)
 
 

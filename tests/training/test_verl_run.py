@@ -16,7 +16,7 @@ from factrl.bridges import verl_run
 from factrl.bridges.verl_run import train_with_verl
 from factrl.job import read_job
 from factrl.runs.folder import read_metrics
-from factrl.runs.rows import json_lines
+from factrl.runs.rows import read_lines
 from factrl.train.page import write_run_page
 from verl_parts import imported
 
@@ -123,7 +123,7 @@ def test_verl_trains_and_goes_on(cores: Path, tiny_model: Path, questions: Path)
     run = cores / "run-verl"
     assert trained(cores, tiny_model, questions, "words", "train.steps=3", f"run.resume={run}") == 0
 
-    weights = json_lines((cores / "weights.jsonl").read_bytes())
+    weights = [*read_lines(cores / "weights.jsonl")]
     by_step: dict[int, set[str]] = {}
     for one in weights:
         by_step.setdefault(one["step"], set()).add(one["weights"])
@@ -137,7 +137,7 @@ def test_verl_trains_and_goes_on(cores: Path, tiny_model: Path, questions: Path)
     assert sum(row["reward/masked_frac"] for row in steps) > 0
     assert sum(row["credit/flipped"] for row in steps) > 0
     assert all(math.isfinite(row["reward"]) for row in steps)
-    for row in json_lines((cores / "verl.jsonl").read_bytes()):
+    for row in [*read_lines(cores / "verl.jsonl")]:
         verls = row["data"]
         # The first step on a batch is on the policy: the loss is the mean advantage of its kept tokens.
         assert verls["actor/pg_loss"] == pytest.approx(-verls["critic/advantages/mean"], abs=1e-5)
@@ -218,7 +218,7 @@ def test_verl_trains_a_policy_that_searches(cores: Path, monkeypatch: pytest.Mon
         assert row["cause"] == ("search_failed" if script == SAYS[1] else None)
         if row["state"] != "masked":
             lost, own = lost - row["advantage"] * wrote, own + wrote
-    [logged] = json_lines((cores / "verl.jsonl").read_bytes())
+    [logged] = [*read_lines(cores / "verl.jsonl")]
     assert logged["data"]["actor/pg_loss"] == pytest.approx(lost / own, abs=1e-5)
     [step] = [row for row in read_metrics(cores / "run-verl") if "loss" in row]
     assert (step["reward/masked_frac"], step["reward"]) == (0.25, 0.0)

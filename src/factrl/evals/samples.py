@@ -138,8 +138,8 @@ class EvalSample:
             Example(line["question"], tuple(line["answers"]), line["id"], false_premise=premise, meta=meta),
             None if text is None else Completion(text, prefill=marks.get("prefill", ""), **options),
             Grade(**{name: line[name] for name in _GRADE}) if line["label"] else None,
-            *(line[name] for name in ("cause", "detail", "benchmark", "number", "values")),
-            claims,
+            **{name: line[name] for name in ("cause", "detail", "benchmark", "number", "values")},
+            claims=claims,
         )
 
 

@@ -465,7 +465,7 @@ def _asks(words: Sequence[str], stage: Stage, plan: Plan | None, read: Read) -> 
         requests = "one request a claim and more" if "--long" in words else f"at most {answers:,} requests"
     else:
         job = Job(settings)
-        plan = plan or Plan(job, job.checked(), None, read(settings.data.train), [], "")
+        plan = plan or Plan(job, read(settings.data.train))
         about = "; ".join(f"{name}: {value}" for name, value in estimate(plan).items())
         return f"{plan.steps:,} steps; {plan.completions:,} answers; {about}"
     return f"{answers:,} answers; the judge: {requests}"

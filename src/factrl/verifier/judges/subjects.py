@@ -20,9 +20,9 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import NamedTuple
 
+from factrl.text.sentences import Sentence, sentences
 from factrl.text.words import CARDINALS, SCALES
 from factrl.types import Claim, Passage
-from factrl.text.sentences import Sentence, sentences
 from factrl.verifier.judges.overlap import MAX_EVIDENCE, Piece, pieces_of, words_of
 
 ASKED = 2
