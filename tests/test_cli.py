@@ -113,6 +113,11 @@ MISTAKES: list[tuple[str, str]] = [
     ("prepare retrieve gone.jsonl --output o.jsonl", "gone.jsonl does not exist"),
     ("prepare retrieve questions.jsonl --index nowhere --output o.jsonl", "nowhere"),
     # usage
+    ("reproduce truthrl --output out", "`factrl reproduce` is gone; use `factrl study PAPER --full`"),
+    ("lab", "`factrl lab` is gone; use `factrl study NAME`"),
+    ("describe truthrl", "`factrl describe` is gone; use `factrl show SPEC`"),
+    ("check truthrl", "`factrl check` is gone; use `factrl show SPEC`"),
+    ("label out --of causes", "`factrl label` is gone; use `factrl report FOLDER --of causes`"),
     ("help verifi", "unknown verb 'verifi'; did you mean 'verify'?"),
     ("prepare klfc", "factrl prepare has no kind 'klfc'; did you mean 'klcf'?"),
     ("prepare", "factrl prepare needs a kind (there are: questions, klcf, "),

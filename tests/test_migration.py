@@ -1,4 +1,4 @@
-"""MIGRATION.md names what the command line says is gone, and where what was in Python is now."""
+"""MIGRATION.md says where what was in Python is now."""
 
 from __future__ import annotations
 

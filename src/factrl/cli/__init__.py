@@ -61,6 +61,14 @@ _VERBS = (
 )
 
 
+FORMER = {
+    "lab": "study NAME",
+    "reproduce": "study PAPER --full",
+    "describe": "show SPEC",
+    "check": "show SPEC",
+    "label": "report FOLDER --of causes",
+}
+"""Verbs that there were, and what does it now."""
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "check texts": ("verify", "index", "mcp"),
     "train": ("demo", "train", "tune", "study", "prepare", "probe", "stress", "serve"),
@@ -170,6 +178,8 @@ def _parse(
     if kinds and not (rest and rest[0].startswith("-")):
         problem = f"has no kind {rest[0]!r}{nearest(rest[0], kinds)}" if rest else "needs a kind"
         raise ConfigError(f"factrl {verb} {problem} (there are: {', '.join(kinds)})")
+    if verb in FORMER:
+        raise ConfigError(f"`factrl {verb}` is gone; use `factrl {FORMER[verb]}`")
     if verb.startswith("-"):
         chosen, (args, unknown) = parser, parser.parse_known_args([verb])
     elif verb in verbs:
