@@ -139,7 +139,7 @@ def test_a_recipe_of_factrls_own_is_there_in_any_folder_until_a_file_of_that_nam
 def test_a_small_recipe_fits_two_cores_and_needs_no_server(recipe: Path) -> None:
     settings = read_job(recipe, []).settings
     assert f"factrl train recipes/small/{recipe.name}" in recipe.read_text(encoding="utf-8").split("\n\n")[0]
-    assert settings.model.name in [model.name for model in models.known()]
+    assert settings.model.name in [model.name for model in models.MODELS]
     assert settings.judge.url == "local"
     assert settings.data.train in (QUESTIONS, TOPICS)
     told = settings.train

@@ -75,7 +75,7 @@ ONLINE = {
     "urllib.request": {"llm/client.py"},
     "http.client": {"llm/local/llama.py"},  # llama.py: its own port on loopback
     "socket": {"runs/disk.py", "cli/serve.py"},  # the host's name; whether a port can be had
-    "huggingface_hub": {"llm/models/__init__.py", "train/hub.py"},
+    "huggingface_hub": {"llm/models.py", "train/hub.py"},
     **{name: set[str]() for name in NOT_USED},
 }
 
