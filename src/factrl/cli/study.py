@@ -174,12 +174,12 @@ def _small(args: argparse.Namespace) -> int:
     with hold(out):
         model = args.model[0] if args.model else engine.MODEL
         engine.run_studies(studies, out, seeds, only=args.only, model=model, tell=tell)
+        results = engine.read_results(out, seeds)
+        text = render(studies, results)
+        if args.study == ALL:
+            text += "\n\n" + render_overview(studies, results)
+        _write(out, text, _MARK)
         if not args.only:
-            results = engine.read_results(out, seeds)
-            text = render(studies, results)
-            if args.study == ALL:
-                text += "\n\n" + render_overview(studies, results)
-            _write(out, text, _MARK)
             picture = out / "study.svg"
             needs_extra("studies.picture", "demo").write_picture(studies, results, picture)
             tell(f"picture   {picture}")
