@@ -1,6 +1,6 @@
-"""From settings to what a job needs: its reward, its judge, its verifier, and where an answer stands.
+"""A job: settings, and the reward, judge, verifier and form of the answer that are made from them.
 
-A command reads its job once and passes it on; nothing below it looks anything up by name.
+A command reads its job once and passes it on; the code that it calls looks up nothing by name.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=RunSettings)
 REWARD_ALONE = ("model.name=none", "data.train=none")
-"""Settings that every job needs, where a reward is made and nothing is trained."""
+"""Overrides for a job that makes a reward and trains nothing: values of the settings that every job needs."""
 _ADAPTER = ("lora_rank", "lora_alpha", "lora_dropout", "lora_target_modules")
-_ASKED = ("max_completion_length", "bf16", "use_vllm", "vllm_mode", "vllm_server_base_url")
+_READ_IN_ASKING = ("max_completion_length", "bf16", "use_vllm", "vllm_mode", "vllm_server_base_url")
 _EXTRACTS: Mapping[str, Extract] = {
     "boxed": "boxed",
     "text": "text",
@@ -42,7 +42,7 @@ _EXTRACTS: Mapping[str, Extract] = {
 
 @dataclass(frozen=True)
 class Job(Generic[S]):
-    """What settings stand for; each part is made when it is first wanted, and once.
+    """Settings and what is made from them; each part is made once, when it is first used.
 
     >>> job = read_job(None, ["paper=truthrl", "reward.wrong=-2", *REWARD_ALONE])
     >>> job.reward.missing
@@ -55,17 +55,17 @@ class Job(Generic[S]):
 
     @cached_property
     def reward(self) -> Reward:
-        """The reward with its knobs, without what it asks for."""
+        """The reward with its knobs set and its resources not yet supplied."""
         return load_reward(self.settings.paper).with_(**self.settings.reward)
 
     @cached_property
     def judge(self) -> OpenAICompatible | LlamaModel | None:
         """The model that grades and compares; None where the settings name none.  Nothing is sent yet.
 
-        It is asked no more once `run.max_cost` is spent, unless a model is only asked.
+        It gets no requests once `run.max_cost` is spent; a job that only asks a model has no such limit.
 
         Raises:
-            ConfigError: the run that goes on has spent it.
+            ConfigError: the run that is resumed has already spent it.
         """
         run, price = self.settings.run, self.settings.judge.price
         if isinstance(self.settings, AskSettings):
@@ -78,7 +78,7 @@ class Job(Generic[S]):
 
     @cached_property
     def supplier(self) -> Supplier:
-        """Makes graders, verifiers and what else a reward may ask for."""
+        """Makes the resources that a reward may ask for, such as graders and verifiers."""
         return Supplier(self.judge, self.settings.judge, self.settings.verifier)
 
     @cached_property
@@ -88,7 +88,7 @@ class Job(Generic[S]):
 
     @cached_property
     def extract(self) -> Extract:
-        """What of a completion is the answer; of a file of your own, only the knob `answer` says it."""
+        """The part of a completion that is the answer; your own reward says it only by its knob `answer`."""
         settings = self.settings
         if not settings.paper:
             return "text"
@@ -98,9 +98,9 @@ class Job(Generic[S]):
         return _EXTRACTS[answer] if answer in ("boxed", "tags") else "text"
 
     def checked(self) -> Reward:
-        """The reward without what it asks for, after a look at whether that can be had."""
+        """The reward without its resources, after a check that they can be made."""
         check_resources(self.reward)
-        if self.settings.judge.url != LOCAL and self.judge is None:  # `local` is loaded when it is asked
+        if self.settings.judge.url != LOCAL and self.judge is None:  # `local` is loaded on its first request
             check_unjudged(self.reward, self.supplier)
         return self.reward
 
@@ -136,7 +136,7 @@ def read_job(
 
     Args:
         cls: a kind of `RunSettings`, such as the `AskSettings` of a model that is only asked.
-        unread: of the job, the settings that must not be among the overrides (`load_settings`).
+        unread: returns settings that the job does not read; overrides must not set them (`load_settings`).
 
     Raises:
         ConfigError: every problem at once, one line each.
@@ -157,7 +157,7 @@ def read_job(
 def open_judge(
     settings: JudgeSettings, *, max_cost: float | None = None
 ) -> OpenAICompatible | LlamaModel | None:
-    """The judge that the settings name, asked no more after so many US dollars; nothing is sent yet."""
+    """The judge that the settings name, with no requests after `max_cost` US dollars; nothing is sent yet."""
     if not settings.url:
         return None
     if settings.url == LOCAL:
@@ -194,14 +194,14 @@ def unread_in_training(job: Job) -> Unused:
 
 
 def unread_in_asking(job: Job, *, long: bool = False, reasoning: bool = False) -> Unused:
-    """The settings that a model which is asked, and its judge, do not read.
+    """The settings that a job which only asks a model does not read, and nor does its judge.
 
     Args:
         long: claims of long answers are checked.
-        reasoning: the sentences before a short answer are.
+        reasoning: the sentences before a short answer are checked.
     """
     needed = ["verify"] if long else ["grade", *["verify"] * reasoning]
-    trained = [f"train.{name}" for name in TrainSettings.model_fields if name not in _ASKED]
+    trained = [f"train.{name}" for name in TrainSettings.model_fields if name not in _READ_IN_ASKING]
     trained += [f"model.{name}" for name in _ADAPTER]
     why = "it is for training; how answers are sampled is [sampling]"
     return {**unread(job.settings, needed), **dict.fromkeys(trained, why)}

@@ -1,9 +1,9 @@
-"""The nouns of factrl: plain records that carry data and no behaviour.
+"""The records of factrl: plain data without behaviour.
 
 `Example` is one row of a dataset, `Completion` is what the policy wrote for it, `Grade` says
 what became of its answer, `Score` is what a reward function returns and `Result` what became of
-the sample: scored, masked or floored.  `Claim`, `Passage` and `Verdict` are what a text says, what a
-source says, and whether the one supports the other.
+the sample: scored, masked or floored.  A `Claim` is one thing that a text says, a `Passage` is a piece of a
+source, and a `Verdict` says whether passages support a claim.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Skip = Literal["question", "self", "repeat", "unverifiable"]
 
 @dataclass(frozen=True, slots=True)
 class TrainingState:
-    """How a training run goes, as far as a reward may know it.
+    """The state of a training run, as far as a reward may read it.
 
     Attributes:
         texts: all completions of this step, of every question and process.
-        stalled: evaluations of held-out answers since the one with the most right ones; 0 before the second.
+        stalled: how many held-out evaluations followed the most accurate one; 0 until there are two.
     """
 
     texts: tuple[str, ...]
@@ -44,7 +44,7 @@ class Example:
         topic: what the question is about (a title or entity); empty when unknown.
         ook: "out of knowledge": a probe found no correct sample (TruthRL, section 3.1); None when not probed.
         false_premise: the question presupposes something untrue; None when unknown.
-        evidence: passages that come with the question, which answers and reasoning can be held against.
+        evidence: passages that come with the question, to check answers and reasoning against.
         checklist: facts that a good long answer states (KLCF).
         meta: every other column of the row, untouched.
 
@@ -75,10 +75,10 @@ class Completion(str):
         certainty: the policy's self-certainty about it, in nats, NaN without tokens; None where the trainer
             was not asked for it.
         group: all completions of its question in this step, itself among them; None where it is alone.
-        course: how the run goes; None outside of one.
-        shown: passages that the policy was shown while it wrote, by their numbers from 1; None where those of
-            the example are all there are.
-        failed: what failed on our side while it was written, such as a search; rewards raise it.
+        course: the state of the training run; None outside of one.
+        shown: passages that the policy was shown while it wrote, numbered from 1; None where it had only
+            those of the example.
+        failed: the error where our side failed while it was written, such as a search; rewards raise it.
 
     >>> Completion("Rome</answer>", prefill="<answer>", truncated=True).prefill
     '<answer>'
@@ -109,8 +109,8 @@ class Completion(str):
         self.truncated = truncated
         self.tokens = tokens
         self.certainty = certainty
-        self.group = self.course = None  # known once all of a step are there
-        self.shown = self.failed = None  # known where an environment was asked
+        self.group = self.course = None  # set once all completions of a step exist
+        self.shown = self.failed = None  # set where the policy used an environment
         return self
 
 
@@ -124,7 +124,7 @@ class Grade:
         how: what decided: `exact`, `abstention`, `gate`, `rules` or `judge`.
         floored: why the policy's own text was ungradable (e.g. `contentless`), else None.
         why: the judge's reasoning, when there was one.
-        partial: the judge sees no attempt at an answer, but the text names something, so it is `incorrect`.
+        partial: the judge says `abstained`, but the text names something, so the label is `incorrect`.
     """
 
     label: Label
@@ -162,9 +162,9 @@ class Score:
     Attributes:
         terms: name -> contribution; every value finite.
         spans: step-wise credit in characters (FSPO); empty for sequence rewards.
-        floored: set when the policy's own text made the sample ungradable, to the reason.
-        facts: anything worth keeping beside the sample (the answer, the grade, …); JSON values only, what
-            is not finite is kept as null.
+        floored: why the policy's own text could not be graded, else None.
+        facts: anything worth keeping beside the sample (the answer, the grade, …); JSON values only;
+            numbers that are not finite become null.
     """
 
     terms: Mapping[str, float]
@@ -187,7 +187,7 @@ class Result:
             was ungradable and earns the reward's floor).
         value: the reward, or None when masked.
         cause: one word, why it was masked or floored; None when scored.
-        detail: the sentence behind the cause.
+        detail: the cause explained in a sentence.
     """
 
     state: State
@@ -203,7 +203,7 @@ class Result:
             raise ValueError(f"a {self.state} sample cannot have the value {self.value!r}")
 
     def __repr__(self) -> str:
-        """What there is; empty fields are left out."""
+        """The fields that are not empty."""
         return _shown(self, ("state", "value"), ("terms", "spans", "cause", "detail", "facts"))
 
     def _repr_html_(self) -> str:
@@ -218,7 +218,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A piece of text that claims can be held against.
+    """A piece of text to check claims against.
 
     Attributes:
         text: the passage itself.
@@ -237,7 +237,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One thing that a text says, able to stand alone.
+    """One thing that a text says, worded so that it is understood alone.
 
     Attributes:
         text: the claim, with pronouns replaced by what they stand for.
@@ -288,7 +288,7 @@ class Verdict:
             raise ValueError(f"a probability lies between 0 and 1, not {self.p!r}")
 
     def __repr__(self) -> str:
-        """What the verdict is; who gave it, which is the same for all of a report, is left out."""
+        """The verdict without its judge, which is the same in all of a report."""
         return _shown(self, ("label",), ("p", "quote", "why", "cause", "facts"))
 
 
@@ -300,7 +300,7 @@ def _shown(record: Any, first: tuple[str, ...], named: tuple[str, ...]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """What JSON can hold: numbers that are not finite become null, arrays lists, tuples too.
+    """The value as JSON can hold it: numbers that are not finite become null, arrays and tuples become lists.
 
     Raises:
         TypeError: something of another kind, such as an object.
