@@ -9,8 +9,8 @@ Keyword-only parameters without a default are *resources* (`grade`, `reason`), s
 those with a default are *knobs*, the same name in Python, TOML and on the command line.  The function
 returns named terms, whose sum is the reward, or a `Score` when it also has spans or facts.
 
-This module holds the boundary between "could not be graded" and numbers: an `Unscored` that leaves a reward
-becomes a masked sample here and nowhere else; anything else a reward raises is a bug that stops the run.
+An `Unscored` that a reward raises becomes a masked sample in this module and nowhere else, so "could not be
+graded" never becomes a number.  Anything else that a reward raises is a bug that stops the run.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from factrl.llm.background import Workers, wait_for
 from factrl.text import strip_end_tokens
 from factrl.types import Completion, Example, Result, Score, plain
 
-THREADS = 256  # samples of one batch that wait for their judges side by side
-SUM = "sum"  # what the sum of the terms is logged as, beside the terms
+THREADS = 256  # samples of one batch that wait for their judges at the same time
+SUM = "sum"  # the name under which the sum of the terms is logged, next to the terms
 
 RewardFunction = Callable[..., Any]
 Requirement = Callable[[Example, Mapping[str, Any]], str | None]
@@ -56,11 +56,11 @@ class Reward:
         name: what metrics and errors call it.
         resources: resource -> object, or None while it is not supplied.
         requires: says what an example lacks for this reward, None when nothing.
-        unused: says which resources the knobs leave unasked, as a weight of 0 does.
+        unused: returns the resources that the knobs make unnecessary, for example by a weight of 0.
         searches: `verify` is also asked about questions without evidence, for which it needs a search.
         choices: knob -> the words that it may be.
         check: raises `ConfigError` for knobs that do not fit together.
-        refuted: what `verify` has to tell from unknown, and how; a verifier that never says so is refused.
+        refuted: why it needs the verdict `refuted`, and what gives it; a verifier that never does is refused.
     """
 
     fn: RewardFunction
@@ -75,7 +75,7 @@ class Reward:
     refuted: str = field(default="", repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """To another process by the name of its function, under which `@reward` has left a reward."""
+        """Pickle the name of the function: in its module, `@reward` has put the reward under that name."""
         module, name = self.fn.__module__, self.fn.__qualname__
         package = module.partition(".")[0]
         if module != "__main__" and not any(finder.find_spec(package, None) for finder in sys.meta_path):
@@ -94,8 +94,8 @@ class Reward:
         """The same reward with other knobs or with resources supplied.
 
         Raises:
-            ConfigError: a name that is neither a knob nor a resource of this reward, or a verifier without a
-                verdict that it needs.
+            ConfigError: a name that is neither a knob nor a resource of this reward, or a verifier that never
+                gives a verdict that the reward needs.
         """
         knobs, resources = dict(self.knobs), dict(self.resources)
         for name, value in values.items():
@@ -114,7 +114,7 @@ class Reward:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Resources that are still to be supplied; those that these knobs leave unasked are not."""
+        """Resources that must still be supplied, without those that these knobs make unnecessary."""
         unused = self.unused(self.knobs) if self.unused is not None else ()
         return tuple(name for name, value in self.resources.items() if value is None and name not in unused)
 
@@ -152,7 +152,7 @@ class Reward:
             ConfigError: a resource is missing, or a knob has a value that it cannot have.
         """
         self._check_supplied()
-        completion = _ended(completion)
+        completion = _without_end_tokens(completion)
         try:
             try:
                 if completion.failed is not None:
@@ -179,9 +179,9 @@ class Reward:
     def batch(self, examples: Sequence[Example], completions: Sequence[str]) -> list[Result]:
         """Score completions side by side; results in the order given.
 
-        What the samples ask of a resource that has `answer_together`, such as a `Verifier`, is asked at once.
-        A reward with the resource `group` sees of each completion those of the same question, as many as are
-        given here, unless the completion knows its group already.
+        A resource that has `answer_together`, such as a `Verifier`, gets the requests of all samples at once.
+        For the resource `group`, the group of a completion is all completions of its question in this batch,
+        unless the completion already has a group.
 
         Raises:
             RewardBug: as for a single call; the first one ends the batch.
@@ -192,7 +192,7 @@ class Reward:
         if not examples:
             return []
         if "group" in self.resources:
-            completions = _side_by_side(examples, completions)
+            completions = _with_groups(examples, completions)
         threads = min(THREADS, len(examples))
         pool = ThreadPoolExecutor(threads, thread_name_prefix="factrl-reward")
         with Workers(len(examples), threads) as workers:
@@ -202,7 +202,7 @@ class Reward:
                 if hasattr(resource, "answer_together")
             }
             reward = replace(self, resources=MappingProxyType({**self.resources, **shared}))
-            broken = threading.Event()  # by a bug, which is going to end the batch
+            broken = threading.Event()  # set by a bug, which ends the batch
 
             def work(example: Example, completion: str) -> Result:
                 if broken.is_set():
@@ -227,7 +227,7 @@ class Reward:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def check_knobs(self) -> None:
-        """Refuse a knob that is none of its choices, and knobs that do not fit together.
+        """Refuse a knob whose value is not among its choices, and knobs that do not fit together.
 
         Raises:
             ConfigError: it names the knob, its value and the choices.
@@ -247,7 +247,7 @@ class Reward:
             )
 
 
-def _side_by_side(examples: Sequence[Example], completions: Sequence[str]) -> list[Completion]:
+def _with_groups(examples: Sequence[Example], completions: Sequence[str]) -> list[Completion]:
     """The completions with their groups: those of one question with the same accepted answers."""
     wrapped = [text if isinstance(text, Completion) else Completion(text) for text in completions]
     groups: dict[tuple[str, tuple[str, ...]], list[Completion]] = {}
@@ -259,7 +259,7 @@ def _side_by_side(examples: Sequence[Example], completions: Sequence[str]) -> li
     return wrapped
 
 
-def _ended(completion: str) -> Completion:
+def _without_end_tokens(completion: str) -> Completion:
     """The completion without the tokens that end its turn."""
     ended = Completion(strip_end_tokens(completion))
     if isinstance(completion, Completion):
@@ -305,7 +305,7 @@ def reward(
         searches: questions without evidence are verified too, by a search.
         choices: knob -> the words that it may be.
         check: raises `ConfigError` for knobs that do not fit together, before anything is asked.
-        refuted: what the verdict `refuted` is to it and what gives it, where it is not the same as unknown.
+        refuted: why it needs the verdict `refuted`, and what gives it; empty where `unknown` is as good.
 
     Raises:
         TypeError: the function does not have that shape.
@@ -333,7 +333,7 @@ def reward(
 
 
 def for_example(resource: Callable[..., Any], example: Example) -> Callable[..., Any]:
-    """A resource that also gets the example, where it has a parameter of that name; any other as it is.
+    """The resource with `example` filled in, where it has a parameter of that name; any other unchanged.
 
     >>> for_example(lambda claims, example: example.topic, Example("?", topic="Curie"))(["a claim"])
     'Curie'
@@ -342,7 +342,7 @@ def for_example(resource: Callable[..., Any], example: Example) -> Callable[...,
     """
     try:
         takes = "example" in inspect.signature(resource).parameters
-    except (TypeError, ValueError):  # a function of C that does not say
+    except (TypeError, ValueError):  # a function written in C, without a signature
         takes = False
     return partial(resource, example=example) if takes else resource
 

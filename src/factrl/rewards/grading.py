@@ -1,13 +1,13 @@
 """Grading short answers, and rating the reasoning before them, with a language model as the judge.
 
 A judge is asked last: what a rule can decide (an empty answer, "I don't know", an exact match) costs
-nothing and cannot be argued with.  The verdicts are words on a line of their own, and what cannot be
+nothing and no text can persuade it.  The verdicts are words on a line of their own, and what cannot be
 read is `Unscored`, never a number.  The text under judgement comes from a policy that is trained to
-please the judge, so it enters the prompt only as one JSON string with everything broken that could pass
-for our format or for a chat template's.
+please the judge, so it enters the prompt only as one JSON string, in which everything is broken up that looks
+like our format or a chat template.
 
-The verdicts follow TruthRL's grader and reasoning judge (arXiv 2509.25760), asked once per question with
-all accepted answers, and in words of our own.
+The verdicts follow TruthRL's grader and reasoning judge (arXiv 2509.25760).  The prompts are our own words,
+and hold all accepted answers at once.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ AnswerForm = Literal["short", "sentence"]
 _LIMITS: Mapping[str, int] = {"short": 200, "sentence": MAX_MENTIONS}
 _RATINGS = {"precise": 1.0, "vague": 0.0}
 _INVALID = "invalid question"
-_DECOY = "Ysolde Tarquin-Obregast of Vehm"  # nobody's answer to anything
+_DECOY = "Ysolde Tarquin-Obregast of Vehm"  # a made-up name, which answers no question
 
 GRADE_PROMPT = """\
 You decide whether an answer to a question is right. This message ends with one line of JSON, between a \
@@ -142,28 +142,30 @@ class Grader:
     answer too long to be short is floored, and the judge decides the rest.  Without a judge the rest is
     `incorrect`.
 
-    An over-long answer is floored rather than cut or masked: a cut would let a policy put what is wrong
-    behind the end, and a mask would let it choose not to be graded.
+    An over-long answer is floored rather than cut or masked: with a cut, a policy could put what is
+    wrong after the limit, and with a mask it could choose not to be graded.
 
     Args:
         judge: None grades by rules alone.
         form: "short" expects a bare answer and accepts by rule only what equals an accepted one, which is
-            what a reward needs.  "sentence" is for measuring models that answer in sentences: what declines
-            is taken out, and the rest is `correct` by rule when it gives an accepted answer by
-            `factrl.text.mentions.mentions`.  Do not reward by it; naming much is then worth something.
+            what a reward needs.  "sentence" is for measuring models that answer in sentences: the parts
+            that decline are taken out, and the rest is `correct` by rule when
+            `factrl.text.mentions.mentions` finds an accepted answer in it.  Do not use it in a reward: it
+            would pay a policy for naming many things.
         max_answer_chars: the longest answer shown to the judge, in characters, by default 200 for "short"
-            and 4,000 for "sentence", 0 for no limit but that of a text; an accepted answer that is longer
-            raises the limit for its question.
-        small: the judge is a small model.  It is asked in a few lines and answers with one letter: one of 1.5
-            billion parameters says `correct` of nearly everything to the long prompt (notebook/judges.md).
-            It is asked only about an answer that shares a word or a number with an accepted one, of those
-            that the question does not hold; the others are `incorrect`, as people find six of seven of them,
+            and 4,000 for "sentence", 0 for no limit but the 32 KB of a text; an accepted answer that is
+            longer raises the limit for its question.
+        small: the judge is a small model.  It gets a prompt of a few lines and answers with one letter: with
+            the long prompt, a model of 1.5 billion parameters says `correct` of nearly everything
+            (notebook/judges.md).
+            It is asked only about an answer that shares a word or a number with an accepted one, not counting
+            those of the question.  The other answers are `incorrect` (people agree on six of seven of them),
             and so is one that offers an accepted answer "or" another.  After each `correct` it is asked
             again with a made-up accepted answer: one that still says `correct` did not look at the accepted
             answers.  Any judge is asked again about an answer that imitates our format or a chat template.
-        loosen: the names in `factrl.text.answers.LOOSENINGS` of what equality with an accepted answer
-            overlooks, by default all: `loosen={*LOOSENINGS} - {"accents"}` tells Peña from Pena.  The rules
-            of "sentence" read as they do.
+        loosen: the differences from an accepted answer that equality ignores, by their names in
+            `factrl.text.answers.LOOSENINGS`; all by default.  `loosen={*LOOSENINGS} - {"accents"}` tells Peña
+            from Pena.  It does not change what `mentions` finds.
     """
 
     def __init__(
@@ -217,7 +219,7 @@ class Grader:
         if equals(prediction, gold, loosen) is not None:  # first, as "unknown" can be the right answer
             return Grade("correct", final_answer(prediction), how="exact")
         reading = stance(prediction, question, strict=self.form == "short")
-        if reading.declines:  # never right, so that nobody is right with one name and silent with another
+        if reading.declines:  # never right, or one text could claim an answer and decline to give it
             if reading.names:
                 return Grade("incorrect", prediction.strip(), how="rules", why=f"it names {reading.names}")
             return Grade("abstained", prediction.strip(), how="abstention")
@@ -227,7 +229,7 @@ class Grader:
             equal = same_amount(question, answer, gold)
         if equal is not None:
             return Grade("correct", answer, how="exact")
-        # With its lines, which keep candidates apart, unless something of it is left out.
+        # The text with its line breaks, which separate candidates, unless a part of it was taken out.
         whole = prediction if reading.asserted == clean(prediction) else reading.asserted
         if self.form == "sentence" and mentions(question, whole, gold) is not None:
             return Grade("correct", answer, how="rules")
@@ -267,9 +269,9 @@ class Grader:
         if decoy == "correct":
             label = "incorrect"
             why = f"the judge accepts {answer!r} for a made-up accepted answer as well"
-            if mentions(question, answer, gold) is not None:  # so it is the judge that cannot tell
+            if mentions(question, answer, gold) is not None:  # so the judge is at fault, not the answer
                 raise Unscored("judge_ignores_gold", why, stage="judge")
-        # An abstention for the judge too names nothing: what a rule could take for an answer is wrong.
+        # What the judge calls an abstention must name nothing; with a possible answer in it, it is wrong.
         names = label == "abstained" and (
             brief or not names_nothing(answer, question, strict=len(answer) <= BARE)
         )
@@ -277,7 +279,7 @@ class Grader:
 
 
 def graded_by(judge: LLM | None) -> str:
-    """What decides grades, for whatever keeps them: rules alone, or a judge and how it is asked."""
+    """What decides the grades, to store with them: rules alone, or the judge and a digest of its prompts."""
     if judge is None:
         return "rules"
     prompts = hashlib.sha256((GRADE_PROMPT + BRIEF_PROMPT).encode()).hexdigest()[:16]
@@ -291,8 +293,8 @@ def reasoning_judge(llm: LLM) -> Callable[[str, str, Sequence[str]], float]:
     >>> rate("Who wrote Emma?", "It is by the author of Persuasion, Jane Austen.", ["Jane Austen"])
     1.0
 
-    Reasoning is read up to 32 KB.  Reasoning without content is vague without asking, and so is
-    reasoning that imitates our format and gets the judge to say nothing readable.
+    Reasoning is read up to 32 KB.  Reasoning without content is vague, and no judge is asked.
+    Reasoning that imitates our format is vague where the judge's reply cannot be read.
 
     Returns:
         A function that raises `Unscored` or `LLMError` when there is no verdict.
@@ -342,7 +344,7 @@ def read_letter(reply: str) -> Label:
 
 
 def names_no_answer(question: str, answer: str, gold: Sequence[str]) -> bool:
-    """Whether an answer is wrong without asking a small judge: it names nothing accepted, or hedges."""
+    """Whether an answer is wrong before a small judge is asked: it names nothing accepted, or hedges."""
     if not _near(question, answer, gold):
         return True
     right = [matches(part, gold) is not None for part in _OR.split(answer) if part.strip()]
@@ -350,10 +352,10 @@ def names_no_answer(question: str, answer: str, gold: Sequence[str]) -> bool:
 
 
 def _near(question: str, answer: str, gold: Sequence[str]) -> bool:
-    """Whether an answer shares a word with an accepted one; true where that is made of little words only.
+    """Whether an answer shares a word with an accepted one; also true where that has little words only.
 
     Accents make no difference, `5 million` is `5,000,000`, and a word outside of ASCII may be a part of a
-    longer one: Korean, for one, writes endings right behind it.
+    longer one, because languages such as Korean attach endings to it.
     """
     of_question, of_answer, text = _content(question), _content(answer), unaccented(answer)
     for accepted in map(_content, gold):

@@ -1,7 +1,7 @@
-"""What a reward's resources are when all the user gave are settings.
+"""Makes a reward's resources from the user's settings.
 
-A reward says what it needs by the names of its parameters; `RESOURCES` is what the names mean.  In Python any
-of them can be another object with the same shape: `.with_(verify=my_verifier)`.
+A reward names the resources that it needs as parameters; `RESOURCES` says what each name stands for.  In
+Python you can supply another object with the same interface: `.with_(verify=my_verifier)`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Supplier:
-    """Makes resources from settings, a method for each; without a judge, by rules where they do."""
+    """Makes resources from settings, with a method for each; without a judge by rules, if those suffice."""
 
     judge: LLM | None
     models: JudgeSettings
     verifier: VerifierSettings
 
     def require_judge(self, what: str) -> LLM:
-        """The judge, for a resource that cannot do without."""
+        """The judge, for a resource that needs one."""
         if self.judge is None:
             raise ConfigError(
                 f"{what} needs a judge; give http://localhost:8000/v1#model or local as --judge, as "
@@ -49,13 +49,13 @@ class Supplier:
         return self.judge
 
     def grade(self, form: AnswerForm = "short") -> Grader:
-        judge = self._kept(self.judge)
-        small = self.models.url == LOCAL  # it too often says yes, and to a long prompt nearly always
+        judge = self._cached(self.judge)
+        small = self.models.url == LOCAL  # it says yes too often, and nearly always with a long prompt
         longest = None if small or form != "short" else self.models.max_answer_chars
         return Grader(judge, form=form, max_answer_chars=longest, small=small)
 
     def reason(self) -> Any:
-        return reasoning_judge(self._kept(self.require_judge("a reward for reasoning")))
+        return reasoning_judge(self._cached(self.require_judge("a reward for reasoning")))
 
     def verify(self) -> Any:
         from factrl.verifier import open_verifier
@@ -72,7 +72,7 @@ class Supplier:
         if (tuned := self.models.extractor_model) is not None:
             from factrl.verifier.claims.llm import LLMClaims
 
-            extract: Any = LLMClaims(self._tuned(tuned), "veriscore_response")  # the prompt of its lessons
+            extract: Any = LLMClaims(self._tuned(tuned), "veriscore_response")  # its training prompt
         else:
             preset, server = self.verifier.preset, self._server()
             extract = open_verifier(preset, llm=server, judge=WeakJudge(), store=self._store()).extract
@@ -88,10 +88,10 @@ class Supplier:
         from factrl.verifier import open_search
 
         verifier = self.verifier
-        if self.judge is None and verifier.judge == "weak":  # words alone, as of claims
+        if self.judge is None and verifier.judge == "weak":  # by words alone, as claims are judged
             return refuted_claims(self.verify())
         search = open_search(verifier.docs, verifier.index, verifier.web, verifier.embedder)
-        judge = self._kept(self.require_judge("a reward for answers without contradictions"))
+        judge = self._cached(self.require_judge("a reward for answers without contradictions"))
         return contradiction_judge(judge, search, k=verifier.k or K)
 
     def together(self) -> Callable[..., int]:
@@ -99,7 +99,7 @@ class Supplier:
 
         if self.verifier.index is None:
             raise ConfigError(
-                "a reward for names that stand together counts them in an index; make one with factrl index "
+                "a reward for names that occur together counts them in an index; make one with factrl index "
                 "FILES --out FOLDER, and give verifier.index=FOLDER"
             )
         index = Index.open(self.verifier.index)
@@ -114,18 +114,18 @@ class Supplier:
 
     def compare(self) -> Any:
         if (own := self.models.preference_model) is not None:
-            return SelfReference(self._kept(self._tuned(own, "preference")))
+            return SelfReference(self._cached(self._tuned(own, "preference")))
         judge = self.require_judge("a reward for preferred answers")
         if self.models.url == LOCAL:
             from factrl.llm.local.llama import shared_model
 
             return LetterReference(shared_model())
-        return SelfReference(self._kept(judge))
+        return SelfReference(self._cached(judge))
 
     def rate(self) -> Any:
         if self.models.reward_model is None:
             judge = self.require_judge("a reward for general quality, without judge.reward_model,")
-            return rating_judge(self._kept(judge))
+            return rating_judge(self._cached(judge))
         from factrl.llm.local.classifiers import RewardModel
 
         return RewardModel(self.models.reward_model)
@@ -136,7 +136,7 @@ class Supplier:
 
         tuned = self.models.checklist_model
         if (llm := self._server() if tuned is None else self._tuned(tuned)) is not None:
-            return Checklist(self._kept(llm))
+            return Checklist(self._cached(llm))
         return JudgedChecklist(open_judge(self.verifier.judge or "local"))
 
     def truthfulness(self) -> Any:
@@ -145,14 +145,14 @@ class Supplier:
         model = self.models.truthfulness_model
         return LetterTruthfulness() if model is None else TruthfulnessModel(model)
 
-    def _kept(self, judge: Any) -> Any:
-        """The judge, not asked again what it answered readably before."""
+    def _cached(self, judge: Any) -> Any:
+        """The judge with a cache: a request that got a readable reply is not sent again."""
         from factrl.llm.store import kept
 
         return None if judge is None else kept(judge, self._store())
 
     def _tuned(self, name: str, role: str = "judge") -> LLM:
-        """A model of the user's that answers in words, behind a server or loaded here."""
+        """The user's own text model, behind a server or loaded in this process."""
         if name.startswith(("http://", "https://")):
             from factrl.llm import connect
 
@@ -162,26 +162,26 @@ class Supplier:
         return CausalModel(name)
 
     def _store(self) -> Any:
-        """Where what was paid for is kept; None where the settings say to keep nothing."""
+        """The cache of paid replies and verdicts; None where the settings turn it off."""
         from factrl.llm.models import cache_folder
         from factrl.llm.store import Store
 
         return Store(cache_folder() / "verdicts.db") if self.verifier.cache else None
 
     def _server(self) -> LLM | None:
-        """The judge where it is asked in words; the small local one judges better by its letters."""
+        """The judge, to be asked in words; None for the small local one, which judges better by letters."""
         return None if self.models.url == LOCAL else self.judge
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What stands in for a resource by rules: it knows what is true, and says of all else the same.
+    """Makes stand-ins for resources, by rules: they know what is true, and find all else `good`.
 
     Attributes:
-        holds: whether what a text says is right; None where it says neither what is right nor what is wrong.
-        good: what is found of such a text, and of reasoning, quality and certainty.
+        holds: whether a text is right; None for a text that says nothing right and nothing wrong.
+        good: the result for such a text, and for reasoning, quality and certainty.
         others: completions beside one in its group.
-        evidence: what is found on a question that brings none.
+        evidence: what a search finds for a question that comes without evidence.
     """
 
     holds: Callable[[str], bool | None]
@@ -238,12 +238,12 @@ def _same(truth: Truth) -> Callable[..., float]:
     return lambda *_, **__: float(truth.good)
 
 
-_LEAST = 3  # sentences of a text that a table prefers
+_MIN_SENTENCES = 3  # sentences that a text must have for `TableFacts.compare` to prefer it
 
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What a table of facts knows, as resources: what the small studies reward by.
+    """Resources that judge by a table of facts; the rewards of the small studies use them.
 
     Attributes:
         verify: takes claims out of a text and judges them by the judge's table.
@@ -264,9 +264,11 @@ class TableFacts:
         return [float(verdict.label == "supported") for verdict in self.judge.judge(pairs)]
 
     def compare(self, question: str, text: str, **_: Any) -> float:
-        """1 for a text of at least three sentences, all of the table's forms."""
+        """1 for a text of at least three sentences that all have one of the table's forms, else 0."""
         claims = self.judge.extract(text)
-        return float(len(claims) >= _LEAST and all(self.judge.table.parse(one.text) for one in claims))
+        return float(
+            len(claims) >= _MIN_SENTENCES and all(self.judge.table.parse(one.text) for one in claims)
+        )
 
     def contradicts(self, question: str, text: str, passages: Sequence[Passage]) -> bool:
         report = self.verify(text, evidence=passages, topic=passages[0].title if passages else "")
@@ -279,14 +281,14 @@ class Resource:
 
     Attributes:
         source: where it comes from, for a person.
-        stand_in: the same by rules.
-        by_table: the same by a table of facts; None where the small studies do not have it.
+        stand_in: makes a stand-in that judges by rules.
+        by_table: makes one that judges by a table of facts; None where the small studies do not have it.
         make: makes it from settings; None where it comes with each completion.
         reads: the settings that it is made with.
-        own_model: that of `[judge]` which puts a model of its own in the judge's place.
-        needs_judge: whether it cannot do without a judge or such a model.
-        prompt: what the judge is asked, once for a completion; empty where what is written decides how often.
-        absent: what is said where it does not come with a completion.
+        own_model: the setting of `[judge]` that names a model to use instead of the judge.
+        needs_judge: whether it needs a judge or such a model.
+        prompt: sent to the judge once per completion; empty where the completion decides how often.
+        absent: the error message where it does not come with a completion.
         trains: it comes with completions in `factrl train` alone.
     """
 
@@ -364,12 +366,12 @@ RESOURCES: dict[str, Resource] = {
         absent="how a run goes is known to factrl train with TRL alone; elsewhere take a variant that does "
         "not ask for it (bapo:plateau)"),
 }
-"""Name -> what a reward that asks for it gets.  A further resource is a further row."""
+"""Name -> the resource.  To add a resource, add a row."""
 # fmt: on
 
 
 def readers() -> dict[str, list[str]]:
-    """Setting -> the resources that are made with it; the others are for every job."""
+    """Setting -> the resources that are made with it.  Settings that are not listed are for every job."""
     names: dict[str, list[str]] = {}
     for name, row in RESOURCES.items():
         for key in (*row.reads, *([f"judge.{row.own_model}"] if row.own_model else [])):
@@ -378,10 +380,10 @@ def readers() -> dict[str, list[str]]:
 
 
 def _beside(name: str, completion: Completion) -> Any:
-    """What its trainer or its batch wrote beside a completion.
+    """What the trainer or the batch stored on a completion, such as its group.
 
     Raises:
-        ConfigError: nothing.
+        ConfigError: nothing was stored.
         Unscored: `no_tokens`: a completion without tokens has no mean certainty over them.
     """
     value = getattr(completion, name)
@@ -396,7 +398,7 @@ written_group = partial(_beside, "group")
 
 
 def outside_training(reward: Reward) -> str:
-    """Why a reward that still lacks its resources works in `factrl train` alone; empty where it does not."""
+    """Why a reward that lacks these resources works in `factrl train` alone; empty where it does not."""
     rows = (row for name, row in RESOURCES.items() if name in reward.missing)
     return next((row.absent for row in rows if row.trains), "")
 
@@ -416,7 +418,7 @@ def check_resources(reward: Reward) -> None:
 
 
 def check_unjudged(reward: Reward, source: Supplier) -> None:
-    """Refuse, without opening anything, what cannot do without the judge that is not there.
+    """Refuse, before anything is opened, a reward that needs a judge where there is none.
 
     Raises:
         ConfigError: a resource needs a judge.
@@ -430,14 +432,14 @@ def check_unjudged(reward: Reward, source: Supplier) -> None:
 
 
 def supply(reward: Reward, judge: LLM | None = None, supplier: Supplier | None = None) -> Reward:
-    """`reward` with every missing resource made from settings, by rules where nobody judges.
+    """`reward` with every missing resource made from settings, by rules where there is no judge.
 
     >>> by_rules = supply(fx.load_reward("knowrl:format+correct"))
     >>> by_rules(fx.Example("Capital of Peru?", ("Lima",)), "<think>Easy.</think><answer>Lima</answer>").value
     3.0
 
     Args:
-        judge: the language model that is asked, where there is no `supplier` with all settings.
+        judge: the language model that judges, with default settings; ignored where a `supplier` is given.
 
     Raises:
         ConfigError: a resource that settings do not make, or one that needs a judge.
