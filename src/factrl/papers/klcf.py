@@ -4,7 +4,7 @@ Paper     KLCF, arXiv:2509.23765.  Its code was not to be had and some of its fo
 Recall    share of the checklist that the answer states: N_con / (N_con + N_ctr + N_mis)          Eq. 3
 Precision N_con / (N_con + N_ctr)                                                                Eq. 4
 Truth     mean probability, by a tuned model without evidence, that a claim of the answer is true   Eq. 6
-          or of those claims that the checklist, read as a text, does not speak of                 Eq. 7
+          or only of claims that the checklist, as a text, says nothing about                      Eq. 7
 
 Reconstructed, each a knob, and not to be taken for the paper's:
 - R_fact = alpha recall + beta precision + gamma truth (Eq. 11).  The form fits what is readable, three
@@ -12,25 +12,26 @@ Reconstructed, each a knob, and not to be taken for the paper's:
   (0.4, 0.2, 0.4) and `truth-only` (0, 0, 1), two readable rows of Table 2 that are not the main one.
 - Eq. 5, a "weighted harmonic balance" of recall and precision: `harmonic` and `f-beta` put it, times
   alpha + beta, in the place of the two.
-- The cases without a ratio: precision without a consistent or contradictory item, truth without claims.
-  0, or silence would pay.
+- The cases where a ratio is undefined: precision without a consistent or contradictory item, truth without
+  claims.  They are 0, or an answer that says nothing would earn a reward.
 - R = R_fact + 0.1 R_general + R_length when the format is right, else -1 (Eqs. 8 and 10).  A review gives
-  the 0.1; whether the rating is scaled before is unknown; the model is asked for its sigmoid.
-  That the general rating is of the answer block, as are the claims, is ours.
+  the 0.1; whether the paper scales the rating first is unknown; here it is the sigmoid of the model's score.
+  Ours: the general rating is of the answer block, as are the claims.
 - R_length, DAPO's soft penalty for long completions (Eq. 9).  Its two lengths are lost: without them there
   is none.
 
 Baseline  `factscore` is the paper's "GRPO + FActScore": the share of the answer's claims that evidence
-          supports, without a length penalty, with the same prompt and training settings.  That it has KLCF's
-          format reward and no other term, and that declining pays 0, is ours.
+          supports, without a length penalty, with the same prompt and training settings.  Ours: it has KLCF's
+          format reward and no other term, and declining pays 0.
 
 The prompts are lost too: those of `factrl.rewards.checklist`, `factrl.rewards.truthfulness` and the
 extractors are ours.  Without thinking (`non-thinking`) no block is asked for, the whole text is the answer,
 and a KL penalty takes the place of format and general reward, as in the paper; its weight is lost, so the
 user gives it.  An item that is on a checklist twice counts once, which is ours.  A judge that fails masks,
-and an answer that makes it fail earns nothing.  Weaknesses: one safe claim earns all truth, one item all
-precision; a wrong answer with the evidence copied behind it earns nearly what knowing does (1.03 of 1.09,
-wrong alone 0.50), as each claim and each item counts for itself and no term asks for the answer.
+and an answer that makes it fail earns nothing.  Weaknesses: one safe claim earns the
+whole truth term, one item the whole precision; a wrong answer followed by the copied evidence earns nearly as
+much as a right answer (1.03 of 1.09; the wrong answer alone 0.50), as each claim and each item counts for
+itself and no term checks the answer.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ _TERMS = {name: (*terms, "truth", "general", "format", "length") for name, terms
 
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
-    """Knobs that are missing are told here too, before anything is paid for."""
+    """What an example lacks; missing knobs are reported here too, before anything is paid for."""
     alpha, beta, gamma = _weights(knobs["alpha"], knobs["beta"], knobs["gamma"])
     _penalty(Completion("", tokens=0), *(knobs[f"length_{name}"] for name in ("max", "buffer", "unit")))
     needed = _needs_checklist(alpha, beta, gamma, knobs["truth_claims"])
@@ -74,7 +75,8 @@ def _needs_checklist(alpha: float, beta: float, gamma: float, truth_claims: str)
 
 
 def _unused(knobs: Mapping[str, Any]) -> list[str]:
-    alpha, beta, gamma = (knobs[name] != 0 for name in ("alpha", "beta", "gamma"))  # None is yet to be given
+    # A weight that is still None counts as one that is not 0: the user has to give it.
+    alpha, beta, gamma = (knobs[name] != 0 for name in ("alpha", "beta", "gamma"))
     items = _needs_checklist(alpha, beta, gamma, knobs["truth_claims"])
     rated = knobs["thinking"] and knobs["general"]
     used = {"checklist": items, "extract": gamma, "truthfulness": gamma, "rate": rated}
@@ -133,20 +135,20 @@ def klcf(
         ConfigError: a knob is missing or out of range, or nobody counted the completion's tokens.
         DataError: the example has no checklist although one is needed.
     """
-    none = dict.fromkeys(_TERMS[combine], 0.0)
+    base_terms = dict.fromkeys(_TERMS[combine], 0.0)
     text, question = str(completion), example.question
     if thinking:
         blocks = think_answer(completion, completion.prefill)
         if blocks.answer is None:  # whatever the weights are
-            return Score({**none, "format": malformed}, floored=blocks.malformed)
+            return Score({**base_terms, "format": malformed}, floored=blocks.malformed)
         text = blocks.answer.text
     a, b, g = _weights(alpha, beta, gamma)
     if not example.checklist and _needs_checklist(a, b, g, truth_claims):
         raise DataError(f"the example {example.id or example.question[:80]!r} {_NO_CHECKLIST}")
-    none["length"] = _penalty(completion, length_max, length_buffer, length_unit)
+    base_terms["length"] = _penalty(completion, length_max, length_buffer, length_unit)
     checklist, truthfulness = for_example(checklist, example), for_example(truthfulness, example)
     items = _distinct(example.checklist)
-    terms, facts = {**none}, dict[str, Any]()
+    terms, facts = {**base_terms}, dict[str, Any]()
     try:
         if a or b:
             labels = judged_here(
@@ -154,7 +156,7 @@ def klcf(
             )
             counts = Counter(labels)
             facts |= {word: counts[word] for word in ("consistent", "contradictory", "missing")}
-            terms |= _kept(counts, a, b, combine, f_beta, no_ratio)
+            terms |= _checklist_terms(counts, a, b, combine, f_beta, no_ratio)
         if g:
             extracted = judged_here(
                 lambda answer: extract(answer, question, example.topic), text, about=question, judge=extract
@@ -179,22 +181,22 @@ def klcf(
             )
             terms["general"] = general * rating
     except PolicyFault as error:
-        return Score(none, floored=error.cause, facts=facts)
+        return Score(base_terms, floored=error.cause, facts=facts)
     return Score(terms, facts=facts)
 
 
 def _distinct(checklist: Sequence[str]) -> list[str]:
-    """The items without those that say again, but for case and spaces, what an earlier one says."""
+    """The items without repeats; case and spaces make no difference."""
     items: dict[str, str] = {}
     for item in checklist:
         items.setdefault(" ".join(item.casefold().split()), item)
     return [*items.values()]
 
 
-def _kept(
+def _checklist_terms(
     counts: Mapping[Item, int], alpha: float, beta: float, combine: str, f_beta: float, no_ratio: float
 ) -> dict[str, float]:
-    """What the counts of a checklist earn: Eqs. 3 and 4, then one of the readings of Eqs. 5 and 11."""
+    """The terms for the counts of a checklist: Eqs. 3 and 4, then one of the readings of Eqs. 5 and 11."""
     good, bad = counts["consistent"], counts["contradictory"]
     recall = good / (good + bad + counts["missing"])
     precision = good / (good + bad) if good + bad else no_ratio
@@ -247,7 +249,8 @@ def factscore(
     """The paper's baseline GRPO + FActScore; the terms are `precision` and `format`.
 
     `precision` is FActScore (arXiv:2305.14251) without its length penalty: supported claims of the answer
-    block over all of them, so that one of one is 1.  An answer that declines has none there, and 0 here.
+    block over all of them, so that one of one is 1.  An answer that declines has none there, and
+    `precision` 0 here.
 
     Args:
         malformed: the whole reward of a completion without `<think>` and `<answer>` blocks.
@@ -297,7 +300,7 @@ STAND_IN = ("table-2-row", "klcf's own weights are lost: alpha=0.4 beta=0.2 gamm
 
 # The 14B model; FActScore and win rates in points, F1, recall and precision as shares.  The paper's tables
 # disagree on the precision on Factory.  Which DPO row is by Eq. 11 and which by FActScore is not known to us.
-# Under `value` stands what is told of the models that training asks, of time, and of each size's data.
+# `value`: what the paper says of the models that training asks, of time, and of each model size's data.
 PUBLISHED = {
     ("main results", "base", "FActScore"): 46.8,
     ("main results", "base", "LongWiki F1@32"): 0.511,

@@ -2,10 +2,10 @@
 
 Paper     TruthRL: Incentivizing Truthful LLMs via Reinforcement Learning, arXiv:2509.25760
 Reward    +1 correct, 0 abstained, -1 anything else, on the answer in \\boxed{}; no box is -1
-Binary    the same with abstention at -1: the contrast of Tables 1 and 3
+Binary    the same with abstention at -1: the baseline of Tables 1 and 3
 Knowledge on questions that a probe found out of knowledge (256 samples, none correct), abstaining is
           +1 and everything else -1; other questions as in binary or ternary
-Reasoning a judge rates the reasoning p in {0, 1}: o(1 + p), o + 0.5 p, or o p where o = 1
+Reasoning a judge rates the reasoning, p in {0, 1}; with outcome o: o(1 + p), o + 0.5 p, or o p where o = 1
 Answers are compared by normalised equality first; a judge decides the rest.
 
 The variant `code` is the released reward.  It takes the first box up to its first closing brace, knows
@@ -13,16 +13,16 @@ abstention only as "i dont know" after stripping punctuation, and gives "invalid
 looks at the accepted answers, although the prompt teaches it and the evaluation credits it.  We take the
 last box with balanced braces, use one abstention detector for training and evaluation, and credit
 "invalid question" where the question is one, in every verifier.  A judge outage is -1 in the released
-code; here the sample is masked, in every variant.  Where a question is out of knowledge no judge is
-asked, as there: only abstention pays.  The grader's gates stand before every judge, in `code` too: an answer
-without content, or of over 32 KB, is the floor.  Their limit of 200 characters is off (`max_answer_chars` of
-`[judge]`), as there.  Of a reasoning that is too long for the judge it rates the first 4,000 characters, and
-one about which it says nothing readable is vague.
+code; here the sample is masked, in every variant.  As in the released
+code, no judge is asked where a question is out of knowledge: only abstention pays.  The grader's checks come
+before every judge, in `code` too: an answer without content, or of over 32 KB, earns the floor.  Their limit
+of 200 characters (`max_answer_chars` of `[judge]`) is off, as in the released code.  The judge rates the
+first 4,000 characters of reasoning that is too long for it; reasoning without a readable reply is vague.
 
 The policy is prompted without retrieved documents, or with them (`retrieval`, `retrieval-binary`, the paper's
 main setting); the reward is the same.  `search` is ours: the policy searches, and may be paid for citations.
 
-One answer, "I don't know", pays more than answering whenever the model is right less than half the time:
+To say "I don't know" pays more than to answer where the answer is right less than half the time:
 (abstain - wrong) / (correct - wrong) = 0.5 for +1/0/-1.
 """
 
@@ -160,16 +160,16 @@ def truthrl_reasoning(
 
 @cache
 def _by_rules() -> Grader:
-    """Rules alone, without a judge; loaded here, so that importing this file loads no grader."""
+    """A grader by rules alone, without a judge; loaded here, so that importing this file loads no grader."""
     from factrl.rewards.grading import Grader
 
     return Grader()
 
 
 def _grade(example: Example, completion: Completion, grade: Grader, answer: str, released: bool) -> Grade:
-    """The box, then the grader's order: equality first.
+    """The grade of the answer in the box, or of the whole text; the grader checks equality first.
 
-    As `released` the code's: abstention, "invalid question", equality, judge.
+    With `released`, in the order of that code: abstention, "invalid question", equality, judge.
     """
     if answer == "text":
         text = str(completion)
@@ -247,7 +247,7 @@ VARIANTS = {
     "retrieval": truthrl,
     "retrieval-binary": truthrl.with_(abstain=-1.0),
     "search": truthrl_search,
-    "cited": truthrl_search.with_(citations=0.25),  # of what declining is below a right answer
+    "cited": truthrl_search.with_(citations=0.25),  # of the gap between declining and a right answer
 }
 # With retrieved documents, the paper's main setting: `factrl prepare retrieve` puts them into the rows, and
 # the released files of CRAG have them (`retrieved_chunks`).
@@ -265,8 +265,8 @@ ASKS = {"search": _INDEX, "cited": _INDEX}
 FORM = "boxed"
 
 
-# In points, truthfulness = accuracy - hallucination.  "average" is that of four question sets with retrieval,
-# whose main rows are Table 1.
+# In points, truthfulness = accuracy - hallucination.  "average" is the mean of four question sets with
+# retrieval; its main rows are Table 1.
 PUBLISHED = {
     (where, row, metric): value
     for where, row, values in (
