@@ -1,7 +1,7 @@
 """Models that answer outside of training, opened by name; and chain of verification (CoVe) around one.
 
 With CoVe (Dhuliawala et al. 2023, arXiv:2309.11495, section 3, in the factored form) an answer is drafted,
-questioned, and written again; nothing is trained:
+checked with questions, and revised; nothing is trained:
 
     draft     the model answers as it always does
     plan      it asks questions whose answers would show what of the draft is wrong
@@ -12,8 +12,8 @@ The paper's prompts are few-shot examples for its own tasks; these are instructi
 question.  The draft is sampled as the settings say, the other steps are greedy.  Left out: the paper's
 separate step that compares draft and answers ("factor+revise").
 
-A model that plans no question that could be read has not verified anything, so its answer is `Unscored` and
-never the bare draft under the method's name.
+A model whose plan has no readable question has not verified anything.  So its answer is `Unscored`: a
+draft that was not checked never counts as an answer of the method.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class CoVeWriter:
 
     Args:
         draft: writes the drafts, with the prompt, system message and prefill of the run.
-        steps: the same model, asked with an example's question alone; see `open_cove`.
+        steps: the same model, with an example's question as the whole prompt; see `open_cove`.
         prompt: the template of the drafts' prompt, which says in which form to answer.
     """
 
@@ -99,7 +99,7 @@ class CoVeWriter:
         seed: int = 0,
         on_done: Callable[[], None] = lambda: None,
     ) -> list[list[Written]]:
-        """See `Writer.write`; what a step fails with is final, such as `plan_unreadable` or `truncated`."""
+        """See `Writer.write`; the failure of a step is the result, such as `plan_unreadable`."""
         at_once = max(1, AT_ONCE // len(numbers))
         answers: list[list[Written]] = []
         for start in range(0, len(examples), at_once):
@@ -114,17 +114,17 @@ class CoVeWriter:
 
     def _checked(self, requests: Sequence[str], drafts: Sequence[Written]) -> list[Written]:
         """The final answers; all drafts take a step together."""
-        finals = dict(enumerate(drafts))  # those stay whose plan says that there is nothing to ask
+        finals = dict(enumerate(drafts))  # a draft stays where its plan says that there is nothing to ask
         fields = {
             number: {"request": request, "draft": f"{draft.prefill}{draft}".strip()}
             for number, (request, draft) in enumerate(zip(requests, drafts, strict=True))
             if not isinstance(draft, Unscored)
         }
         plans = self._replies({number: [PLAN_PROMPT.format(**field)] for number, field in fields.items()})
-        questions = _good("plan", plans, finals)
+        questions = _succeeded("plan", plans, finals)
         prompts = {n: [ANSWER_PROMPT.format(question=one) for one in each] for n, each in questions.items()}
         revisions: dict[int, list[str]] = {}
-        for number, answers in _good("answer", self._replies(prompts), finals).items():
+        for number, answers in _succeeded("answer", self._replies(prompts), finals).items():
             pairs = zip(questions[number], answers, strict=True)
             checks = "\n".join(f"- {question} {' '.join(answer.split())}" for question, answer in pairs)
             if checks:
@@ -141,7 +141,7 @@ class CoVeWriter:
         return {number: [reply_to[prompt] for prompt in each] for number, each in prompts_of.items()}
 
 
-def _good(
+def _succeeded(
     step: str, replies: Mapping[int, Sequence[Written]], finals: dict[int, Written]
 ) -> dict[int, list[str]]:
     """The texts of a step for each draft; the failure of a step is the draft's final answer."""
@@ -151,7 +151,7 @@ def _good(
 
 
 def _texts(step: str, replies: Sequence[Written]) -> list[str] | Unscored:
-    """The replies, of a plan its questions; or the first failure among them."""
+    """The texts of the replies, or the questions of a plan; or the first failure among the replies."""
     for reply in replies:
         if isinstance(reply, Unscored):
             return reply
@@ -169,9 +169,9 @@ def _texts(step: str, replies: Sequence[Written]) -> list[str] | Unscored:
 def open_writer(settings: RunSettings) -> Writer:
     """The model that `model.name` names: a server's address, `local`, or a policy to load in this process.
 
-    A server is asked one tiny question, so that it is there and its model has a name.  Some servers cut a
-    distribution by themselves (llama.cpp `min_p` and `top_k`, vLLM as the model's `generation_config.json`
-    says): in `local` that is off, elsewhere it depends on how the server is started.
+    A server gets one tiny request first, which shows that it answers and what its model is called.  Some
+    servers truncate the token distribution by default (llama.cpp `min_p` and `top_k`, vLLM as the model's
+    `generation_config.json` says): in `local` that is off, elsewhere it depends on how the server is started.
 
     Raises:
         SetupError: what the user must change.
@@ -179,7 +179,7 @@ def open_writer(settings: RunSettings) -> Writer:
     """
     if isinstance(settings, AskSettings) and settings.sampling.method == "cove":
         if settings.search.index is not None:
-            raise ConfigError("sampling.method = 'cove' asks in turns of its own; leave search.index out")
+            raise ConfigError("sampling.method = 'cove' cannot search; leave search.index out")
         return open_cove(settings)
     name, limit = settings.model.name, settings.train.max_completion_length
     if settings.search.index is not None and not settings.model.is_policy:
@@ -195,7 +195,7 @@ def open_writer(settings: RunSettings) -> Writer:
         preflight(llm)
         return ServerWriter(llm, settings.data, limit, workers)
     try:
-        from .writing import PolicyWriter  # with torch, which servers do without
+        from .writing import PolicyWriter  # needs torch, which a server's client does not
     except ModuleNotFoundError as error:
         package = (error.name or "factrl").partition(".")[0]
         if package == "factrl":
@@ -205,7 +205,7 @@ def open_writer(settings: RunSettings) -> Writer:
 
 
 def open_cove(settings: RunSettings) -> CoVeWriter:
-    """Chain of verification with the model that `model.name` names; only drafts are asked by `[data]`."""
+    """Chain of verification with the model that `model.name` names; only drafts use `[data]`'s prompt."""
     data = settings.data
     limit = max(STEP_TOKENS, settings.train.max_completion_length)  # the revised answer needs its own room
     train = settings.train.model_copy(update={"max_completion_length": limit})

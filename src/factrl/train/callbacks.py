@@ -36,7 +36,7 @@ _SAME = {  # settings of `[train]` that all of TRL's configurations have
 
 
 def check_setup(job: Job) -> None:
-    """Refuse, before a run folder exists, what cannot be had here: model, optimizer, trackers or judge."""
+    """Refuse, before a run folder exists, a model, optimizer, tracker or judge that is not available."""
     train = job.settings.train
     check_start(job.settings.model)
     known = (*integration_utils.INTEGRATION_TO_CALLBACK, "all", "none")
@@ -78,13 +78,13 @@ def shared_arguments(settings: RunSettings, output_dir: Path) -> dict[str, Any]:
 
 
 class RunCallback(TrainerCallback):
-    """Logs to the run folder and the bar, evaluates, counts money, stops, marks checkpoints.
+    """Logs to the run folder and progress bar, evaluates, adds up costs, stops, marks checkpoints.
 
     Args:
         before: steps that the run did in earlier rounds.
         evaluate: called with the step, every `eval_steps` steps and at the end; its numbers are logged.
         spending: what all processes spend, added up after each step and its evaluation.
-        must_stop: asked after each step; then a checkpoint is saved, as for a signal.
+        must_stop: called after each step; if true, a checkpoint is saved and the run stops, as for a signal.
         verb: the command that resumes the run.
     """
 
@@ -104,12 +104,12 @@ class RunCallback(TrainerCallback):
         self.stopped = False
         self._interrupted = threading.Event()
         self._label, self._bar = "", ExitStack()
-        self._progress: Progress | None = None  # a trainer that is run without `train` has none
+        self._progress: Progress | None = None  # None where the trainer is not run by `train`
         self._note = ""
         self._callbacks: Sequence[TrainerCallback] = ()
 
     def train(self, trainer: Trainer, checkpoint: tuple[Path, int] | None, label: str) -> bool:
-        """Train, from a checkpoint on if there is one, with a bar; whether it was stopped before its end."""
+        """Train with a progress bar, from the checkpoint if there is one; whether it was stopped early."""
         trainer.remove_callback(PrinterCallback)
         trainer.add_callback(self)
         self._callbacks = trainer.callback_handler.callbacks
@@ -149,7 +149,7 @@ class RunCallback(TrainerCallback):
             named = {n if n.startswith("hack/") else f"eval/{n}": value for n, value in metrics.items()}
             self.run.log(step, named)
             self._track(args, state, control, named)
-            state.log_history.append({**named, "step": step})  # is in the checkpoint, for rewards that ask
+            state.log_history.append({**named, "step": step})  # checkpoints keep it, for rewards to read
         if self.spending is not None:
             self.spending.note(gather_object([self.spending.here()]))
             if state.is_world_process_zero:
@@ -158,20 +158,20 @@ class RunCallback(TrainerCallback):
             control.should_save = control.should_training_stop = self.stopped = True
 
     def _track(self, args: Any, state: Any, control: Any, named: Mapping[str, float | None]) -> None:
-        """Held-out numbers for the trackers, which show what they are given as `eval_NAME` as `eval/NAME`."""
+        """Send held-out numbers to the trackers, which show a metric `eval_NAME` as `eval/NAME`."""
         logs = {name.replace("eval/", "eval_", 1): n for name, n in named.items() if n is not None}
         for callback in self._callbacks:
             if callback is not self:
                 callback.on_log(args, state, control, logs=dict(logs))
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Once all of a checkpoint is on disk, so that a kill while saving leaves no trap."""
+        """Mark a checkpoint when all of it is on disk: one cut short by a kill is not resumed from."""
         if state.is_world_process_zero and args.output_dir:
             (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
 
 
 def nothing_learnt(logs: Mapping[str, float]) -> str:
-    """A hint for a step of which every completion was masked or floored for one reason; else "".
+    """A hint for a step whose completions were all masked, or all floored, for one reason; else "".
 
     >>> nothing_learnt({"floored/no_box": 1.0, "completions/clipped_ratio": 0.9}).partition("; ")[2]
     'most were cut off; raise train.max_completion_length'
@@ -207,14 +207,14 @@ def _signals(flag: threading.Event) -> Iterator[None]:
     Signals reach only the main thread; elsewhere this does nothing.
     """
 
-    def ask(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         flag.set()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         again = "; again stops now" if number == signal.SIGINT else ""
         os.write(2, f"\nfinishing this step{again}\n".encode())  # sys.stderr may be in the middle of a line
 
     main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM) if main}
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM) if main}
     try:
         yield
     finally:

@@ -6,8 +6,7 @@ REINFORCE++; term, state and cause metrics and one row per completion in the run
 turns (`search`); and exact shortcuts (`shortcuts`).  Losses, clipping, KL, optimizer, PEFT, distributed
 training, vLLM, checkpoints and trackers stay TRL's.
 
-The dependency is pinned to the minor version of TRL that these private methods, which are overridden, were
-read in, 1.16:
+TRL is pinned to the minor version 1.16, because the code overrides these private methods as they are in it:
 
 * here `_calculate_rewards`, `_compute_loss`, `_generate`, `_generate_and_score_completions`,
   `_get_tool_suffix_ids` and `_get_train_sampler`;
@@ -46,8 +45,8 @@ from .search import SearchEnvironment, attach_search, last_message, tolerant, tr
 from .shortcuts import Batch, ShortcutTrainer
 from .writing import evaluating, self_certainty
 
-MEANS_OF_ROWS = frozenset({"grpo", "dr_grpo", "sapo", "luspo"})  # losses that divide by completions
-RIGHT = "eval/accuracy"  # the share of right answers to the held-out questions, in what a run logs
+MEANS_OF_ROWS = frozenset({"grpo", "dr_grpo", "sapo", "luspo"})  # losses that are means over completions
+RIGHT = "eval/accuracy"  # the metric that a run logs for the share of right answers to held-out questions
 STEPS_OVER_LIMIT = 3  # a run stops when this many steps in a row are mostly masked
 
 
@@ -55,7 +54,7 @@ STEPS_OVER_LIMIT = 3  # a run stops when this many steps in a row are mostly mas
 class FactualGRPOConfig(GRPOConfig):
     """TRL's `GRPOConfig` with what factrl adds."""
 
-    advantage_estimator: Literal["group", "reinforce++"] = "group"  # or whitened over the batch
+    advantage_estimator: Literal["group", "reinforce++"] = "group"  # reinforce++ whitens over the batch
     advantage_epsilon: float = 1e-6  # added to the standard deviation (TRL 1e-4, verl 1e-6)
     max_masked_share: float = 0.5  # a run stops when more are masked for `STEPS_OVER_LIMIT` steps
     shortcuts: bool = True  # prompts are shared and wasted work is left out
@@ -67,7 +66,7 @@ class FactualGRPOTrainer(ShortcutTrainer):
     """GRPO with a factrl reward.
 
     Args:
-        reward: its resources supplied.
+        reward: with its resources supplied.
         prompts: the full text before the completion, one per example (`render_prompts`); with an environment
             the conversation before it (`conversation`).
         environment: makes the environment of one episode, in which the policy searches before it answers.
@@ -102,7 +101,7 @@ class FactualGRPOTrainer(ShortcutTrainer):
         self.steps_over_limit = 0
         self._results: list[Result] = []
         self._texts: list[tuple[int, str]] = []
-        self._read: list[str] = []  # the same with the turns before, for people
+        self._read: list[str] = []  # the same texts with the turns before them, for people to read
         self._token_ids: list[list[int]] = []
         self._own: list[list[int]] | None = None  # 1 for tokens of the policy's own, 0 for those it was shown
         self._rewards = torch.empty(0)
@@ -110,7 +109,7 @@ class FactualGRPOTrainer(ShortcutTrainer):
         rows = Dataset.from_dict({"prompt": list(prompts), "example": list(range(len(prompts)))})
         if environment is not None:
             kwargs["environment_factory"] = environment
-        with warnings.catch_warnings():  # that TRL's environments may change: its version is pinned
+        with warnings.catch_warnings():  # about TRL's environments, which may change: its version is pinned
             warnings.filterwarnings("ignore", message="You are using 'environment_factory'")
             super().__init__(model, reward_funcs=self._composite, args=args, train_dataset=rows, **kwargs)
         if environment is not None:
@@ -147,7 +146,7 @@ class FactualGRPOTrainer(ShortcutTrainer):
         else:
             texts = list(map(self._episode, range(len(completions)), completion_ids, environments))
         if {"group", "course"} & self.reward.resources.keys():
-            self._show_the_step(example, texts)
+            self._attach_group_and_course(example, texts)
         self._results = self.reward.batch([self.examples[i] for i in example], texts)
         # TRL averages a metric over the processes that log it, and not all see every cause or term.
         for name, value in reward_metrics(gather_object(self._results)).items():
@@ -161,14 +160,14 @@ class FactualGRPOTrainer(ShortcutTrainer):
         kwargs = {"prefill": self.args.prefill, "truncated": not ended, "certainty": certainty}
         return Completion(text, tokens=len(ids) - ended, **kwargs)
 
-    def _show_the_step(self, example: list[int], completions: list[Completion]) -> None:
-        """Each completion gets those of its question, of all processes, and how the run goes."""
+    def _attach_group_and_course(self, example: list[int], completions: list[Completion]) -> None:
+        """Give each completion its group, from all processes, and the state of the training run."""
         right = [logs[RIGHT] for logs in self.state.log_history if logs.get(RIGHT) is not None]
         since = len(right) - 1 - right.index(max(right)) if right else 0
         everyone = gather_object(list(zip(example, completions, strict=True)))
         course = TrainingState(
             tuple(text for _, text in everyone), gather_object([since])[0]
-        )  # the first evaluates
+        )  # only the first process evaluates
         groups: dict[int, list[str]] = {}
         for number, text in everyone:
             groups.setdefault(number, []).append(text)
@@ -195,7 +194,7 @@ class FactualGRPOTrainer(ShortcutTrainer):
         with evaluating(model), self.accelerator.autocast():
             return self_certainty(model, encode(prompts, self._tokenizer, chat=self.args.chat), ids)
 
-    def _starts(self) -> list[int]:
+    def _answer_starts(self) -> list[int]:
         """Where the last stretch of the policy's own tokens starts in each completion."""
         if self._own is None:
             return [0] * len(self._token_ids)
@@ -208,7 +207,7 @@ class FactualGRPOTrainer(ShortcutTrainer):
         self._read = [text if isinstance(text, str) else transcript(text) for text in completions]
         if self.environments is not None:  # the answer is what was written after the last thing shown
             self._token_ids = [
-                ids[start:] for ids, start in zip(completion_ids_list, self._starts(), strict=True)
+                ids[start:] for ids, start in zip(completion_ids_list, self._answer_starts(), strict=True)
             ]
             texts = self._tokenizer.batch_decode(self._token_ids, skip_special_tokens=True)
         self._texts = [(row["example"], text) for row, text in zip(inputs, texts, strict=True)]
@@ -227,18 +226,19 @@ class FactualGRPOTrainer(ShortcutTrainer):
         else:
             scale, epsilon = self.scale_rewards, self.args.advantage_epsilon
             advantages = group_advantages(self._rewards, self.num_generations, scale=scale, epsilon=epsilon)
-        self._logs["advantages"].extend(advantages.tolist())  # TRL's are then too old for its table
+        # TRL's own advantages then drop out of its table, which has a fixed length.
+        self._logs["advantages"].extend(advantages.tolist())
         start = self.accelerator.process_index * len(inputs)
         local = advantages[start : start + len(inputs)]
         self._leave_out_masked(batch, lengths)
         batch["advantages"] = self._credit(local, self._results, batch)
-        self._keep(local)
+        self._record_step(local)
         return batch
 
     def _credit(
         self, advantages: torch.Tensor, results: Sequence[Result], batch: dict[str, Any]
     ) -> torch.Tensor:
-        """Advantages of their own for tokens of completions whose reward says which steps were right.
+        """Advantages for each token, where the reward of a completion says which steps were right.
 
         Args:
             advantages: (B,) of this process, with its B results.
@@ -250,7 +250,7 @@ class FactualGRPOTrainer(ShortcutTrainer):
         signs, offsets = advantages.new_zeros(batch["completion_ids"].shape), TokenOffsets(self._tokenizer)
         for row, result in enumerate(results):
             if result.spans:
-                ids, start = self._token_ids[row], self._starts()[row]
+                ids, start = self._token_ids[row], self._answer_starts()[row]
                 token_signs = offsets.signs(ids, self._texts[row][1], result.spans)
                 signs[row, start : start + len(ids)] = torch.from_numpy(token_signs).to(signs)
         kept = _own_tokens(batch).bool()
@@ -266,7 +266,7 @@ class FactualGRPOTrainer(ShortcutTrainer):
         return flip_advantages(advantages, signs)
 
     def _leave_out_masked(self, batch: dict[str, Any], lengths: torch.Tensor) -> None:
-        """Masked completions also leave the counts of tokens and rows, the KL penalty and the entropy."""
+        """Take masked completions out of the counts of tokens and rows, KL penalty and entropy too."""
         masked = torch.tensor([r.state == "masked" for r in self._results], device=lengths.device)
         batch["completion_mask"] = batch["completion_mask"] * (~masked).unsqueeze(1).to(
             batch["completion_mask"].dtype
@@ -276,7 +276,7 @@ class FactualGRPOTrainer(ShortcutTrainer):
         batch["num_items_in_batch"] = batch["num_items_in_batch"] - lengths[everyone].sum()
         batch["graded_share"] = (~everyone).float().mean().clamp(min=1 / len(everyone))
 
-    def _keep(self, advantages: torch.Tensor) -> None:
+    def _record_step(self, advantages: torch.Tensor) -> None:
         """Count what was masked; write the rollouts and log the step's signals where there is a run."""
         everyone = gather_object(
             [
@@ -305,13 +305,13 @@ class FactualGRPOTrainer(ShortcutTrainer):
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         loss = super()._compute_loss(model, inputs)
-        # TRL's bonus for entropy (`entropy_coef`) is divided too: with 5 % masked it weighs 1/0.95 of itself.
+        # TRL's bonus for entropy (`entropy_coef`) is divided too: with 5 % masked it weighs 1/0.95 as much.
         if self.loss_type in MEANS_OF_ROWS:
             return loss / inputs["graded_share"]
         return loss / inputs.get("graded_parts", 1.0)
 
     def _prepared(self, parts: list[Batch]) -> list[Batch]:
-        """`bnpo` is a mean over micro-batches: of those with a graded completion."""
+        """For `bnpo`, a mean over micro-batches, count those that have a graded completion."""
         parts = super()._prepared(parts)
         if self.loss_type == "bnpo":
             graded = torch.stack([part["graded"].any() for part in parts]).float()
@@ -322,7 +322,7 @@ class FactualGRPOTrainer(ShortcutTrainer):
 
 
 class _EpochOrder(RepeatSampler):
-    """A run resumed in a later epoch then asks the same questions in the same order as one that was not."""
+    """An order set by the epoch's number: a resumed run asks in the same order as one never stopped."""
 
     epoch = 0
 

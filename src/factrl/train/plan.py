@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from factrl.verifier.search.index import Index
 
 SCORED = 64  # held-out answers that the reward scores too (`train.held_out`)
-_REPLY = 512  # tokens that a verdict may have
-_ANSWER = 200  # bytes of a short answer that a grader is shown
+_REPLY_TOKENS = 512  # tokens that a verdict may have
+_ANSWER_BYTES = 200  # bytes of a short answer that a grader is shown
 _UNKNOWN = "unknown: it depends on what the completions say"
 
 
@@ -53,25 +53,25 @@ class Plan:
 
     @property
     def settings(self) -> RunSettings:
-        """Of the job."""
+        """The settings of the job."""
         return self.job.settings
 
     @property
     def prompt(self) -> str:
-        """What the user says in the first example."""
+        """The user's message for the first example."""
         return render_prompt(self.examples[0], self.settings.data.prompt)
 
     @property
     def steps(self) -> int:
-        """Optimizer steps; fewer when `train.epochs` counts and some prompts are too long."""
+        """Optimizer steps; an upper bound where `train.epochs` sets them and some prompts are too long."""
         train = self.settings.train
         batches = len(self.examples) // train.prompts_per_step
-        # A step that an epoch cuts short is done, as transformers counts.
+        # Rounded up: transformers also does a step that the end of an epoch cuts short.
         return train.steps or max(1, math.ceil(batches * train.num_iterations * train.epochs))
 
     @property
     def batches(self) -> int:
-        """Times that completions are written, each for `num_iterations` steps."""
+        """How often completions are sampled; each time serves `num_iterations` steps."""
         return math.ceil(self.steps / self.settings.train.num_iterations)
 
     @property
@@ -82,9 +82,9 @@ class Plan:
 
 
 def make_plan(job: Job) -> Plan:
-    """Check what can be checked without the model; nobody is asked."""
+    """Check what can be checked without the model; no request is sent."""
     settings, data = job.settings, job.settings.data
-    for key, why in asked_of(settings.paper).items():  # what the paper has and does not tell
+    for key, why in asked_of(settings.paper).items():  # settings whose values the paper does not give
         section, _, name = key.partition(".")
         if name not in getattr(settings, section).model_fields_set:
             raise ConfigError(f"{settings.paper} needs {key}: {why}")
@@ -93,12 +93,12 @@ def make_plan(job: Job) -> Plan:
     job.check_examples(examples)
     check_enough(len(examples), len(examples), settings)
     held_out = load_held_out(data)
-    # Each can lack a column, or hold what is no text.
+    # Each row can lack a column of the prompt, or hold something other than text in it.
     prompts = [render_prompt(example, data.prompt) for example in (*examples, *held_out)]
     index = None
     if settings.search.index is not None:
         if "certainty" in reward.resources:
-            raise ConfigError(f"{settings.paper} pays for the certainty of one text; leave search.index out")
+            raise ConfigError(f"{settings.paper} rewards certainty about one text; leave search.index out")
         from factrl.verifier.search.index import Index
 
         index = Index.open(settings.search.index)
@@ -106,7 +106,7 @@ def make_plan(job: Job) -> Plan:
 
 
 def repeated(prompts: Sequence[str], examples: Sequence[Example]) -> str:
-    """A warning about prompts that stand in several rows, above all with other answers; "" without any."""
+    """A warning about prompts in several rows, and about those whose answers differ; "" without any."""
     rows: dict[str, list[Example]] = {}
     for prompt, example in zip(prompts, examples, strict=True):
         rows.setdefault(prompt, []).append(example)
@@ -115,12 +115,12 @@ def repeated(prompts: Sequence[str], examples: Sequence[Example]) -> str:
         return ""
     note = f"{len(several)} of {len(rows)} prompts stand in {sum(map(len, several))} rows"
     others = [(same[0], next(filter(partial(_disagree, same[0]), same), None)) for same in several]
-    apart = [(one, other) for one, other in others if other is not None]
-    if apart:
-        one, other = apart[0]
+    disagreeing = [(one, other) for one, other in others if other is not None]
+    if disagreeing:
+        one, other = disagreeing[0]
         note += (
-            f"; the rows of {len(apart)} have no accepted answer in common, so that one row pays what the "
-            f"other punishes, first {one.question[:80]!r}: {one.answers[0]!r} ({one.id}) and "
+            f"; the rows of {len(disagreeing)} have no accepted answer in common, so one row rewards what "
+            f"another punishes, first {one.question[:80]!r}: {one.answers[0]!r} ({one.id}) and "
             f"{other.answers[0]!r} ({other.id}); mend them or leave them out"
         )
     return note
@@ -132,7 +132,7 @@ def _disagree(one: Example, other: Example) -> bool:
 
 
 def check_enough(left: int, total: int, settings: RunSettings) -> None:
-    """Refuse fewer questions than one step takes; those that are left have prompts that are short enough."""
+    """Refuse fewer questions than one step takes; `left` counts those whose prompts are short enough."""
     train = settings.train
     if left < train.prompts_per_step:
         limit = f" (train.max_prompt_length = {train.max_prompt_length})" if left < total else ""
@@ -168,10 +168,11 @@ def not_installed(settings: RunSettings, reward: Reward) -> MissingExtra | None:
 def estimate(plan: Plan) -> dict[str, str]:
     """Calls, tokens and cost, a line each: counted, bounded, or unknown."""
     settings, url, price = plan.settings, plan.settings.judge.url, plan.settings.judge.price
-    around = len(f"{settings.data.system or ''}{settings.data.prefill}".encode())
-    prompt = around + fmean(len(render_prompt(e, settings.data.prompt).encode()) for e in plan.examples)
-    read, most = prompt / BYTES_PER_TOKEN, settings.train.max_completion_length
-    tokens = f"policy: about {read * plan.completions:,.0f} read, at most {plan.completions * most:,} written"
+    fixed_text = len(f"{settings.data.system or ''}{settings.data.prefill}".encode())
+    prompt = fixed_text + fmean(len(render_prompt(e, settings.data.prompt).encode()) for e in plan.examples)
+    prompt_tokens, max_tokens = prompt / BYTES_PER_TOKEN, settings.train.max_completion_length
+    read, written = prompt_tokens * plan.completions, max_tokens * plan.completions
+    tokens = f"policy: about {read:,.0f} read, at most {written:,} written"
     if not url or url == LOCAL:
         calls = f"0 of a server: the judge is {'in this process' if url else 'none'}"
         return {"calls": calls, "tokens": tokens, "cost": "$0 for the judge"}
@@ -192,21 +193,21 @@ def estimate(plan: Plan) -> dict[str, str]:
 
 
 def _of_judge(plan: Plan) -> Spent | None:
-    """At most how many calls and tokens the judge gets, without retries; None where claims decide it.
+    """The most calls and tokens that the judge gets, without retries; None where it depends on the claims.
 
     The text of a request is the prompt, the question, its answers and the completion, at four bytes a token.
     """
-    settings, every = plan.settings, plan.settings.train.eval_steps
+    settings, eval_steps = plan.settings, plan.settings.train.eval_steps
     needed = {name: RESOURCES[name] for name in plan.job.reward.missing}
     asking = {name: row for name, row in needed.items() if row.asks(settings.judge)}
     if not all(row.prompt for row in asking.values()):
         return None
-    rounds = 1 + ((plan.steps - 1) // every if every else 0)
-    rewarded = plan.completions + (rounds * min(len(plan.held_out), SCORED) if every else 0)
+    rounds = 1 + ((plan.steps - 1) // eval_steps if eval_steps else 0)
+    rewarded = plan.completions + (rounds * min(len(plan.held_out), SCORED) if eval_steps else 0)
     question = fmean(sum(len(t.encode()) for t in (e.question, *e.answers)) for e in plan.examples)
     spent = Spent()
     for name, calls in (("grade", len(plan.held_out) * rounds), *((name, rewarded) for name in asking)):
-        room = _ANSWER if name == "grade" else settings.train.max_completion_length * BYTES_PER_TOKEN
+        room = _ANSWER_BYTES if name == "grade" else settings.train.max_completion_length * BYTES_PER_TOKEN
         text = len(RESOURCES[name].prompt.encode()) + question + room
-        spent += Spent(calls, round(calls * text / BYTES_PER_TOKEN), calls * _REPLY)
+        spent += Spent(calls, round(calls * text / BYTES_PER_TOKEN), calls * _REPLY_TOKENS)
     return spent
