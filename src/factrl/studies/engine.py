@@ -1,4 +1,4 @@
-"""Runs a study: the start, a training from it for each row, and the same held-out texts of all.
+"""Runs a study: makes the start, trains each row from it, and evaluates all on the same held-out questions.
 
     world -> warm start -> what the start says and knows -> a GRPO run for each row -> texts -> table
 
@@ -118,7 +118,7 @@ class Seed:
         self.weights = self.folder / "start.safetensors"
 
     def settings(self, task: Task, train: TrainSettings, row: RowSettings | None = None) -> RunSettings:
-        """What a task is asked and trained with."""
+        """The settings that a task is asked and trained with."""
         run: Any = {"seed": self.number, "dir": str(self.folder / "runs")}
         return RunSettings(
             paper="study" if row is None else row.reward,
@@ -231,8 +231,8 @@ class Seed:
         load_model(self.model, str(weights or self.weights))
 
     def known(self, study: StudySettings) -> dict[str, Any]:
-        """What the start says rightly in samples of training questions: sentences by entity, or shares of the
-        samples by question."""
+        """What the start gets right in samples of training questions: right sentences by entity, or the share
+        of right samples by question."""
         task, path = study.task, self.folder / f"known-{study.task}.json"
         identity: dict[str, Any] = {"known": study.known.model_dump()}
         if (stored := _read_stored(path, identity)) is not None:
@@ -262,7 +262,7 @@ class Seed:
         return known
 
     def _reports(self, completions: Sequence[tuple[Example, str]]) -> list[Report]:
-        """What is true of profiles, by the table."""
+        """What the table says about the claims of profiles."""
         answers = [blocks_of("profile", text)[1] or "" for _, text in completions]
         return self.verifier.batch(answers, topics=[one.topic for one, _ in completions])
 
@@ -375,7 +375,7 @@ class Seed:
             trained: the folder of a model that rates how likely claims are to be true, in the table's place.
 
         Raises:
-            ConfigError: it needs something that the study has not.
+            ConfigError: it needs a resource that the study does not have.
         """
         bare = row_reward(row)
         if bare is None:
@@ -394,8 +394,8 @@ class Seed:
                 asked with.
         """
         path = self.folder / "rows" / f"{name.replace('/', '-')}.json"
-        of_study, _, of_row = name.partition("/")
-        row, train = study.rows[of_row], row_settings(study, of_row)
+        study_name, _, row_name = name.partition("/")
+        row, train = study.rows[row_name], row_settings(study, row_name)
         identity = {
             "reward": row.reward,
             "knobs": row.knobs,
@@ -421,18 +421,19 @@ class Seed:
             )
         reward_func = self.reward(row, trained)
         reward_func.check_examples(examples)
-        settings, begins = self.settings(study.task, train, row), self.calibrate(of_study, study, tell)
+        settings = self.settings(study.task, train, row)
+        first_weights = self.calibrate(study_name, study, tell)
         models = self.folder / "models"
         if keep:
             self.reset()
             self._save_model(models / "start", settings)
-        self.reset(begins)
+        self.reset(first_weights)
         prompts = render_prompts(examples, self.tokenizer, settings.data)
         started, cpu, judged = time.monotonic(), time.process_time(), self.judge.count
         torch.manual_seed(self.number)
         with Run.create(self.folder / "runs", name.replace("/", "-"), dump_toml(settings)) as run:
             optimise(settings, self.model, self.tokenizer, reward_func, examples, prompts, run, None)
-            shutil.rmtree(run.checkpoints, ignore_errors=True)  # 1.6 GB
+            shutil.rmtree(run.checkpoints, ignore_errors=True)  # they take 1.6 GB
             steps = [line for line in read_metrics(run.path) if "reward" in line]
         if keep:
             self._save_model(models / path.stem, settings)
@@ -482,7 +483,7 @@ class Seed:
 
 
 def _read_stored(path: Path, settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The results in a file, and None where it is not there yet, with its folder made.
+    """The results in a file; None where there is no file yet, and then its folder is made.
 
     Raises:
         ConfigError: they were made with other settings.
@@ -521,7 +522,7 @@ def open_seed(folder: Path, number: int, study: StudySettings, model: str = MODE
 
 
 def read_results(out: Path, seeds: Iterable[int]) -> dict[int, dict[str, Any]]:
-    """What is on disk of these seeds: row -> its results."""
+    """The stored results of these seeds: seed -> row -> its results."""
     results: dict[int, dict[str, Any]] = {}
     for number in seeds:
         for path in sorted((out / f"seed-{number}" / "rows").glob("*.json")):
@@ -550,8 +551,8 @@ def run_studies(
     """Run the studies from one start for every seed.
 
     Args:
-        studies: by name; they share the start, which is the first one's.
-        only: steps alone: `start`, or rows as `study/row`.
+        studies: by name; all share one start, made with the settings of the first.
+        only: the steps to run: `start`, or rows as `study/row`; all where it is empty.
         keep: the row whose model is kept as a folder when it is trained, and the start's with it.
 
     Raises:

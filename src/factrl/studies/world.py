@@ -26,7 +26,7 @@ Part = Literal["warm", "train", "test"]
 TASKS: tuple[Task, ...] = ("profile", "reasoned", "short")
 PARTS: tuple[Part, ...] = ("warm", "train", "test")
 ABSTENTION = "I don't know."
-SHARES = (0.25, 0.70)  # ends of the warm start's and of the training entities; the rest is the test
+SHARES = (0.25, 0.70)  # where the entities of the warm start and of training end; the rest is the test
 CITIES = 500
 PROMPTS: Mapping[Task, str] = {
     "profile": "Tell me about {question}.",
@@ -35,7 +35,7 @@ PROMPTS: Mapping[Task, str] = {
 }
 """What the user says in each task; `{question}` of a profile is the entity's name."""
 PREFILLS: Mapping[Task, str] = {"profile": "<think>", "reasoned": "<think>", "short": ""}
-"""What the prompt has begun the text with."""
+"""The start of the completion, which the prompt already holds."""
 _CONTINENTS = {
     "AF": "Africa",
     "AS": "Asia",
@@ -54,7 +54,7 @@ class World:
     parts: Mapping[Part, Sequence[str]]
 
     def examples(self, task: Task, part: Part, seed: int = 0) -> list[Example]:
-        """Questions of a task about the entities of a part, in an order of chance.
+        """Questions of a task about the entities of a part, in a random order.
 
         A profile asks for an entity; the other tasks ask for each of its facts that has one value.  The
         evidence is the entity's document.
@@ -172,7 +172,7 @@ def real_world(seed: int = 0, *, more: int = 0) -> World:
     clear = [city for city in cities if count[city["name"]] == 1 and city["name"] not in known]
     clear.sort(key=lambda city: (-city["population"], city["geonameid"]))
     draw, chosen = random.Random("cities"), list[Any]()
-    for stratum in (clear[:600], clear[600:3000], clear[3000:]):  # a third each of every size
+    for stratum in (clear[:600], clear[600:3000], clear[3000:]):  # a third of the cities from each size
         chosen += draw.sample(stratum, CITIES // 3)
     kept = {city["geonameid"] for city in chosen}
     others = draw.sample([city for city in clear[:6000] if city["geonameid"] not in kept], more)
@@ -196,7 +196,7 @@ def _country(row: Any, names: Mapping[str, str], pycountry: Any) -> Iterator[_Ro
     if row["phone"].lstrip("+").isdecimal():
         facts.append(("calling code", (row["phone"].lstrip("+"), f"+{row['phone'].lstrip('+')}")))
     facts += [("neighbour", (names[code],)) for code in row["neighbours"].split(",") if code in names]
-    yield from _plain(entity, facts)
+    yield from _without_periods(entity, facts)
 
 
 def _city(city: Any, countries: Any, names: Mapping[str, str], pycountry: Any) -> Iterator[_Row]:
@@ -207,7 +207,7 @@ def _city(city: Any, countries: Any, names: Mapping[str, str], pycountry: Any) -
     facts += _currency(country, pycountry)
     if country["capital"].strip():
         facts.append(("national capital", (country["capital"].strip(),)))
-    yield from _plain(city["name"], facts)
+    yield from _without_periods(city["name"], facts)
 
 
 def _currency(row: Any, pycountry: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -219,8 +219,8 @@ def _currency(row: Any, pycountry: Any) -> Iterator[tuple[str, tuple[str, ...]]]
     yield "currency code", (row["currencycode"],)
 
 
-def _plain(entity: str, facts: Sequence[tuple[str, tuple[str, ...]]]) -> Iterator[_Row]:
-    """Without names that a splitter of sentences could cut, such as "St. John's"."""
+def _without_periods(entity: str, facts: Sequence[tuple[str, tuple[str, ...]]]) -> Iterator[_Row]:
+    """Only names without a period, as a sentence splitter could cut "St. John's"."""
     usual = [(relation, value) for relation, value in facts if "." not in value[0]]
     if "." not in entity and len(usual) >= 2:
         yield from ((entity, relation, value) for relation, value in usual)
@@ -230,7 +230,7 @@ def _plain(entity: str, facts: Sequence[tuple[str, tuple[str, ...]]]) -> Iterato
 
 
 def target(task: Task, example: Example, table: Table, draw: random.Random, decline: float) -> str:
-    """A text in the form of the task, with true facts drawn at random, so that they hint at nothing.
+    """A text in the form of the task, with true facts drawn at random, so that their choice gives no hint.
 
     Args:
         decline: share of the answers that are replaced by "I don't know.".
@@ -261,7 +261,7 @@ def tagged(think: str, answer: str) -> str:
 
 
 def with_checklist(examples: Sequence[Example], known: Mapping[str, Sequence[Statement]]) -> list[Example]:
-    """The questions for which there is a checklist, with it."""
+    """The examples whose entity has known facts, with these as their checklist."""
     return [
         replace(one, checklist=tuple(sentence(s, named=True) for s in known[one.topic]))
         for one in examples
