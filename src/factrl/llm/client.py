@@ -46,7 +46,7 @@ from factrl.llm.spending import Meter
 __all__ = ["JSONClient", "Unreadable", "checked_url"]
 
 _LARGE = 1 << 20  # bytes
-_KEY_LIKE = 8  # characters; a shorter key is a word
+_KEY_LIKE = 8  # characters; a shorter key could be a common word
 _BACKOFF_LIMIT = 8.0
 _JITTER = random.SystemRandom()  # not the global generator, which belongs to the training seed
 _LOG = logging.getLogger("factrl")
@@ -86,7 +86,7 @@ class JSONClient:
         key_variable: the environment variable to name when the server refuses the key; empty for none.
         key_header: the header that carries it: `Authorization` as a bearer token, any other one bare.
         stage: what the server is for, for `LLMError.facts`.
-        usage: what counts its requests, and may end them; a count of its own by default.
+        usage: counts its requests, and may refuse further ones; a new `Meter` by default.
         limits: the fields of `factrl.llm.limits.Limits`.
 
     Attributes:
@@ -127,7 +127,7 @@ class JSONClient:
         return f"JSONClient({self.base_url!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """For a process that is spawned: without connections, and with no key but that of the variable.
+        """For a spawned process: without connections, and without the key, which it reads from the variable.
 
         Raises:
             ConfigError: the key was given in Python.
@@ -172,7 +172,7 @@ class JSONClient:
             body: sent as JSON; None for no body.
             read: makes the result of the parsed JSON; raises `Unreadable` when it is not what was asked for.
             call: the call that the request belongs to; None for one of its own.
-            tokens: that it may use, for `Limits.tpm`; `read` adds what it did use to `usage`.
+            tokens: how many it may use, for `Limits.tpm`; `read` adds the number really used to `usage`.
 
         Raises:
             LLMError: `connection`, `timeout`, `http_429`, `http_5xx` or `bad_body` when the attempts or the
@@ -194,7 +194,7 @@ class JSONClient:
             hopeless = not failure.retry or (failure.wait or 0.0) > RETRY_AFTER_LIMIT
             if hopeless or call.attempts >= call.limits.max_attempts:
                 raise self.error(failure, call)
-            if endpoint.limiter.down_since is None:  # else the next turn is what there is to wait for
+            if endpoint.limiter.down_since is None:  # else the limiter makes the next turn wait
                 doubled = call.limits.backoff * 2 ** (max(1, call.attempts) - 1)
                 wait = failure.wait or min(_BACKOFF_LIMIT, doubled) * _JITTER.uniform(0.5, 1.0)
                 if call.used + wait >= call.limits.timeout_call:
@@ -232,7 +232,7 @@ class JSONClient:
             if ping is None:
                 return reply
         except Failure as failure:
-            # A server that says no for good has understood the question.
+            # A server that refuses a request for good has read it, so it is up.
             outcome = "refused" if failure.refusal else "failed" if failure.retry else "served"
             if turn.probe:  # its caller waits with all others, whatever the server asks for
                 failure.wait = None
@@ -261,7 +261,7 @@ class JSONClient:
                     proxy_headers=endpoint.login,
                 ) as response,
             ):
-                path = request.path.partition("?")[0]  # what follows may be a claim
+                path = request.path.partition("?")[0]  # the query string may hold a claim
                 _LOG.debug("%s %s%s answered %d", request.method, self.base_url, path, response.status)
                 try:
                     if 200 <= response.status < 300:
@@ -275,9 +275,9 @@ class JSONClient:
                     failure.request_id = self._without_key(excerpt(request_id))
                     failure.status = response.status
                     raise
-        except (aiohttp.ClientError, OSError, UnicodeError) as error:  # Unicode: a name DNS cannot hold
+        except (aiohttp.ClientError, OSError, UnicodeError) as error:  # a name DNS cannot hold
             root: BaseException = error
-            while inner := root.__cause__ or root.__context__:  # the innermost says which way it failed
+            while inner := root.__cause__ or root.__context__:  # the innermost names the real problem
                 root = inner
             why = excerpt(str(root)) or type(root).__name__
             raise Failure("connection", self._without_key(f"could not be reached: {why}")) from None
@@ -322,7 +322,7 @@ class JSONClient:
         return headers
 
     def _without_key(self, text: str) -> str:
-        """`text` without the key, also where what was cut off is its end; dummies such as `EMPTY` stay."""
+        """`text` without the key, even where the key's end is cut off; dummy keys such as `EMPTY` stay."""
         key, at = self._key.get_secret_value(), 0
         while len(key) >= _KEY_LIKE and (at := text.find(key[:_KEY_LIKE], at)) >= 0:
             shown = next(n for n in range(len(key), 0, -1) if text.startswith(key[:n], at))
@@ -332,16 +332,16 @@ class JSONClient:
 
 
 class _Endpoint:
-    """What one process has to do with the server; belongs to the background loop."""
+    """One process's connections and limits for a server; used on the background loop alone."""
 
     def __init__(self, base_url: str, limits: Limits, *, pings: bool) -> None:
         self.limiter = RateLimiter(base_url, limits, pings=pings)
         self.proxy, self.login = _proxy_for(URL(base_url))
         self._connector = aiohttp.TCPConnector(limit=0, force_close=True)
-        self._headers = self.login if base_url.startswith("http:") else None  # else only the proxy may see it
+        self._headers = self.login if base_url.startswith("http:") else None  # HTTPS: for the proxy alone
 
     def session(self) -> aiohttp.ClientSession:
-        """A session for one request: one that lasts would have to be closed at an exit and after a fork."""
+        """A session for one request: a lasting one would have to be closed at exit and after a fork."""
         return aiohttp.ClientSession(
             headers=self._headers,
             connector=self._connector,
@@ -378,8 +378,8 @@ def _proxy_for(url: URL) -> tuple[URL | None, dict[str, str]]:
     """The proxy that the environment names for this address, and the header that logs in there.
 
     aiohttp's own `trust_env` would send the logins of `~/.netrc` too, ignore proxies that it cannot use, and
-    ask a proxy for localhost, which those of clusters cannot reach.  The password leaves the proxy's address,
-    which errors show.
+    ask a proxy for localhost, which those of clusters cannot reach.  The password is taken out of the
+    proxy's address, because errors show that address.
     """
     host = url.host or ""
     proxies = getproxies()

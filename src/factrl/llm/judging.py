@@ -1,18 +1,21 @@
-"""Asking a judge about a text of the policy's, which learns to please the judge or to confuse it.
+"""Asking a judge about the text of a policy, which learns to please or to confuse the judge.
 
-`ask_judge` asks and reads the reply, `ask_verdict` where that is a word from a closed set.  `unless_forged`
-gives nothing to a text that talks to the judge: where it imitates our format it has to fail a decoy, the same
-question about something that no honest text says.
+`ask_judge` asks and reads the reply; `ask_verdict` does so where the verdict is a word from a closed set.
+`unless_forged` is for a text that talks to the judge by imitating our format: it earns the worst value
+where the judge gives no verdict, or is fooled.  A decoy shows that: the same question about something that
+no honest text says.
 
-`judged` finds out why a text got no verdict: because of its own words, or because the judge or the way there
-failed.  A policy that can make its judge fail would be masked instead of graded badly, and would learn to.
-One failed call does not say whose failure it is.  So what failed is asked again, and before that a control is
-asked: harmless words of ours in the place of the text.  Where the control fails too, or the text passes, our
-side had failed.  Where the text alone fails, again and again, it is to blame, and its reward is the floor.
+`judged` finds out why a text got no verdict: because of its own words, or because the judge or the
+connection failed.  A policy that can make its judge fail would be masked instead of graded badly, and would
+learn to do so.  One failed call does not say whose failure it is.  So the request is repeated, and before
+each time a control is sent: harmless words of ours in the place of the text.  Where the control fails too,
+or the text passes, our side had failed.  Where the text alone fails, again and again, it is to blame, and
+its reward is the floor.
 
-A failure can be an accident, so that it takes more than `ROUNDS` of them in a row.  Where no answer came at
-all, the client has tried several times in one call, which counts for more.  Servers give none for a while,
-and to long texts first: there the control is as long as the text, and one more is asked at the end.
+A failure can be chance, so a text is to blame only after more than `ROUNDS` failures in a row.  A call
+without any reply counts for more than one, because the client tried several times in it.  A server can be
+silent for a while, to long texts first: in this case the control is as long as the text, and one more is
+sent at the end.
 """
 
 from __future__ import annotations
@@ -67,15 +70,15 @@ def ask_judge(
 def ask_verdict(
     llm: LLM, prompt: str, data: Mapping[str, Any], meanings: Mapping[str, T], **limits: Any
 ) -> tuple[T, str]:
-    """What the verdict means, a word on the last line, and the reason that the judge gives before it.
+    """The meaning of the verdict, a word on the reply's last line, and the reason that stands before it.
 
     >>> from factrl.llm import FakeLLM
     >>> ask_verdict(FakeLLM(["It rhymes.\\nVERDICT: good"]), "Rate it.", {"text": "…"}, {"good": 1, "bad": 0})
     (1, 'It rhymes.')
 
     Args:
-        data: what is judged, which follows the prompt, quoted.
-        meanings: of every verdict that there is.
+        data: what is judged; it follows the prompt, quoted.
+        meanings: verdict -> its meaning, for every verdict.
         limits: as of `ask_judge`.
 
     Raises:
@@ -93,12 +96,12 @@ def ask_verdict(
 def unless_forged(
     ask: Callable[[], T], text: str, worst: T, fooled: Callable[[T], Any] = lambda value: False
 ) -> T:
-    """`ask()`; `worst` for a text that imitates our format or a chat template and gets no verdict, or fools.
+    """`ask()`; `worst` for a text that imitates our format or a template, and gets no verdict or fools it.
 
     It was the policy's text that confused the judge then, and masking would reward that.
 
     Args:
-        fooled: whether the judge that says this of the text says as much of a decoy.
+        fooled: whether the judge, which gave this value for the text, gives it for a decoy too.
     """
     if not forges(text):
         return ask()
@@ -112,8 +115,8 @@ def unless_forged(
 
 
 ROUNDS = 6
-"""With one request in two that fails by chance, about one honest text in eight thousand is floored; with one
-in five, one in three hundred thousand."""
+"""If one request in two fails by chance, about 1 honest text in 8,000 is floored; if one in five does, 1 in
+300,000."""
 LENGTH = frozenset({"context_length", "http_413", "too_long"})
 NO_ANSWER = frozenset(
     {
@@ -121,21 +124,21 @@ NO_ANSWER = frozenset(
         *("http_408", "http_409", "http_424", "http_425", "http_429"),
     }
 )
-"""Failures of the way or of the server's health; the client repeats such a request by itself."""
+"""Failures of the connection or of the server; the client repeats such a request by itself."""
 SETTLED = frozenset({"budget", "breaker_open", "deadline", "no_evidence", "claims_unjudged"})
-"""Causes that other words would not change."""
+"""Causes that do not depend on the words of the text."""
 OWN = ("oversize", "unjudgeable", "over_limit", "unread_claim")
-"""What is said of a text or a claim that is to blame: none of it may be better than being found false."""
-_REPEATED, _TIMED_OUT = 3, 4  # what a call in vain counts for: three of one, two of what takes minutes
+"""Causes where the text or claim is to blame: none may earn more than a text or claim that is found false."""
+_REPEATED, _TIMED_OUT = 3, 4  # failures that a call without a reply counts for: 3 calls decide, or 2 timeouts
 _CONTROL = "The archive of Vehm holds {} letters."
 
 _THREADS = 256  # as many as samples of a batch wait side by side (`factrl.rewards`)
 _controls: SingleFlight[bool] = SingleFlight()
-"""Those under way: so a server that is down is asked one control by all texts of a question."""
+"""Controls under way: with a server that is down, all texts of a question share one control."""
 
 
 def may_be_own(cause: str | None, facts: Mapping[str, Any]) -> bool:
-    """Whether the text can be to blame for a failure; one that came of a call tells of its `attempts`."""
+    """Whether the text can be to blame for a failure; the failure of a call has `attempts` in its facts."""
     return cause in LENGTH or (cause not in SETTLED and "attempts" in facts)
 
 
@@ -149,17 +152,17 @@ async def judged(
     about: Hashable = None,
     judge: Any = None,
 ) -> T:
-    """What `ask(part)` returns; who is to blame is found out where that is an error that `part` may cause.
+    """What `ask(part)` returns; if it raises an error that `part` may have caused, find out who is to blame.
 
     Args:
-        part: what the policy wrote, and all of the call that is its own.
-        control: makes of a sentence of ours what can stand in the place of `part`.
+        part: what the policy wrote; it must be all that the policy controls in the call.
+        control: makes a replacement of `part` from a sentence of ours.
         first: the error that `ask(part)` raised, where it was asked already.
         head: how many characters of a text that is too long are asked about instead; 0 for none.
         about: all of the call that is not `part`, such as the question: calls that agree in it share a
             control that is under way.  None shares nothing.
-        judge: the object that `ask` asks, `ask` itself by default.  No two share a control: one that fails
-            says nothing of another.
+        judge: the object that `ask` asks, `ask` itself by default.  Two judges never share a control: the
+            failure of one says nothing about the other.
 
     Raises:
         PolicyFault: `oversize` or `unjudgeable`: the judge answers about our sentence, and not about `part`.
@@ -223,14 +226,14 @@ def judged_here(
 
 
 def _cause(error: Unscored) -> str:
-    """The client's word for it, also where a search says only that it failed."""
+    """The client's cause of the error, even where a search raises it as its own failure."""
     return str(error.facts.get("reason", error.cause))
 
 
 def _harmless(size: int) -> str:
-    """A sentence of ours, as often as fits into so many bytes, once at least.
+    """A sentence of ours, as often as it fits into `size` bytes, but at least once.
 
-    Another number every time: a stored reply would not show that the judge answers today.
+    Its number differs every time, because a cached reply would not show that the judge answers now.
     """
     sentence = _CONTROL.format(secrets.randbelow(10**9))
     return " ".join([sentence] * max(1, size // len(sentence)))
