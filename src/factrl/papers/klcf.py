@@ -1,6 +1,6 @@
 """KLCF: long answers rewarded for the facts of a checklist and for claims a model holds true.
 
-Paper     KLCF, arXiv:2509.23765.  Its code was not to be had and some of its formulas and values are lost
+Paper     KLCF, arXiv:2509.23765.  Its code is not available, and some of its formulas and values are lost
 Recall    share of the checklist that the answer states: N_con / (N_con + N_ctr + N_mis)          Eq. 3
 Precision N_con / (N_con + N_ctr)                                                                Eq. 4
 Truth     mean probability, by a tuned model without evidence, that a claim of the answer is true   Eq. 6
@@ -13,7 +13,7 @@ Reconstructed, each a knob, and not to be taken for the paper's:
 - Eq. 5, a "weighted harmonic balance" of recall and precision: `harmonic` and `f-beta` put it, times
   alpha + beta, in the place of the two.
 - The cases where a ratio is undefined: precision without a consistent or contradictory item, truth without
-  claims.  They are 0, or an answer that says nothing would earn a reward.
+  claims.  They are 0 by default, or an answer that says nothing would earn a reward.
 - R = R_fact + 0.1 R_general + R_length when the format is right, else -1 (Eqs. 8 and 10).  A review gives
   the 0.1; whether the paper scales the rating first is unknown; here it is the sigmoid of the model's score.
   Ours: the general rating is of the answer block, as are the claims.
@@ -28,10 +28,11 @@ The prompts are lost too: those of `factrl.rewards.checklist`, `factrl.rewards.t
 extractors are ours.  Without thinking (`non-thinking`) no block is asked for, the whole text is the answer,
 and a KL penalty takes the place of format and general reward, as in the paper; its weight is lost, so the
 user gives it.  An item that is on a checklist twice counts once, which is ours.  A judge that fails masks,
-and an answer that makes it fail earns nothing.  Weaknesses: one safe claim earns the
-whole truth term, one item the whole precision; a wrong answer followed by the copied evidence earns nearly as
-much as a right answer (1.03 of 1.09; the wrong answer alone 0.50), as each claim and each item counts for
-itself and no term checks the answer.
+and an answer that makes it fail earns nothing.
+
+Weaknesses: one safe claim earns the whole truth term, one item the whole precision; a wrong answer followed
+by the copied evidence earns nearly as much as a right answer (1.03 of 1.09; the wrong answer alone 0.50), as
+each claim and each item counts for itself and no term checks the answer.
 """
 
 from __future__ import annotations

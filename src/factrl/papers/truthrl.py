@@ -13,11 +13,11 @@ abstention only as "i dont know" after stripping punctuation, and gives "invalid
 looks at the accepted answers, although the prompt teaches it and the evaluation credits it.  We take the
 last box with balanced braces, use one abstention detector for training and evaluation, and credit
 "invalid question" where the question is one, in every verifier.  A judge outage is -1 in the released
-code; here the sample is masked, in every variant.  As in the released
-code, no judge is asked where a question is out of knowledge: only abstention pays.  The grader's checks come
-before every judge, in `code` too: an answer without content, or of over 32 KB, earns the floor.  Their limit
-of 200 characters (`max_answer_chars` of `[judge]`) is off, as in the released code.  The judge rates the
-first 4,000 characters of reasoning that is too long for it; reasoning without a readable reply is vague.
+code; here the sample is masked, in every variant.  As in the released code, no judge is asked where a
+question is out of knowledge: only abstention pays.  The grader's checks come before every judge, in `code`
+too: an answer without content, or of over 32 KB, earns the floor.  Their limit of 200 characters
+(`max_answer_chars` of `[judge]`) is off, as in the released code.  The judge rates the first 4,000 characters
+of reasoning that is too long for it; reasoning about which it says nothing readable is vague.
 
 The policy is prompted without retrieved documents, or with them (`retrieval`, `retrieval-binary`, the paper's
 main setting); the reward is the same.  `search` is ours: the policy searches, and may be paid for citations.

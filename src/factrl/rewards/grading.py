@@ -7,7 +7,7 @@ please the judge, so it enters the prompt only as one JSON string, in which ever
 like our format or a chat template.
 
 The verdicts follow TruthRL's grader and reasoning judge (arXiv 2509.25760).  The prompts are our own words,
-and hold all accepted answers at once.
+and each holds all accepted answers of its question.
 """
 
 from __future__ import annotations
