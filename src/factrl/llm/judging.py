@@ -243,7 +243,7 @@ async def _answered(ask: Callable[[Any], Awaitable[Any]], words: Any) -> bool:
     """Whether a control is answered."""
     try:
         await ask(words)
-    except PolicyFault:  # an answer: there is too much of it
+    except PolicyFault:  # the judge replied, with too many facts
         return True
     except Unscored:
         return False

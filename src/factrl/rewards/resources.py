@@ -321,14 +321,14 @@ RESOURCES: dict[str, Resource] = {
     "reason": Resource(
         "judge.url", _same, Supplier.reason, _JUDGE, needs_judge=True, prompt=REASONING_PROMPT),
     "verify": Resource(
-        "verifier.preset and the rest of [verifier]; evidence of the question's own comes first",
+        "verifier.preset and the rest of [verifier]; the question's own evidence comes first",
         Truth.verify, Supplier.verify, (*_JUDGE, *_VERIFIER), by_table=attrgetter("verify")),
     "extract": Resource(
         "judge.extractor_model, else verifier.preset",
         _claims, Supplier.extract, (*_JUDGE, "verifier.preset"), own_model="extractor_model",
         by_table=attrgetter("judge.extract")),
     "contradicts": Resource(
-        "judge.url, with the evidence of the question's own or what [verifier] finds",
+        "judge.url, with the question's own evidence or what [verifier] finds",
         Truth.contradicts, Supplier.contradicts, (*_JUDGE, *_VERIFIER), needs_judge=True,
         by_table=attrgetter("contradicts")),
     "compare": Resource(
@@ -398,7 +398,7 @@ written_group = partial(_beside, "group")
 
 
 def outside_training(reward: Reward) -> str:
-    """Why a reward that lacks these resources works in `factrl train` alone; empty where it does not."""
+    """Why a reward works in `factrl train` alone, by the resources that it lacks; empty if it does not."""
     rows = (row for name, row in RESOURCES.items() if name in reward.missing)
     return next((row.absent for row in rows if row.trains), "")
 

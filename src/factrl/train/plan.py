@@ -153,7 +153,8 @@ def not_installed(settings: RunSettings, reward: Reward) -> MissingExtra | None:
     if local or ("truthfulness" in reward.missing and settings.judge.truthfulness_model is None):
         needs.insert(0, (("xllamacpp",), "local"))
     elif settings.verifier.judge == LOCAL and {"verify", "checklist"} & {*reward.missing}:
-        needs.append((("gguf",), "local"))  # with it, 8-bit integers judge, or else llama.cpp beside it
+        # The judge in 8-bit integers needs gguf; where it cannot run, llama.cpp of the same extra judges.
+        needs.append((("gguf",), "local"))
     if settings.verifier.embedder or settings.search.embedder:
         needs.append((("sentence_transformers",), "dense"))
     if settings.model.name in embedded and not Path(settings.model.name).exists():
