@@ -275,7 +275,8 @@ class JSONClient:
                     failure.request_id = self._without_key(excerpt(request_id))
                     failure.status = response.status
                     raise
-        except (aiohttp.ClientError, OSError, UnicodeError) as error:  # a name DNS cannot hold
+        # `UnicodeError` comes of a host name that DNS cannot hold.
+        except (aiohttp.ClientError, OSError, UnicodeError) as error:
             root: BaseException = error
             while inner := root.__cause__ or root.__context__:  # the innermost names the real problem
                 root = inner
@@ -338,7 +339,8 @@ class _Endpoint:
         self.limiter = RateLimiter(base_url, limits, pings=pings)
         self.proxy, self.login = _proxy_for(URL(base_url))
         self._connector = aiohttp.TCPConnector(limit=0, force_close=True)
-        self._headers = self.login if base_url.startswith("http:") else None  # HTTPS: for the proxy alone
+        # Over HTTPS only the proxy may see the login, not the server.
+        self._headers = self.login if base_url.startswith("http:") else None
 
     def session(self) -> aiohttp.ClientSession:
         """A session for one request: a lasting one would have to be closed at exit and after a fork."""
