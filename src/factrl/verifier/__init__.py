@@ -1,14 +1,14 @@
-"""Checking texts: claims, the passages that bear on them, a worded verdict for each, and a score.
+"""Check texts: find their claims, search passages for each, judge each claim, and compute a score.
 
 A `Verifier` is three parts, each a function or an object with one method: `extract(text, question, topic)`
 gives claims, `search.search(query, k, topic=…)` gives passages, `judge.judge(pairs)` gives verdicts.  The
 parts may be plain or `async def`; any of them can be the user's own.
 
-`open_verifier` puts one together by the name of a preset.  `local` is ours and needs no server.  The others
-are the published systems' claims, evidence and judges with their settings: FActScore (arXiv 2305.14251),
-VeriScore (arXiv 2406.19276), KnowRL's fact reward (zjunlp/KnowRL f75b0bb) and FSPO's step check (nusnlp/FSPO
-7f5e4f9).  Prompts are in words of ours, and a title that is not in the index leaves the claims of that text
-unknown, where FActScore stops and KnowRL gives the whole batch 0.
+`open_verifier` builds one from the name of a preset.  `local` is our own and needs no server.  The others
+follow published systems in how they find claims and evidence, how they judge, and in their settings:
+FActScore (arXiv 2305.14251), VeriScore (arXiv 2406.19276), KnowRL's fact reward (zjunlp/KnowRL f75b0bb) and FSPO's step check (nusnlp/FSPO
+7f5e4f9).  The wording of the prompts is ours.  If a title is not in the index, the claims of that text are
+unknown; FActScore stops there, and KnowRL gives the whole batch 0.
 """
 
 from __future__ import annotations
@@ -57,16 +57,17 @@ class Verifier:
     Args:
         search: None when evidence comes with every text.
         k: passages per claim.
-        share: the texts of one question share what is found for the question and for the sentences of one of
-            them, and of the others' sentences for those with a claim that nothing of it covers.
-        max_claims: claims of one text that are judged; those after count as unknown, so that a flood of
-            claims does not pay.
-        max_chars: a longer text is not read at all but floored as `oversize`.
-        deadline: seconds for a batch; what has no verdict then is unjudged.
+        share: the texts of one question share one pool of passages.  It is searched with the question, with
+            every sentence of the longest text, and with those sentences of the other texts that have a claim
+            which the pool does not cover yet.
+        max_claims: at most this many claims of one text are judged; the rest count as unknown, so that a
+            policy gains nothing by making very many claims.
+        max_chars: a longer text is not read; it is floored as `oversize`.
+        deadline: seconds for a batch; a claim without a verdict by then is unjudged.
         store: keeps verdicts.
         topic_in_query: search for the topic and the claim instead of the claim alone.
-        own_subject: of what is found for a claim, the judge sees the passages that are about the claim's own
-            subject, or are named by one that is (`judges.subjects`).
+        own_subject: show the judge only those passages that are about the claim's own subject, or whose
+            title such a passage names (`judges.subjects`).
 
     >>> from factrl.verifier.judges import WeakJudge
     >>> search = fx.Given(["Lima is in Peru. It has three rivers."])
@@ -131,10 +132,11 @@ class Verifier:
             watch: called with (claims settled, claims found so far) from another thread.
 
         Returns:
-            One report per text, in order.  A text that our side could not check has a `failure`.
+            One report per text, in order.  It has a `failure` if the text could not be checked because of an
+            error on our side.
 
         Raises:
-            ConfigError: lists of different lengths, a text where a list belongs, no search and no evidence.
+            ConfigError: lists of different lengths, a text instead of a list, or neither search nor evidence.
         """
         count = len(texts)
         for name, given in (("questions", questions), ("topics", topics), ("evidence", evidence)):
@@ -158,7 +160,7 @@ class Verifier:
         return [self.report(job, time.monotonic() - started) for job in jobs]
 
     def answer_together(self, calls: Sequence[Call]) -> list[Report]:
-        """Many calls of this verifier as one batch; rewards ask this way."""
+        """Run many calls of this verifier as one batch; this is how rewards call it."""
 
         def one(text: str, question: str = "", *, topic: str = "", evidence: Evidence | None = None) -> Any:
             return text, question, topic, evidence
@@ -167,7 +169,7 @@ class Verifier:
         return self.batch(texts, questions, topics=topics, evidence=evidence)
 
     def report(self, job: Job, seconds: float) -> Report:
-        """What came of a text of this verifier, or has come so far: claims that are open are left out."""
+        """The report of a text, which may be unfinished: claims that are not judged yet are left out."""
         return Report(
             text=job.text,
             question=job.question,
@@ -184,14 +186,14 @@ class Verifier:
         )
 
 
-# -- By name
+# -- Presets, judges and searches by name
 
 KNOWRL_NLI = "MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli"  # zjunlp/KnowRL f75b0bb: its fact scorer
 FSPO_NLI = "vectara/hallucination_evaluation_model"  # nusnlp/FSPO, issue 6
 _THRESHOLDS: Mapping[str, dict[str, Any]] = {
     # zjunlp/KnowRL f75b0bb: entailed by any of the passages with at least 0.3.
     "knowrl": {"threshold_supported": 0.3, "threshold_refuted": None},
-    # nusnlp/FSPO 7f5e4f9: HHEM over 0.5 is consistent, and all else counts against.
+    # nusnlp/FSPO 7f5e4f9: an HHEM score over 0.5 is consistent, and any other is refuted.
     "fspo": {
         "threshold_supported": math.nextafter(0.5, 1.0),
         "threshold_refuted": None,
@@ -205,7 +207,7 @@ _STYLES: Mapping[str, tuple[Style, dict[str, Any]]] = {
     "veriscore": ("veriscore", {"k": 10, **_AS_PUBLISHED}),  # ten search results, the command line's default
     "knowrl": ("knowrl", {"k": 5, "topic_in_query": True, **_AS_PUBLISHED}),
 }
-"""Whose claims a preset asks a model for, and its settings; `fspo` asks none."""
+"""Preset -> the style in which a model is asked for claims, and settings of `Verifier`; `fspo` asks none."""
 _SERVER = "http://localhost:8000/v1#model"
 
 
@@ -225,21 +227,21 @@ def open_verifier(
     max_chars: int | None = None,
     store: Store | None = None,
 ) -> Verifier:
-    """The verifier of a preset with its evidence.
+    """A verifier by the name of a preset, with the evidence that it searches.
 
     Args:
         preset: `local`, `factscore`, `veriscore`, `knowrl` or `fspo`.
         docs: files of evidence; `index` is a folder made by `factrl index`, `web` a search
-            engine, as of `WebSearch`.  One of the three, or none where evidence comes with every text.
-        embedder: a model of sentence-transformers that puts the passages of `docs` or `index` in order.
-        llm: finds the claims and judges; the published presets need it where they ask one.
-        judge: instead of the preset's own: a judge, `local`, `weak`, `table:FILE`, `nli:NAME`,
+            engine, as `WebSearch` takes it.  Give one of the three, or none if every text brings evidence.
+        embedder: a model of sentence-transformers that ranks the passages of `docs` or `index`.
+        llm: finds the claims and judges them; the published presets that ask a model need it.
+        judge: replaces the preset's own judge: a judge, `local`, `weak`, `table:FILE`, `nli:NAME`,
             `spans:URL#MODEL`, a verifier of `factrl models list` (`factcg`, or `factcg:FOLDER`), or `llm`,
-            which is `llm`.
-        trust_remote_code: run Python code that comes with a cross-encoder, which is HHEM's case: the preset
-            `fspo` needs `judge="nli:vectara/hallucination_evaluation_model@COMMIT"` or a folder, and this.
-        controls: every call carries a true and a false claim of ours, as `LLMJudge` says; only where the
-            preset `local` asks a server.
+            for the model given as `llm`.
+        trust_remote_code: run Python code that comes with a cross-encoder.  HHEM has such code, so the preset
+            `fspo` needs this and `judge="nli:vectara/hallucination_evaluation_model@COMMIT"` or a folder.
+        controls: add a true and a false claim of ours to every call, as `LLMJudge` explains; only for the
+            preset `local` with a server.
         k, max_claims, max_chars: limits of `Verifier`; None takes the preset's.
         store: keeps verdicts and claims.
 
@@ -273,13 +275,13 @@ def open_verifier(
     limits = {"k": k, "max_claims": max_claims, "max_chars": max_chars}
     settings.update({name: value for name, value in limits.items() if value is not None})
     chosen = _judge(preset, judge, llm, controls, trust_remote_code)
-    if isinstance(chosen, TableJudge):  # it reads its own sentences, and has its own documents
+    if isinstance(chosen, TableJudge):  # it splits texts itself, and has its own documents
         extract, search, settings["own_subject"] = chosen.extract, search or chosen, False
     return Verifier(extract, search, chosen, store=store, **settings)
 
 
 def _judge(preset: str, judge: str | Judge | None, llm: LLM | None, controls: bool, trusted: bool) -> Judge:
-    """The judge that was named, else the preset's own."""
+    """The judge that the user named, or the preset's own."""
     style = "veriscore" if preset == "veriscore" else "factscore"
     if judge == "llm":
         if llm is None:
@@ -302,7 +304,7 @@ def _judge(preset: str, judge: str | Judge | None, llm: LLM | None, controls: bo
         return LLMJudge(llm, style="factrl" if preset == "local" else style, controls=controls)
     try:
         return LocalJudge()
-    except (MissingExtra, ModelError):  # it cannot run here, or cannot be had
+    except (MissingExtra, ModelError):  # its packages are missing, or its model is
         return WeakJudge()
 
 
@@ -324,7 +326,7 @@ def verify(
     Args:
         question, topic, evidence: as of `Verifier.batch`.
         llm: a model server like `http://localhost:8000/v1#model`, or any LLM.
-        named: whatever else `open_verifier` takes.
+        named: the other arguments of `open_verifier`.
 
     Raises:
         ConfigError: several texts, or a name that `open_verifier` does not have.
@@ -339,7 +341,7 @@ def verify(
             f"verify has no argument {name!r}{nearest(name, known)} (it has: {', '.join(known)})"
         )
     if isinstance(llm, str):
-        from factrl.llm import connect  # the client of servers, which most verifiers do without
+        from factrl.llm import connect  # imported late: most verifiers need no client
 
         llm = connect(llm)
     return open_verifier(llm=llm, **named)(text, question, topic=topic, evidence=evidence)
@@ -351,7 +353,7 @@ def open_judge(
     """A judge by name: `local`, `weak`, `table:FILE`, `nli:MODEL`, `spans:URL#MODEL`, or one of `VERIFIERS`,
     also `NAME:FOLDER`.
 
-    The thresholds are those of `NLIJudge`; verifiers by name do not tell refuted from unknown.
+    The thresholds are those of `NLIJudge`; the `VERIFIERS` cannot tell refuted from unknown.
     """
     if name == "local":
         return LocalJudge()
@@ -393,7 +395,7 @@ def open_search(
     web: str | WebSearch | None = None,
     embedder: str = "",
 ) -> Search | None:
-    """The search of these arguments of `open_verifier`; None where they name no place.
+    """The search that these arguments of `open_verifier` name; None if they name none.
 
     Raises:
         SetupError: several places, or something that is not there.

@@ -1,13 +1,13 @@
-"""From texts to verdicts for a whole batch at once, on the background event loop.
+"""Verifies a whole batch of texts at once, on the background event loop.
 
-Every group of texts (the rollouts of one question) runs on its own: claims, then evidence, then verdicts.
-Across groups the stages overlap, so a server that answers many calls at a time stays busy, and nothing here
-waits for the slowest text of the batch.  Within a group equal claims are judged once, and evidence can be
-shared.  Claims are merged only when their normalised words and their evidence are equal: near-duplicates
+Every group of texts (the rollouts of one question) passes its three stages on its own: claims, then
+evidence, then verdicts.  The stages of different groups overlap, so a server that takes many requests at a
+time stays busy, and no group waits for the slowest text of another.  Within a group equal claims are judged
+once, and evidence can be shared.  Claims are merged only when their normalised words and their evidence are equal: near-duplicates
 often differ in the very number or name that matters.
 
-What a call is made of depends on the texts alone, never on timing, so that the same batch asks the same
-questions again and a store can answer them.
+The content of a request depends on the texts alone, never on timing, so that the same batch sends the same
+requests again and a store can answer them.
 """
 
 from __future__ import annotations
@@ -33,14 +33,16 @@ from factrl.verifier.search import Given, Search
 if TYPE_CHECKING:
     from . import Verifier
 
-SHORTER = 2_000  # characters of evidence for a claim that was too long for the judge with all of it
+SHORTER = (
+    2_000  # characters of evidence in the second request, when a claim with all its evidence was too long
+)
 _Result = tuple[Passage, ...] | Unscored  # of one search
-THREADS = 32  # for stages that are plain functions; what waits for a network should be `async def`
+THREADS = 32  # for stages that are plain functions; a stage that waits for a network should be `async def`
 
 
 @dataclass
 class Job:
-    """One text on its way through the stages; the engine fills the lower half."""
+    """One text and what the stages found; the engine fills the fields from `items` on."""
 
     text: str
     search: Search
@@ -58,13 +60,13 @@ class Item:
 
     job: Job
     claim: Claim
-    context: Context  # what stands before it in its text
+    context: Context  # what comes before the claim in its text
     passages: tuple[Passage, ...] = ()
     verdict: Verdict | None = None
 
     @property
     def query(self) -> str:
-        """What evidence is looked for."""
+        """The search query for its evidence."""
         return f"{self.context.subject} {self.claim.text}".lstrip()
 
     @property
@@ -74,9 +76,9 @@ class Item:
 
 
 async def run(verifier: Verifier, jobs: Sequence[Job], watch: Callable[[int, int], None] | None) -> None:
-    """Fill `jobs`; what is not done at the verifier's deadline stays unjudged.
+    """Fill `jobs`; claims without a verdict at the verifier's deadline become unjudged.
 
-    Whatever bug a stage has, or a `SetupError`, stops the other groups.
+    Any error of a stage other than `Unscored`, such as a bug or a `SetupError`, stops the other groups.
     """
     ends = asyncio.get_running_loop().time() + verifier.deadline
     counter, store = _Counter(watch), verifier.store
@@ -84,10 +86,12 @@ async def run(verifier: Verifier, jobs: Sequence[Job], watch: Callable[[int, int
     if ready is not None and store is not None:
         try:
             await asyncio.wait_for(ready(), verifier.deadline)
-        except (Unscored, asyncio.TimeoutError):  # nobody can say which model judges
+        except (Unscored, asyncio.TimeoutError):  # the store's keys need the judge's identity
             store = None
     groups: dict[Any, list[Job]] = {}
-    for number, job in enumerate(jobs):  # the same question and place to search; without a question alone
+    for number, job in enumerate(
+        jobs
+    ):  # a group has one question and one search; a text without a question is its own
         key = (job.question, job.topic, id(job.search)) if job.question else number
         groups.setdefault(key, []).append(job)
     tasks = [
@@ -139,7 +143,7 @@ class _Group:
             pool = await self._pool(results, items) if self.verifier.share else None
             await asyncio.gather(*(self._search(item, pool) for item in items))
             await self._judge([item for item in items if item.is_open])
-        finally:  # at the deadline nothing may go on asking servers
+        finally:  # after the deadline no search may continue
             for search in self._searches.values():
                 search.cancel()
 
@@ -167,11 +171,12 @@ class _Group:
             job.items = [Item(job, *one) for one in zip(claims, before, strict=True)]
             job.extracted = True
             for item in [item for item in job.items if item.is_open][verifier.max_claims :]:
-                # The policy's own doing, so it is not masked: an unsupported claim.
+                # The policy caused this, so the claim is not masked; it counts as unsupported.
                 item.verdict = Verdict("unknown", by=self.identity, cause="over_limit")
 
-    # -- Evidence: a search for every claim, or for a group one pool, found for the question and the sentences
-    # -- of its longest text (which need not wait for the claims) and of those with a claim that none covers.
+    # -- Evidence: one search per claim, or one pool of passages per group.  The pool is searched with the
+    # -- question and the sentences of the longest text (this need not wait for the claims), and then with the
+    # -- sentences of claims that it does not cover yet.
 
     async def _search_ahead(self) -> list[_Result]:
         readable = [
@@ -182,14 +187,14 @@ class _Group:
             return []
         parts = [longest.text[part.start : part.end] for part in sentences(longest.text)]
         queries = [query for query in (longest.question, *parts[: self.verifier.max_claims]) if query]
-        return await self._all((longest, query) for query in queries)
+        return await self._search_all((longest, query) for query in queries)
 
     async def _pool(self, results: list[_Result], items: Iterable[Item]) -> Given | Unscored:
-        """What the group shares; the error of a search where nothing was found because of it.
+        """The passages that the group shares, or the error of a search if there are none because of it.
 
-        A query that an engine refuses for its words finds nothing.
+        A query that an engine refuses because of its words counts as one without results.
         """
-        pool = _given(results)
+        pool = _merged(results)
         parts = {id(job): sentences(job.text) for job in self.jobs}
         queries: dict[str, Job] = {}
         for item in items:
@@ -198,15 +203,15 @@ class _Group:
                 number = bisect_right(parts[id(job)], claim.start, key=lambda part: part.start) - 1
                 part = parts[id(job)][number] if number >= 0 else claim
                 queries.setdefault(job.text[part.start : part.end] or claim.text, job)
-        results = [*results, *await self._all((job, query) for query, job in queries.items())]
+        results = [*results, *await self._search_all((job, query) for query, job in queries.items())]
         failures = [one for one in results if isinstance(one, Unscored) and not isinstance(one, PolicyFault)]
-        pool = _given(results)
+        pool = _merged(results)
         return failures[-1] if failures and not pool.passages else pool
 
-    async def _all(self, queries: Iterable[tuple[Job, str]]) -> list[_Result]:
-        return await asyncio.gather(*(self._result(*one) for one in queries))
+    async def _search_all(self, queries: Iterable[tuple[Job, str]]) -> list[_Result]:
+        return await asyncio.gather(*(self._passages_or_error(*one) for one in queries))
 
-    async def _result(self, job: Job, query: str) -> _Result:
+    async def _passages_or_error(self, job: Job, query: str) -> _Result:
         try:
             return await self._passages(job, query)
         except Unscored as error:
@@ -218,12 +223,12 @@ class _Group:
                 raise pool
             if pool is None:
                 item.passages = await self._passages(item.job, item.query)
-            else:  # none of those that share no word with the claim
+            else:  # a score of 0 means no word in common with the claim
                 best = pool.search(item.query, self.verifier.k)
                 item.passages = tuple(passage for passage in best if passage.score)
             if self.verifier.own_subject:
                 item.passages = own_passages(item.claim.text, item.context, item.passages)
-        except Unscored as error:  # what is not masked is an unsupported claim
+        except Unscored as error:  # a `PolicyFault` is not masked: the claim counts as unsupported
             facts = {**error.facts, "detail": error.detail}
             label = "unknown" if isinstance(error, PolicyFault) else "unjudged"
             self._settle({item: Verdict(label, by=self.identity, cause=error.cause, facts=facts)})
@@ -232,10 +237,10 @@ class _Group:
                 self._settle({item: Verdict("unknown", by=self.identity, cause="no_evidence")})
 
     async def _passages(self, job: Job, query: str) -> tuple[Passage, ...]:
-        """Search results; the same query of one group is sent once.
+        """Search results; equal queries of one group are sent once.
 
         Raises:
-            PolicyFault: the engine answers, and not to these words.
+            PolicyFault: the engine works, but refuses these words.
         """
         before = f"{job.topic} " if self.verifier.topic_in_query and job.topic else ""
         key = (id(job.search), before + query)
@@ -254,7 +259,7 @@ class _Group:
     # -- Verdicts
 
     async def _judge(self, items: Sequence[Item]) -> None:
-        # Under what a verdict depends on: claims of the group with one key are judged once.
+        # The key covers all that a verdict depends on; claims of the group with equal keys are judged once.
         waiting: dict[str, list[Item]] = {}
         for item in items:
             evidence = [[passage.title, passage.text] for passage in item.passages]
@@ -290,16 +295,18 @@ class _Group:
             await self.store.aput_many(kept)
         for key, pair in zip(chunk, pairs, strict=True):
             if by_key[key].label == "unjudged" and may_be_own(by_key[key].cause, by_key[key].facts):
-                by_key[key] = await self._alone(*pair, by_key[key])
-                if by_key[key].label == "unjudged":  # our side fails, and would with the others too
+                by_key[key] = await self._judge_again(*pair, by_key[key])
+                if by_key[key].label == "unjudged":  # our side fails, and would for the other claims too
                     break
         self._settle({item: verdict for key, verdict in by_key.items() for item in chunk[key]})
 
-    async def _alone(self, claim: Claim, passages: Sequence[Passage], first: Verdict) -> Verdict:
-        """A claim without a verdict, asked about once more and apart from the others, which it may be to
-        blame for; with less evidence where that may have been too long."""
+    async def _judge_again(self, claim: Claim, passages: Sequence[Passage], first: Verdict) -> Verdict:
+        """Judge a claim without a verdict again, in a request of its own: it may be why the first one failed.
+
+        If the request may have been too long, it has less evidence now.
+        """
         judge = self.verifier.judge
-        if first.cause in LENGTH:  # a place in a passage that is cut is one in the whole passage
+        if first.cause in LENGTH:  # offsets in a shortened passage are valid in the whole one
             passages = [replace(passage, text=passage.text[:SHORTER]) for passage in passages[:1]]
 
         async def ask(text: str) -> Verdict:
@@ -312,7 +319,7 @@ class _Group:
         try:
             first_error = None if first.cause in LENGTH else error
             return await judged(ask, claim.text, first=first_error, about=tuple(passages), judge=judge)
-        except PolicyFault as own:  # not masked: an unsupported claim
+        except PolicyFault as own:  # not masked: it counts as unsupported
             return Verdict("unknown", judge.identity, why=own.detail, cause=own.cause, facts=dict(own.facts))
         except Unscored:
             return first
@@ -326,8 +333,8 @@ class _Group:
             counter.watch(counter.done, counter.total)
 
 
-def _given(results: Iterable[_Result]) -> Given:
-    """Every passage once, by its words."""
+def _merged(results: Iterable[_Result]) -> Given:
+    """The passages of all results, each once; passages with the same words are one."""
     passages = (passage for one in results if not isinstance(one, Unscored) for passage in one)
     once = {" ".join(passage.text.split()): passage for passage in reversed([*passages])}
     return Given(passage for key, passage in reversed(once.items()) if key)
@@ -336,7 +343,7 @@ def _given(results: Iterable[_Result]) -> Given:
 async def _call(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
     """`function`, awaited if it is a coroutine function, else on a worker thread of this process.
 
-    A plain function may hand on a coroutine, which is awaited here; a `partial` of a coroutine function does.
+    A plain function may return a coroutine, as a `partial` of a coroutine function does; it is awaited here.
     """
     called = function if inspect.isroutine(function) else type(function).__call__
     if inspect.iscoroutinefunction(called):

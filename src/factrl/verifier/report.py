@@ -1,7 +1,7 @@
-"""What came of checking one text: its claims, the passages, the verdicts, and the scores they make.
+"""The result of checking one text: its claims, passages and verdicts, and the scores computed from them.
 
-A score is published as a number only when the verdicts that are missing could not move it by more than
-`WIDTH`; otherwise asking for it raises `Unscored`, and `bounds` says between which values it lies.
+A score is given as a number only if the missing verdicts could not change it by more than `WIDTH`.
+Otherwise reading it raises `Unscored`, and `bounds` gives the lowest and the highest possible value.
 
 Scores: precision, and FActScore with its length penalty (arXiv 2305.14251, equation 1 and section 4 of the
 released code).
@@ -24,12 +24,12 @@ from factrl.text.sentences import Sentence, sentences
 from factrl.types import Claim, Passage, Verdict, VerdictLabel
 from factrl.verifier.claims import hedges
 
-WIDTH = 0.05  # the widest interval that is still published as a number
+WIDTH = 0.05  # the widest interval for which a score is still given as a number
 SURE, UNLIKELY = 0.7, 0.25
-"""From the one on a claim is shown as supported, below the other as not, between them as unsure: the judge in
-this process then shows no more than a tenth of the false claims of seven labelled sets as supported, and of
-the true ones as not (docs/verify.md)."""
-# What is shown of a claim -> the letter and the words for it, the gravest first.
+"""Probabilities: a claim is shown as supported from `SURE` on, as not supported below `UNLIKELY`, and as
+unsure between them.  With these values the local judge shows at most a tenth of the false claims of seven
+labelled sets as supported, and at most a tenth of the true ones as not supported (docs/verify.md)."""
+# Kind of a claim, as `Report.kind` gives it -> the letter and the words shown for it; the worst kind first.
 KINDS: Mapping[str, tuple[str, str]] = {
     "refuted": ("R", "refuted"),
     "unsure": ("?", "unsure"),
@@ -42,14 +42,14 @@ KINDS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One claim, what was found for it and what the judge said.
+    """One claim, its evidence and its verdict.
 
     Attributes:
         passages: the evidence that the judge saw, best first.
-        verdict: None exactly when the claim has a `skip`; its label is the likelier side, which scores and
-            rewards count.
-        shown: what is shown of the claim: `supported`, `refuted`, `unsure`, `unknown`, `unjudged` or
-            `skipped`, as `Report.kind` says; a report fills it in.
+        verdict: None exactly when the claim has a `skip`.  Its label is the likelier of the possible ones;
+            scores and rewards count it.
+        shown: the kind that is shown for the claim: `supported`, `refuted`, `unsure`, `unknown`, `unjudged`
+            or `skipped`; the report sets it, by `Report.kind`.
     """
 
     claim: Claim
@@ -59,12 +59,12 @@ class Check:
 
     @property
     def hedged(self) -> bool:
-        """Whether it does not count because its sentence commits to nothing, which `--strict` fails on."""
+        """Whether the claim is skipped because it is hedged ("Perhaps …"); `--strict` fails on it."""
         return self.claim.skip == "unverifiable" and hedges(self.claim.text)
 
     @property
     def quote(self) -> str:
-        """The sentence of the evidence that decided; empty when none did."""
+        """The sentence of the evidence that decided the verdict; empty if there is none."""
         if self.verdict is None or self.verdict.quote is None:
             return ""
         number, start, end = self.verdict.quote
@@ -72,7 +72,7 @@ class Check:
 
     @property
     def quoted_from(self) -> str:
-        """The title of what the quote is from, or where that is; empty without a quote."""
+        """The title of the passage that the quote is from, or its source; empty without a quote."""
         if self.verdict is None or self.verdict.quote is None or not self.quote:
             return ""
         passage = self.passages[self.verdict.quote[0]]
@@ -81,20 +81,21 @@ class Check:
 
 @dataclass(frozen=True)
 class Report:
-    """The checked text.
+    """The result of checking one text.
 
     Attributes:
         checks: one per claim, in the order of the text.
         judge: identity of the judge.
-        weak: no model judged, only overlap of words and numbers; not a verification.
+        weak: no model judged; words and numbers were compared only, which is not a verification.
         abstained: the text claims nothing because it declines to answer.
         floored: why the text itself could not be checked (`oversize`, `unjudgeable`), else None.
-        failure: why there are no claims although the text was fine: our side failed; else None.
+        failure: the error on our side because of which there are no claims; else None.
         seconds: wall-clock time of the whole batch that this text was checked in.
-        sure: from which probability on a claim is shown as supported; between this and `UNLIKELY` it is shown
-            as unsure, and scores and rewards count the likelier verdict all the same.
-        counts: claims by what is shown of them; skipped ones do not count.
-        likelier: claims by the likelier verdict, which scores and rewards count: none is unsure.
+        sure: a claim with at least this probability is shown as supported.  Between this and `UNLIKELY` it
+            is shown as unsure, but scores and rewards still count its likelier verdict.
+        counts: number of claims by the kind that is shown; skipped ones do not count.
+        likelier: number of claims by the label of their verdict, which is never unsure; scores and rewards
+            count these.
 
     >>> report = fx.verify("Lima is in Peru.", evidence=["Lima is in Peru."], judge="weak")
     >>> print(report)
@@ -131,10 +132,10 @@ class Report:
         return sum(self.likelier.values())
 
     def kind(self, check: Check) -> str:
-        """What is shown of a claim: its verdict, `skipped`, or `unsure`.
+        """The kind that is shown for a claim: the label of its verdict, `skipped`, or `unsure`.
 
-        Unsure is a verdict whose probability lies between `UNLIKELY` and `sure`, and what a mere comparison
-        of words takes for supported.
+        A verdict is unsure if its probability lies between `UNLIKELY` and `sure`, or if it is "supported"
+        and words alone were compared.
         """
         verdict = check.verdict
         if verdict is None:
@@ -144,18 +145,21 @@ class Report:
         return "unsure" if between or words_alone else verdict.label
 
     def unread(self) -> list[Sentence]:
-        """Reasoning, blocks of code, and headings that state nothing, where no claim was found in them."""
+        """The headings, blocks of code and parts of the reasoning in which no claim was found."""
         spans = sorted((check.claim.start, check.claim.end) for check in self.checks)
         starts = [start for start, _ in spans]
-        reached = [0, *accumulate((end for _, end in spans), max)]  # by the first so many claims
+        reached = [
+            0,
+            *accumulate((end for _, end in spans), max),
+        ]  # entry n: the furthest end of the first n claims
         parts = [part for part in sentences(self.text) if part.kind in ("heading", "code", "reasoning")]
         return [one for one in parts if reached[bisect_left(starts, one.end)] <= one.start]
 
     @property
     def precision(self) -> float | None:
-        """Supported claims over all that count, by the likelier verdicts.
+        """Supported claims / all claims that count, by the likelier verdicts.
 
-        0 without claims, so that a reward pays nothing for saying nothing; None when the text abstained.
+        0 without claims, so that a text that claims nothing earns nothing; None if the text abstained.
 
         Raises:
             Unscored: too many verdicts are missing, or the claims themselves.
@@ -163,7 +167,7 @@ class Report:
         return self.factscore(gamma=0)
 
     def factscore(self, gamma: int = 10) -> float | None:
-        """Precision times `exp(1 - gamma / claims)` below `gamma` claims; `gamma=0` is without the penalty.
+        """Precision times `exp(1 - gamma / claims)` below `gamma` claims; `gamma=0` turns this penalty off.
 
         Raises:
             Unscored: as `precision`.
@@ -186,10 +190,10 @@ class Report:
         return (low + high) / 2
 
     def bounds(self) -> tuple[float, float]:
-        """Between which values precision lies, whatever the missing verdicts are.
+        """The lowest and the highest precision that the missing verdicts allow.
 
         Raises:
-            Unscored: the claims themselves are missing, so nothing is known.
+            Unscored: there are no claims because of an error on our side.
         """
         if self.failure is not None:
             raise self.failure
@@ -199,7 +203,7 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON values; passages are listed once and claims name them by number.
 
-        The label of a verdict is what is shown.  `precision` is null where no claim counts.
+        The label of a verdict is the kind that is shown.  `precision` is null if no claim counts.
         """
         passages: dict[Passage, int] = {}
         claims = []
@@ -231,10 +235,10 @@ class Report:
         """Refuse a report without any verdict, where there should be one.
 
         Args:
-            max_chars: of the verifier, which reads no longer text.
+            max_chars: the limit of the verifier, which reads no longer text.
 
         Raises:
-            TooManyMasked: our side failed, or the model that lists the claims.
+            TooManyMasked: our side failed, or the model that lists the claims could not read the text.
             ConfigError: the text is too long.
         """
         if self.failure is not None:
@@ -252,7 +256,9 @@ class Report:
         if self.is_unjudged:
             verdicts = [check.verdict for check in self.checks if check.verdict is not None]
             causes = Counter(verdict.cause for verdict in verdicts).most_common()
-            details = (each.facts.get("detail") or each.why for each in verdicts)  # of a search, of a judge
+            details = (
+                each.facts.get("detail") or each.why for each in verdicts
+            )  # the first is a search's, the second a judge's
             detail = next((f": {one_line(str(each))}" for each in details if each), "")
             why = ", ".join(f"{count} {cause}" for cause, count in causes) + detail
             raise TooManyMasked(f"none of the claims could be judged ({why})")
@@ -283,7 +289,7 @@ class Report:
         return f"<Report: {summary}; judge {name or 'none'}>"
 
     def __str__(self) -> str:
-        """One line per claim, the sentence that decided beneath it, and the arithmetic of the score."""
+        """A line per claim, below it the sentence that decided its verdict, and at the end the score."""
         lines = [line for check in self.checks for line in _lines(check)]
         for part in self.unread():
             seen = one_line(self.text[part.start : part.end])
@@ -291,10 +297,10 @@ class Report:
         return "\n".join([*lines, *self.summary()])
 
     def _repr_html_(self) -> str:
-        """In a notebook: a row per claim with what decided; `to_html` writes a whole page."""
+        """In a notebook: a row per claim with the reason for its verdict; `to_html` writes a whole page."""
         from factrl.text.html import table
 
-        rows = [(" ".join(KINDS[check.shown]), check.claim.text, _because(check)) for check in self.checks]
+        rows = [(" ".join(KINDS[check.shown]), check.claim.text, _reason(check)) for check in self.checks]
         return table(("verdict", "claim", "because"), rows, caption="; ".join(self.summary()))
 
     def summary(self) -> list[str]:
@@ -318,7 +324,10 @@ class Report:
 
 
 def is_narrow(low: float, high: float) -> bool:
-    """Whether a score between these ends is published; 19/20 and 20/20 lie a rounding error over `WIDTH`."""
+    """Whether a score with these bounds is given as a number.
+
+    The tolerance is for 19/20 and 20/20, whose difference exceeds `WIDTH` by a rounding error.
+    """
     return high - low <= WIDTH + 1e-9
 
 
@@ -338,8 +347,8 @@ def _lines(check: Check) -> list[str]:
     return lines
 
 
-def _because(check: Check) -> str:
-    """What decided about a claim, in a cell."""
+def _reason(check: Check) -> str:
+    """The reason for a verdict, for a cell of a table."""
     if check.verdict is None:
         return str(check.claim.skip)
     p = "" if check.verdict.p is None else f"p={check.verdict.p:.2f} "
@@ -367,7 +376,7 @@ def page(report: Report) -> str:
 
 
 def body(report: Report) -> str:
-    """What such a page shows, for a page that has its style sheet."""
+    """The content of that page, to be put into a page that already has its style sheet."""
     from factrl.text.html import fragment
 
     return fragment("verifier/report.html", **_values(report))
@@ -398,7 +407,7 @@ def _values(report: Report) -> dict[str, Any]:
 
 
 def _headline(report: Report) -> str:
-    """What came of it, in a few words of ours."""
+    """The result in a few words."""
     if report.failure is not None:
         return "The text could not be checked"
     if report.floored:
@@ -441,22 +450,24 @@ def _claim(number: int, check: Check, report: Report) -> Mapping[str, Any]:
 
 
 def _excerpt(text: str, start: int, end: int) -> tuple[str, str, str]:
-    """The quote between what is near it, before and after, in its passage."""
+    """The text before the quote, the quote, and the text after it."""
     first, last = max(0, start - _AROUND), min(len(text), end + _AROUND)
     before, after = "… " if first else "", " …" if last < len(text) else ""
     return before + text[first:start], text[start:end], text[end:last] + after
 
 
 def _pieces(text: str, claims: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """The text, cut wherever a claim begins or ends; stretches may overlap, as those of one sentence do.
+    """The text, cut wherever a claim begins or ends; claims may overlap, as those of one sentence do.
 
-    A piece has the verdicts of its claims, the gravest first, the first claim with that one, and the claims
-    that end with it.  One line per verdict is drawn beneath it, the gravest nearest to the letters; line
-    style and letter tell the verdicts apart without colour.
+    A piece has the kinds of its claims, the worst first; the first claim of the worst kind; and the claims
+    that end with the piece.  The page draws a line below it per kind, the worst next to the letters; the
+    style of a line and its letter tell the kinds apart without colour.
     """
     shown = [one for one in claims if one["found"]]
     cuts = sorted({0, len(text), *(place for one in shown for place in one["place"])})
-    later = sorted(shown, key=lambda one: one["place"][0], reverse=True)  # the next one is the last
+    later = sorted(
+        shown, key=lambda one: one["place"][0], reverse=True
+    )  # in reverse, so that `pop` gives the next
     here: list[Mapping[str, Any]] = []
     for start, end in pairwise(cuts):
         while later and later[-1]["place"][0] <= start:

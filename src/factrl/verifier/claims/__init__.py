@@ -1,15 +1,13 @@
-"""From a text to the claims that it makes, each with the stretch of the text that makes it.
+"""The claims that a text makes, each with its place in the text.
 
-An extractor is anything that can be called with a text.  Two are here: `SentenceClaims`, for which a
-sentence is a claim in its own words, and `LLMClaims` (`factrl.verifier.claims.llm`), atomic claims by a
-language model.
+An extractor is a callable that takes a text.  There are two: `SentenceClaims` takes every sentence as a
+claim, and `LLMClaims` (`factrl.verifier.claims.llm`) asks a language model for atomic claims.
 
-A claim with `skip` is in the text but is not judged: it says what the question says, repeats an earlier one,
-speaks of the text itself, names a source, or cannot be checked.  It stays in the list, so that a report can
-show it and a guard can count it.  The rules prefer to leave a claim unmarked: one that is judged in vain
-costs a call, one that is passed over in vain could hide a false statement.  `self` is a guard as well
-(reliability, C1 rule 4 and D36): instructions to a grader and verdicts about "all claims" never reach a judge
-as claims.
+A claim with `skip` is not judged, because it says what the question says, repeats an earlier claim, speaks of
+the text itself, names a source, or cannot be checked.  It stays in the list, so that a report can show it and
+a guard can count it.  In doubt a claim is judged: judging it needlessly costs a call, but skipping it wrongly
+could hide a false statement.  The skip `self` also protects the judge (reliability, C1 rule 4 and D36):
+instructions to a grader and verdicts about "all claims" never reach a judge as claims.
 """
 
 from __future__ import annotations
@@ -44,17 +42,18 @@ __all__ = ["Extractor", "SentenceClaims", "content_words", "hedges", "mark", "no
 
 
 Extractor: TypeAlias = "Callable[..., list[Claim] | Awaitable[list[Claim]]]"
-"""Takes (text, question, topic) and gives the claims in order; what is not known is empty, and an empty text
-makes none.  It raises `Unscored` where it cannot, and never returns a shorter list instead."""
+"""Takes (text, question, topic) and returns the claims in order.  An unknown question or topic is empty, and
+an empty text has no claims.  If it fails it raises `Unscored`; it never returns a part of the claims."""
 
 
 class SentenceClaims:
-    """Every sentence, item and table row is one claim, in its own words, and so is a heading that states
-    something ("She won five prizes", "Birthplace: Paris").
+    """Takes every sentence, list item and table row as one claim, and headings that state something ("She won
+    five prizes", "Birthplace: Paris").
 
-    Only markup and citation marks are taken off, and what blurs who says it: "Some people say that X", "I
-    think X" and "Note that X" claim X.  An item gets the line that introduces its list ("Her books were:"),
-    and a bare value its label ("Birthplace:" and "Paris" on the next line).
+    The words stay as they are.  Only markup and citation marks are removed, and phrases that say vaguely who
+    claims it: "Some people say that X", "I think X" and "Note that X" all claim X.  A list item gets the line
+    that introduces its list ("Her books were:"), and a bare value gets its label ("Birthplace:" before
+    "Paris" on the next line).
 
     Attributes:
         identity: changes with whatever changes the claims.
@@ -87,10 +86,10 @@ _MARKUP = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One unit of a text, ready to be taken apart."""
+    """One sentence, list item, table row or heading of a text that may state something."""
 
-    text: str  # what it says, on one line, without markup
-    start: int  # of the stretch of the whole text, end exclusive
+    text: str  # on one line, without markup
+    start: int  # its place in the whole text; the end is exclusive
     end: int
     sentence: int  # its number among the sentences of the text
     context: str = ""  # the line that introduces its list, or the label of a bare value
@@ -98,10 +97,12 @@ class Statement:
 
 
 def statements(text: str) -> list[Statement]:
-    """Everything in `text` that may state something, in order; code and reasoning state nothing, and headings
-    only where they have a predicate or are a label with its value."""
+    """The parts of `text` that may state something, in order.
+
+    Code and reasoning are left out, and headings without a predicate that are not a label with its value.
+    """
     units: list[Statement] = []
-    introduction, label = "", (-1, "")  # the line that ends with a colon; where a label begins, and its words
+    introduction, label = "", (-1, "")  # a line that ends with a colon; the start and the words of a label
     line, line_end, sources = "", -1, False
     for number, unit in enumerate(sentences(text)):
         seen = _plain(text[unit.start : unit.end])
@@ -114,7 +115,9 @@ def statements(text: str) -> list[Statement]:
         elif unit.kind == "heading":
             sources = False
         valued = unit.kind not in ("code", "reasoning") and _is_value_of(label[1], seen)
-        titles = unit.kind == "heading" and not is_stated(seen) and not (valued and label[1][-1] in _OPEN)
+        titles = (
+            unit.kind == "heading" and not is_stated(seen) and not (valued and label[1][-1] in _AWAITS_VALUE)
+        )
         if not seen or unit.kind in ("code", "reasoning") or titles:
             introduction, label = "", (unit.start, seen if titles else "")
             continue
@@ -124,15 +127,15 @@ def statements(text: str) -> list[Statement]:
         if valued and skip is None:
             context, start = label[1].rstrip(":： ") + ("" if label[1][-1] in "?？؟" else ":"), label[0]
         units.append(Statement(seen, start, unit.end, number, context, skip))
-        if unit.kind != "item" or seen[-1] in _OPEN:
-            label = (unit.start, seen) if seen[-1] in _OPEN else (-1, "")
+        if unit.kind != "item" or seen[-1] in _AWAITS_VALUE:
+            label = (unit.start, seen) if seen[-1] in _AWAITS_VALUE else (-1, "")
         if unit.kind == "prose":
             introduction = _introducing(seen) if seen.endswith((":", "：")) else ""
     return units
 
 
-_OPEN = ":：?？؟"  # the last sign of a line that something answers
-_AFFIRMS = re.compile(
+_AWAITS_VALUE = ":：?？؟"  # a line that ends with one of these may be answered by the next line
+_YES_OR_NO = re.compile(
     r"(?:yes|no|yep|yeah|indeed|correct|true|false|right|wrong|ja|nein|doch|oui|non|si|sí|sì|sim|não|nee|tak|nie"
     r"|да|нет|はい|いいえ|是的?|不是|نعم|لا|हाँ|नहीं)(?!\w)",
     re.IGNORECASE,
@@ -142,24 +145,24 @@ _HERE = re.compile(r"^(?:\w+[,!] )?here(?:'s|’s| is| are) ", re.IGNORECASE)
 
 
 def _introducing(line: str) -> str:
-    """What introduces a list: of "Here are the causes:" it is "The causes:"."""
+    """The line that introduces a list, shortened: "Here are the causes:" becomes "The causes:"."""
     opening = _HERE.sub("", line[:-1]).rstrip() + ":"
     return opening[:1].upper() + opening[1:]
 
 
 def _is_value_of(label: str, seen: str) -> bool:
-    """Whether words are the value of a label before them: "Birthplace:" and "Paris", "Where?" and "Paris"."""
-    if not label or not seen or seen[-1] in _OPEN or " | " in seen or not is_bare(seen):
+    """Whether `seen` is the value of the label before it: "Birthplace:" and "Paris", "Where?" and "Paris"."""
+    if not label or not seen or seen[-1] in _AWAITS_VALUE or " | " in seen or not is_bare(seen):
         return False
     if label[-1] in "?？؟":
         certain = has_value(label) or not (
             _YOU_AND_I.search(label) or (len(label.split()) < 4 and label.isascii())
         )
-        return len(label) <= 200 and (certain if _AFFIRMS.match(seen) else asks(label))
+        return len(label) <= 200 and (certain if _YES_OR_NO.match(seen) else asks(label))
     return is_bare(label) and (label.endswith((":", "：")) or (has_value(seen) and " | " not in label))
 
 
-# Of HTML and of other ways to mark reasoning; but not what strikes words out.
+# Tags of HTML and of reasoning, except those that strike words out.
 _TAGS = re.compile(
     r"</?(?:(b|i|u|em|strong|span|code)|p|ul|ol|li|h[1-6]|div|table|tr|td|th|section|article|pre|blockquote|br|hr"
     r"|answer|response|think|thinking|reasoning|thought|reflection)(?: [^<>]{0,200})?/?>|\[/?THINK\]"
@@ -169,16 +172,16 @@ _TAGS = re.compile(
 
 
 def _plain(text: str) -> str:
-    """On one line, without markup and the special tokens of chat templates."""
+    """A text on one line, without markup and without the special tokens of chat templates."""
     if "<" in text or "[" in text or text.endswith("-->"):
         text = _TAGS.sub(lambda match: "" if match[1] else " ", CHAT_TOKEN.sub(" ", text))
     return " ".join(_MARKUP.sub(lambda match: match[1] or match[2] or "", text).split())
 
 
-# -- Wrappers that name nobody, or only the writer: "Some people say that the Moon is made of cheese" is true
-# -- whatever the Moon is made of, so a policy that wraps its falsehoods that way would never be wrong
-# -- (reliability, D15 and R8).  A named source stays ("According to NASA, …"), and so does a wrapper that
-# -- turns against what it wraps ("Some people wrongly believe …").
+# -- Wrappers: openings that name nobody or only the writer.  "Some people say that the Moon is made of
+# -- cheese" is true whatever the Moon is made of, so a policy could wrap false claims that way and never be wrong
+# -- (reliability, D15 and R8).  A named source is kept ("According to NASA, …"), and so is a wrapper that
+# -- denies what follows ("Some people wrongly believe …").
 
 _THAT = r"(?: that)?,? "
 _ADVERB = (
@@ -216,10 +219,10 @@ _TURNS = re.compile(
 
 
 def unwrapped(text: str) -> int:
-    """Where in a sentence that begins which says what is claimed, without its wrappers.
+    """The place in a sentence at which its claim begins, after its wrappers.
 
-    0 when there is none, when the sentence turns against what it wraps, or when too little would be left to
-    be a sentence.
+    0 if there is no wrapper, if the sentence denies what it wraps, or if the rest is too short for a
+    sentence.
     """
     match = None if _TURNS.search(text) else _WRAPPERS.match(text)
     start = match.end() if match else 0
@@ -229,18 +232,18 @@ def unwrapped(text: str) -> int:
 # -- Words
 
 ARTICLES = frozenset({"a", "an", "the"})
-_CAPITALS = STOP_WORDS | {"us"}  # of which those in capitals are names: "US", "IT", "WHO"
+_CAPITALS = STOP_WORDS | {"us"}  # words that are names if written in capitals: "US", "IT", "WHO"
 _PIECE = re.compile(r"(?<!\w)[-+](?=\d)|\d[\d.,]*|[^\W\d_](?:[^\W_]|')*|[#%$€£¥^<>=+]")
-_GROUPED = re.compile(r"\d{1,3}(?:,\d{3}){1,9}")
+_THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3}){1,9}")
 _SPACELESS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 
 
 @lru_cache(maxsize=1_024)
 def normalised(text: str) -> str:
-    """The claim in the spelling by which repeats are told: equal strings say the same in the same words.
+    """The claim in a normal spelling, by which repeats are found: equal results mean the same words.
 
-    Typography is made one (NFKC), case, punctuation and articles go.  Numbers stay what they are (`1,000` is
-    `1000`, but `1.5`, `-5` and `50%` keep their signs), and so do short names in capitals (`US` is not `us`)
+    Typography is unified (NFKC); case, punctuation and articles are removed.  Numbers keep their
+    value (`1,000` is `1000`, but `1.5`, `-5` and `50%` keep their signs), and so do short names in capitals (`US` is not `us`)
     and a letter that is a name (`Vitamin A`).  Reads `MAX_PAYLOAD` characters.
     """
     return " ".join(_pieces(text)) or clean(text).casefold()
@@ -250,7 +253,7 @@ def normalised(text: str) -> str:
 def content_words(text: str) -> frozenset[str]:
     """The words that carry the meaning, in their base form: names, numbers, nouns, verbs, negations.
 
-    Chinese and Japanese characters come in pairs, since nothing tells where a word ends.
+    Chinese and Japanese text gives pairs of characters, since nothing marks where a word ends.
 
     >>> sorted(content_words("She won the prizes")), sorted(content_words("win a prize"))
     (['priz', 'win'], ['priz', 'win'])
@@ -273,7 +276,7 @@ def _pieces(text: str) -> list[str]:
         piece = match[0]
         if piece[0].isdigit():
             piece = "".join(str(unicodedata.decimal(char, char)) for char in piece).rstrip(".,")
-            if _GROUPED.fullmatch(piece):
+            if _THOUSANDS.fullmatch(piece):
                 piece = piece.replace(",", "")
         elif piece.isupper() and not shouting and len(piece) > 1 and piece.lower() in _CAPITALS:
             pass
@@ -285,16 +288,17 @@ def _pieces(text: str) -> list[str]:
     return pieces
 
 
-# -- Marks
+# -- Which claims are skipped
 
 
 def mark(claims: Iterable[Claim], question: str = "") -> list[Claim]:
-    """The claims in order, each with `skip` set when it is not to be judged; marks already set stay.
+    """The claims in order, with `skip` set on those that are not to be judged; an earlier `skip` stays.
 
     - `self`: it speaks of this text, its author, its grader or its instructions, and says nothing else.
-    - `unverifiable`: a question, an announcement, "I", a greeting, a bare "perhaps", without a value.
-    - `question`: every content word of it stands in the question, which asserts it (not one that asks whether
-      it is so, or which of several).
+    - `unverifiable`: a question, an announcement, a sentence about "I", or a greeting, if it has no value;
+      or a sentence that begins with "perhaps".
+    - `question`: every content word of it is in the question.  A question that asks whether something is so,
+      or which of several, does not count, as it asserts nothing.
     - `repeat`: an earlier claim is equal after `normalised`.
     """
     given = content_words(question) if question and not _LEAVES_OPEN.search(question) else frozenset()
@@ -316,7 +320,7 @@ def mark(claims: Iterable[Claim], question: str = "") -> list[Claim]:
     return marked
 
 
-# What asks whether, or which of several, asserts none of it.
+# Questions that ask whether something is so, or which of several: they assert nothing.
 _LEAVES_OPEN = re.compile(
     r"(?:^|[.!?:;,]\s{1,4})(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should|must)\b"
     r"|\b(?:or|whether|true|false|correct|verify|check|which of|which one|among|between|either)\b"
@@ -324,7 +328,7 @@ _LEAVES_OPEN = re.compile(
     re.IGNORECASE,
 )
 
-_MINE = (
+_REPLY = (
     r"(?:answers?|responses?|reply|replies|texts?|completions?|outputs?|messages?|essay|summary|explanation)"
 )
 _SAYINGS = r"(?:claims?|statements?|facts?|answers?|responses?|assertions?|sentences?|information|details)"
@@ -334,7 +338,7 @@ _TRUE = (
 _SELF = re.compile(
     "|".join(
         (
-            rf"\b(?:this|my|our|the above|the present|the preceding) (?:whole |entire |final |own )?{_MINE}"
+            rf"\b(?:this|my|our|the above|the present|the preceding) (?:whole |entire |final |own )?{_REPLY}"
             rf" (?!(?:is|was|would be|will be) (?!(?:\w+ ){{0,2}}{_TRUE}))\w",
             rf"\b(?:all|every|each|both|these|the|any|following|above)(?: of)?"
             rf"(?: the| these| those| my| your)? (?:\w+ ){{0,3}}{_SAYINGS} (?!that )(?:\w+ ){{0,4}}"
@@ -378,16 +382,16 @@ def speaks_of_itself(text: str, question: str = "") -> bool:
 
 
 def _says_more(text: str) -> bool:
-    """Whether a sentence that speaks of itself states something of the world beside it."""
+    """Whether a sentence that speaks of the text itself also states something about the world."""
     rest = _SELF.sub(" ", CHAT_TOKEN.sub(" ", clean(text)))
     if has_value(rest) and has_predicate(rest):
         return True
     return _SAYS_THAT.search(rest) is not None and not re.search(rf"\b{_TRUE}\b", rest, re.IGNORECASE)
 
 
-# A clause of a subject and a predicate behind talk: "I'm not sure, but the mayor is in jail."
+# A clause with a subject and a predicate that follows talk: "I'm not sure, but the mayor is in jail."
 _ABOUT = (
-    rf"(?:question|topic|{_MINE}|{_SAYINGS}|context|passages?|documents?|evidence|sources?|data|above|following"
+    rf"(?:question|topic|{_REPLY}|{_SAYINGS}|context|passages?|documents?|evidence|sources?|data|above|following"
     r"|search|results?|graders?|judges?|rubrics?|best|next|key)\b"
 )
 _CLAUSE = (
@@ -413,8 +417,9 @@ _SAYS = re.compile(
 )
 
 
-# What opens a sentence of talk, which may still state something.  Behind the first kind a claim takes a
-# predicate and a value, behind the second the value may be a number alone, behind the third any value.
+# Openings of talk with the reader; the sentence may still state something.  After the first kind it needs a
+# predicate and a value to count as a claim, after the second (`number`) a number is enough, and after the
+# third (`value`) any value.
 _TALK = re.compile(
     r"(?:hello|hi(?!-)|hey|thank you|thanks|you're welcome|good luck|of course|no problem|my pleasure"
     r"|(?:i'm )?(?:happy|glad) to|you got it|sounds good|best of luck|take care|have an? (?:great|nice|good)"
@@ -433,7 +438,7 @@ _TALK = re.compile(
     r"(?:can|could|should|may|might|must|need|will|want|would|have|are)\b|we (?:think|believe|know))\b",
     re.IGNORECASE,
 )
-# What opens a sentence that commits to nothing: paid as a claim, it would be one for free.
+# Openings of a sentence that commits to nothing: as a claim it could not be wrong.
 _HEDGES = re.compile(
     r"(?:(?:maybe|perhaps|possibly|presumably)\b|it(?:'s| is) possible\b"
     r"|it (?:may|might|could) (?:well )?be\b"
@@ -471,10 +476,10 @@ _ASSERTS = re.compile(
 )
 
 
-_DECLINES = 0.85  # score of a sentence that is no claim; below it is checked
+_DECLINES = 0.85  # from this abstention score on a sentence is no claim
 
 
-_SMILEY = re.compile(r"\s[:;=]['’]?-?[)(\]DPpOo|/*3]{1,5}$")  # its colon introduces nothing
+_SMILEY = re.compile(r"\s[:;=]['’]?-?[)(\]DPpOo|/*3]{1,5}$")  # such a colon introduces nothing
 # The single words that are values: "$99", "95%", "1950-2001", "gluten-free".
 _ONE_VALUE = re.compile(
     r"[$€£¥]\d|\d[\d.,]*(?:-\d|[%°€$£]|(?:k?m|kg|[ap]m)\b)|\d{3,}\W?$|([a-z]{3,20})-(?!\1)[a-z]{3,20}\W?$",
@@ -490,13 +495,13 @@ def _is_unverifiable(seen: str) -> bool:
         return True
     talk = _TALK.match(seen)
     if bare.endswith((":", "：")) and not quoted:
-        return talk is not None or _LEADS_IN.search(bare) is not None or not _states(bare[:-1])
+        return talk is not None or _LEADS_IN.search(bare) is not None or not _has_statement(bare[:-1])
     if hedges(seen):
         return True
     if talk is not None:
         rest = _CONDITION.sub("", seen[talk.end() :])
         denied = "not" if talk[0].endswith(("n't", "not")) or rest.startswith("'t ") else ""
-        if not _states(rest, talk) and not _SAYS.search(denied + rest):
+        if not _has_statement(rest, talk) and not _SAYS.search(denied + rest):
             return True
     if is_contentless(seen):
         return True
@@ -515,9 +520,9 @@ _LEADS_IN = re.compile(
 )
 
 
-def _states(rest: str, talk: re.Match[str] | None = None) -> bool:
-    """Whether the words hold a value, and a predicate too unless the talk before them makes up for it."""
-    rest = f"x{rest}"  # so that a capital right behind the talk is a name, and a verb has a subject
+def _has_statement(rest: str, talk: re.Match[str] | None = None) -> bool:
+    """Whether the words have a value and a predicate; after some kinds of talk a value is enough."""
+    rest = f"x{rest}"  # the x stands for a subject, so that a capital after it is a name
     if not has_value(rest) or len(rest.split()) < 3:
         return False
     enough = talk is not None and (talk["value"] or (talk["number"] and has_number(rest)))
