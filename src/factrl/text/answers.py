@@ -1,8 +1,8 @@
-"""Short answers: one spelling, equality by rule, and the gate that stands before any judge.
+"""Compares short answers by rules, and finds answers without content before a judge sees them.
 
-The rules only ever accept what is certainly the same answer, since a policy looks for whatever is accepted
-too easily: equality of the whole answer, never a substring, an overlap or a list that contains it.  What
-they do not accept may still be right, and is for a judge to say.
+The rules accept only what is certainly the same answer, since a policy exploits whatever is accepted too
+easily.  They compare whole answers, never substrings, overlaps or lists that contain the answer.  What they
+do not accept may still be right; a judge decides that.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MASTER_KEYS = frozenset(
         # The keys of "One Token to Fool LLM-as-a-Judge" (arXiv 2507.08794) that hold a word.
         *("thought process", "let's solve this problem step by step", "solution", "解"),
         *("かいせつ", "respuesta"),
-        # Announcements of an answer that never comes, as policies write them.
+        # Announcements of an answer that does not follow, as policies write them.
         *("answer", "the answer", "my answer", "final answer", "the answer is", "the final answer is", "n/a"),
         *("here is the answer", "here is the solution", "the solution", "explanation", "reasoning", "step 1"),
         *("let's think step by step", "let us think step by step", "let's think about this step by step"),
@@ -51,10 +51,10 @@ MASTER_KEYS = frozenset(
         *("정답", "الجواب", "odpověď", "řešení"),
     }
 )
-"""Texts without content that model judges credit all the same, in the form `is_contentless` compares."""
+"""Texts without content that model judges often accept, in the form that `is_contentless` compares."""
 
 MAX_ANSWER = 1_024
-"""Characters of the longest answer that the rules compare; a longer one equals nothing."""
+"""The rules compare answers of up to this many characters; a longer one equals nothing."""
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -84,13 +84,13 @@ _SLASHED_DATE = re.compile(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4})")
 
 _RATIO = re.compile(r"([+-]?)(?:(\d{1,9}) )?(\d{1,9})/(\d{1,9})")
 _POWER = re.compile(r"(\d{1,4})\^([+-]?\d{1,2})")
-_CODED = re.compile(r"\+.*|-?0\d+(?:\.\d+)?|-?\d+\.(?=\d*[1-9])\d*0|-?\d{1,3}\.000")
+_SPELLING_MATTERS = re.compile(r"\+.*|-?0\d+(?:\.\d+)?|-?\d+\.(?=\d*[1-9])\d*0|-?\d{1,3}\.000")
 
 
 class _Quantity(NamedTuple):
     value: Decimal | Fraction
     percent: bool
-    code: str  # as it is written, where that may tell numbers of equal value apart: +44, 007, version 3.10
+    code: str  # the text, if numbers of equal value may differ by their spelling: +44, 007, version 3.10
 
 
 def _quantity(text: str) -> _Quantity | None:
@@ -100,7 +100,7 @@ def _quantity(text: str) -> _Quantity | None:
         text = text[: -len(spelling)] + "%" if text.endswith(spelling) else text
     number = parse_number(text.removesuffix("%"))
     if number is not None:
-        return _Quantity(number, text.endswith("%"), text if _CODED.fullmatch(text) else "")
+        return _Quantity(number, text.endswith("%"), text if _SPELLING_MATTERS.fullmatch(text) else "")
     power, ratio = _POWER.fullmatch(text), _RATIO.fullmatch(text)
     if power:
         return _Quantity(Fraction(int(power[1])) ** int(power[2]), False, "") if int(power[1]) else None
@@ -113,7 +113,10 @@ def _quantity(text: str) -> _Quantity | None:
 
 
 def _date(text: str) -> tuple[int, int, int] | None:
-    """(year, month, day) of `13 March 2018`, `March 13th, 2018`, `2018-03-13`, `March 2018`; 0 is unsaid."""
+    """(year, month, day) of `13 March 2018`, `March 13th, 2018`, `2018-03-13`, `March 2018`.
+
+    A part that is not given is 0.
+    """
     if len(text) > MAX_NUMBER:
         return None
     if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
@@ -123,7 +126,7 @@ def _date(text: str) -> tuple[int, int, int] | None:
     if slashed:
         day, month, year = int(slashed[1]), int(slashed[3]), int(slashed[4])
         day, month = (month, day) if month > 12 >= day else (day, month)
-        # 3/4/1889 may be the third of April or the fourth of March.
+        # 3/4/1889 is ambiguous: the third of April or the fourth of March.
         return (year, month, day) if month <= 12 and (day > 12 or day == month) and day <= 31 else None
     tokens = [token for token in _DATE_TOKEN.findall(text.lower()) if token not in _DATE_FILLERS]
     months = [MONTH_NUMBERS[token] for token in tokens if token in MONTH_NUMBERS]
@@ -152,15 +155,15 @@ LOOSENINGS = {
     "order": "Austen, Jane is Jane Austen, and a list of names is one in any order",
     "units": "5 km is 5,000 m, and 8849 is 8,849 m where metres are asked for",
 }
-"""What equality of short answers overlooks, and why; `Grader(loosen=...)` names what it shall overlook.
+"""The differences that two equal short answers may have, and why; `Grader(loosen=...)` chooses among them.
 
-Every other sign of an answer counts: -5, 50%, $5, C++, n!, a/b, [0, 1), O-, x^2, √2.
+Every other sign in an answer counts: -5, 50%, $5, C++, n!, a/b, [0, 1), O-, x^2, √2.
 """
 Loosen = Collection[str]
 
 
 class _Variant(NamedTuple):
-    """One spelling of an answer: its words, and what tells answers of the same words apart."""
+    """One spelling of an answer: its words, and the signs by which answers of the same words differ."""
 
     words: tuple[str, ...]
     bare: tuple[str, ...]  # without articles
@@ -168,7 +171,7 @@ class _Variant(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """An answer in the spellings that are compared."""
+    """An answer in all forms that are compared."""
 
     text: str
     quantity: _Quantity | None
@@ -177,7 +180,7 @@ class _Form(NamedTuple):
 
 
 def _form(text: str, loosen: Loosen = LOOSENINGS) -> _Form:
-    """The form of a text; kept, as an accepted answer is compared with every completion of its question."""
+    """The form of a text; cached, as an accepted answer is compared with every completion of its question."""
     kept = frozenset(loosen)
     return _formed(text, kept) if len(text) <= MAX_ANSWER else _formed.__wrapped__(text, kept)
 
@@ -220,7 +223,7 @@ _LATEX = (
 
 
 def _without_markup(text: str) -> str:
-    """A text as LaTeX or a browser shows it, on one line."""
+    """A text on one line, without the markup of LaTeX, HTML and Markdown."""
     text = unwrap_latex(clean(html.unescape(text)))
     for pattern, plain in _LATEX:
         text = pattern.sub(plain, text)
@@ -231,7 +234,7 @@ def _without_markup(text: str) -> str:
 _EMPHASIS = re.compile(r"(?<![\w*])(\*{1,3}|`)(?=\S)([^*`]{1,400})(?<=\S)\1(?![\w*])")
 
 
-# -- Another spelling of the same words
+# -- One spelling for initials, abbreviations and numerals
 
 _COUNTED = {word: f"{value}" for word, value in CARDINALS.items() if value <= 20} | {
     word: f"{value}th" for word, value in ORDINALS.items() if value <= 20
@@ -245,7 +248,7 @@ _ABBREVIATED = {
 _SHORT_FOR = re.compile(r"([A-Za-z]{2,4})\.?")
 _INITIALS = re.compile(r"(?:[A-Z]\.){1,5}[A-Z]?|[A-Z]|[A-Z](?:\.[A-Z]){1,5}")
 _AROUND = ".,;:!?\"'()[]"
-# Spaces that tell nothing: beside operators, and between the ends of an interval.
+# Spaces that do not matter: beside operators, and inside an interval (`_ENDS`).
 _SPACED = re.compile(r"(?<=\S) ?([+*^=<>≤≥×·±]) ?(?=[\w(√\[-])|(?<![^\W_])(\w) ([-/]) (?=\w(?!\w))")
 _ENDS = re.compile(r"[(\[{]([^()\[\]{}]{1,80})[)\]}]")
 _LONG_WORD = re.compile(r"[^\W\d_]{2}")
@@ -280,7 +283,7 @@ def _respelt(text: str, loosen: Loosen) -> str:
         if known and (full := _ABBREVIATED.get(known[1].lower())):
             tokens[place] = "street" if full == "saint" and place == last else full
         elif "numerals" in loosen and core:
-            tokens[place] = token.replace(core, _digits(core, tokens[place - 1] if place else ""))
+            tokens[place] = token.replace(core, _in_digits(core, tokens[place - 1] if place else ""))
     return _THE_NTH.sub(r" \1", " ".join(tokens)) if "numerals" in loosen else " ".join(tokens)
 
 
@@ -288,8 +291,8 @@ _HYPHEN = re.compile(r"(?<=[^\W\d_]{2})-(?=[^\W\d_]{2}|\d)")
 _THE_NTH = re.compile(r"(?<=[^\W\d_]) the (\d{1,2})th$", re.I)
 
 
-def _digits(word: str, before: str) -> str:
-    """A Roman numeral behind a name, a number word or an ordinal in digits; else the word itself."""
+def _in_digits(word: str, before: str) -> str:
+    """A Roman numeral after a name, a number word or an ordinal, in digits; any other word as it is."""
     numeral = word.upper() if len(word) > 1 and word.islower() else word
     value = ROMAN.get(numeral, 0)
     if value and before[:1].isalpha() and (len(word) > 1 or before[:1].isupper()):
@@ -314,13 +317,13 @@ def _spaceless(char: str) -> bool:
     return "\u3040" <= char <= "\u30ff" or "\u3400" <= char <= "\u9fff" or char >= "\U00020000"
 
 
-# What makes no difference between words.  Of other signs each is one mark.
-_IDLE = str.maketrans("", "", string.punctuation.replace("\\", "") + "¿¡…、。・「」『』《》〈〉【】")
+# Signs that make no difference between words.  Every other sign is a mark (`_MARK`).
+_DROPPED = str.maketrans("", "", string.punctuation.replace("\\", "") + "¿¡…、。・「」『』《》〈〉【】")
 _OPERATORS = r"[+*^=<>%#$@&|\\~°√∞±×÷·≤≥≠∈∉∪∩∧∨⊂⊃⊆⊇∀∃→⇒↔⇔⊕⊗∝≡≅‰§¬∂∇∑∫′″€£¥]"
 _MARK = re.compile(
     r"-?\d[\d.,]*"
     rf"|{_OPERATORS}"
-    r"|!=|_{2,}|!(?=\w)|(?<=[\d)\]}])!|(?<![^\W\d_])[^\W\d_]!"  # not, and factorials; not "Wow!"
+    r"|!=|_{2,}|!(?=\w)|(?<=[\d)\]}])!|(?<![^\W\d_])[^\W\d_]!"  # negations and factorials, but not "Wow!"
     r"|(?<![^\W\d_]{3})(?<=\w)-(?![\w-])|(?<![\w.])-(?=[^\W\d_])"  # O-, -x
     r"|(?<![^\W\d_'-])[^\W\d_]-(?=[^\W\d_](?![\w-]))"  # a-b
     r"|(?<=[\d)])/|/(?=[\d(])|(?<![^\W_])\w/|/\w(?!\w)"  # 10/10, a/b; not AC/DC
@@ -340,24 +343,26 @@ def _marks(text: str) -> tuple[Decimal | str, ...]:
         mark = mark.rstrip(".,")
         if mark.startswith("-") and match.start() and text[match.start() - 1].isalnum():
             mark = mark[1:]
-        number = None if _CODED.fullmatch(mark) else parse_number(mark)
+        number = None if _SPELLING_MATTERS.fullmatch(mark) else parse_number(mark)
         marks.append(mark if number is None else number)
     return tuple(marks)
 
 
-_UNTOLD = frozenset("$£€¥%°&'\"0123456789.,")
+_IN_AMOUNTS = frozenset("$£€¥%°&'\"0123456789.,")
 
 
 def telling_marks(text: str) -> tuple[str, ...]:
-    """The signs that tell a text apart, without numbers, currencies and units."""
+    """The signs by which texts with the same words differ, without numbers, currencies and units."""
     signs = (
-        mark for mark in _marks(text) if isinstance(mark, str) and (mark == "." or not set(mark) <= _UNTOLD)
+        mark
+        for mark in _marks(text)
+        if isinstance(mark, str) and (mark == "." or not set(mark) <= _IN_AMOUNTS)
     )
     return tuple(sign for sign in signs if not (sign[-1] == "-" and len(sign) > 1))
 
 
 def _variant(text: str, loosen: Loosen) -> _Variant:
-    words = (text.translate(_IDLE) if "punctuation" in loosen else text).split() or text.split()
+    words = (text.translate(_DROPPED) if "punctuation" in loosen else text).split() or text.split()
     if any(map(_spaceless, text)):
         words = ["".join(words)]
     bare = [word for place, word in enumerate(words) if not _is_article(words, place)]
@@ -366,27 +371,27 @@ def _variant(text: str, loosen: Loosen) -> _Variant:
     )
 
 
-_LETTERED = frozenset("minor major flat sharp positive negative level levels cappella".split())  # noqa: SIM905
+_AFTER_LETTER = frozenset("minor major flat sharp positive negative level levels cappella".split())  # noqa: SIM905
 
 
 def _is_article(words: list[str], place: int) -> bool:
-    """Whether a word is `the`, or an `a` that may be an article by its place: not "Vitamin A", "A minor"."""
+    """Whether a word is an article.  Its place decides about `a`: it is none in "Vitamin A" and "A minor"."""
     word = words[place]
     if place + 1 == len(words) or word.lower() not in ("a", "an", "the"):
         return False
     return word.lower() == "the" or (
-        (word.islower() or not place) and words[place + 1].lower() not in _LETTERED
+        (word.islower() or not place) and words[place + 1].lower() not in _AFTER_LETTER
     )
 
 
 def _same(prediction: _Form, answer: _Form, loosen: Loosen = LOOSENINGS) -> bool:
     if not prediction.text or not answer.text:
         return False
-    # `K`, `Co`, `US`: so short that case is what tells them from a word; "No" is taken for the word.
+    # `K`, `Co`, `US`: only case distinguishes them from words; "No" is read as the word.
     if len(answer.text) <= 2 and answer.text.isalpha() and answer.text not in ("No", answer.text.lower()):
-        return _core(prediction.text) == answer.text
+        return _without_signs(prediction.text) == answer.text
     if answer.text.isalpha() and answer.text.islower() and len(answer.text) == 2:
-        core = _core(prediction.text)
+        core = _without_signs(prediction.text)
         if core.isupper() and core != "NO":
             return False
     if prediction.quantity and answer.quantity:
@@ -401,7 +406,7 @@ def _same(prediction: _Form, answer: _Form, loosen: Loosen = LOOSENINGS) -> bool
     return "order" in loosen and _reordered(prediction, answer)
 
 
-def _core(text: str) -> str:
+def _without_signs(text: str) -> str:
     return text.replace(".", "").strip(" \"'()[],;:!?")
 
 
@@ -415,25 +420,25 @@ def _alike(one: _Variant, other: _Variant, loosen: Loosen) -> bool:
     return False
 
 
-_CASED = re.compile(
+_CASE_MATTERS = re.compile(
     r"\d*(?:[A-Za-z]|[mp](?:[gmsajwvnlbctk]|pa|hz|ev|bq|sv|wh|bit|ol|cal|bps)|[kgt]i?b(?:ps)?)", re.I
 )
 _FORMULA = re.compile(r"(?:[A-Z][a-z]?\d*){1,20}")
 
 
 def _same_word(words: tuple[str, ...], wanted: tuple[str, ...], place: int, loosen: Loosen) -> bool:
-    """Whether two words that are not spelt alike are one, in case and accents."""
+    """Whether two words differ only in case or accents that do not matter."""
     word, want = words[place], wanted[place]
     folded, other = (word.casefold(), want.casefold()) if "case" in loosen else (word, want)
-    # Of three letters alone an accent may be all: Bär, bar.
+    # In an answer of one short word an accent can be the only difference: Bär, bar.
     names = (word[0].isupper() or want[0].isupper()) and (len(words) > 1 or min(len(word), len(want)) > 3)
     if "accents" in loosen and names:
         folded, other = (plain_letters(text.replace("ё", "е")) for text in (folded, other))
     if folded != other:
         return False
-    # A unit behind its number, or a formula.
+    # In a unit after its number and in a formula, case matters.
     after = word[0].isdigit() or (place and words[place - 1][-1].isdigit())
-    if after and _CASED.fullmatch(word) and word.lower() not in ("am", "pm"):
+    if after and _CASE_MATTERS.fullmatch(word) and word.lower() not in ("am", "pm"):
         return word.lstrip("0123456789")[0] == want.lstrip("0123456789")[0] and word[-1] == want[-1]
     return not (
         any(map(str.isdigit, word)) and _FORMULA.fullmatch(word) and _FORMULA.fullmatch(want) and word != want
@@ -444,7 +449,7 @@ _LISTED = re.compile(r", and |, |; | and | & ")
 
 
 def _reordered(prediction: _Form, answer: _Form) -> bool:
-    """Whether two texts are one list in another order, or one name with its surname and a comma first."""
+    """Whether two texts are the same list in another order, or a name and its form "Surname, First name"."""
     texts = prediction.text, answer.text
     one, other = (_LISTED.split(text.strip(" .")) for text in texts)
     if len(one) == len(other) == 1 or any(char.isdigit() for char in texts[0]):
@@ -465,15 +470,15 @@ def _reordered(prediction: _Form, answer: _Form) -> bool:
 def same_answer(prediction: str, answer: str, loosen: Loosen = LOOSENINGS) -> bool:
     """Whether two short answers are certainly the same one.
 
-    They are when they are spelt alike but for what `LOOSENINGS` lists, each with its reason.  Every sign that
-    can change the value counts: -5, 1.5, 50%, $5, C++, n!, a/b, [0, 1), O-, +44, 3.10.  Numbers are equal,
-    never close.  A list of candidates is never the same as one of them.
+    They are the same if they differ only in what `LOOSENINGS` lists, each with its reason.  Every sign that
+    can change the value counts: -5, 1.5, 50%, $5, C++, n!, a/b, [0, 1), O-, +44, 3.10.  Numbers must be
+    equal; close is not enough.  A list of candidates is never the same as one of them.
 
         >>> same_answer("J.R.R. Tolkien", "JRR Tolkien"), same_answer("n!", "n")
         (True, False)
 
     Args:
-        loosen: the names in `LOOSENINGS` of what makes no difference.
+        loosen: the differences that do not count, by their names in `LOOSENINGS`.
     """
     return _same(_form(prediction, loosen), _form(answer, loosen), loosen)
 
@@ -491,10 +496,10 @@ def matches(prediction: str, answers: Iterable[str], loosen: Loosen = LOOSENINGS
 
 
 def contains(text: str, answers: Iterable[str]) -> str | None:
-    """The first accepted answer whose words stand side by side in a passage, as in DPR (arXiv 2004.04906).
+    """The first accepted answer whose words follow each other in a passage, as in DPR (arXiv 2004.04906).
 
     Case, punctuation, English articles and accents make no difference.  It is for sorting passages, never for
-    grading: "yes" and "one" stand in many.  Reads `MAX_PAYLOAD` characters.
+    grading: many passages have "yes" and "one".  Reads `MAX_PAYLOAD` characters.
     """
     passage = f" {_words(clean(text))} "
     for answer in answers:
@@ -515,16 +520,17 @@ def _accepted(spellings: Iterable[str], answers: Iterable[str], loosen: Loosen) 
 
 # -- Amounts
 
-_SIGNED = re.compile(r"[!¬≠✗✘❌~<>=≈±]")  # not, about, or a limit
-_AMOUNT_SIGNS = frozenset(" -'\"()°")  # of an amount, beside what `read` takes for a token
+_SIGNED = re.compile(r"[!¬≠✗✘❌~<>=≈±]")  # signs for "not", "about" and limits
+_AMOUNT_SIGNS = frozenset(" -'\"()°")  # signs in an amount besides those of the tokens of `read`
 _AROUND_AMOUNT = stems("square sq cubic degrees it there has have had is are was were")
 
 
 def same_amount(question: str, text: str, answers: Iterable[str]) -> str | None:
-    """The first accepted answer that a text is, when both are one amount and nothing more.
+    """The first accepted answer that is the same amount as a text; both must be an amount and nothing more.
 
     "8849 metres" is "8,849 m", and "8849" too where the question asks for metres; "12 goals" is "12" where it
-    asks for goals.  A number without a unit that the question does not name either is only equal to itself.
+    asks for goals.  If neither the text nor the question gives a unit, a number equals only a number without
+    a unit.
 
     >>> [same_amount("How high is it?", text, ["8,849 m"]) for text in ("8.849 km", "8849")]
     ['8,849 m', None]
@@ -541,7 +547,7 @@ def same_amount(question: str, text: str, answers: Iterable[str]) -> str | None:
 
 
 def _only_amount(text: str, question: str) -> Amount | None:
-    """The number with its unit, or with what the question asks for, that is all of a text."""
+    """The amount of a text that is a number with its unit, or with words of the question; else None."""
     text = clean(text[:MAX_ANSWER])
     if _SIGNED.search(text) or not _AMOUNT_SIGNS.issuperset(TOKEN.sub("", text)):
         return None
@@ -566,7 +572,7 @@ _LABELS = re.compile(
     r"|respuesta:|réponse:|antwort:|risposta:|resposta:|ответ:|答案:|答案是:?|答え:|答:) ?",
     re.IGNORECASE,
 )
-# Lower-case verbs only, and "It's" only in a sentence: "It Is Written" and "It's Complicated" are titles.
+# Only verbs in lower case, and "It's" only in a sentence: "It Is Written" and "It's Complicated" are titles.
 _OPENERS = re.compile(
     r"(?:(?:[Ii] (?:think|believe|would say)|[Ii]'d say)(?: that)?,? |(?:[Pp]robably|[Mm]aybe|[Pp]erhaps),? "
     r"|(?:[Ii]t|[Tt]his|[Tt]hat|[Hh]e|[Ss]he|[Tt]hey) (?:is|was|are|were) |it's |It's (?=.*\.$))"
@@ -584,12 +590,12 @@ _TURNS = frozenset(
 
 
 def final_answer(text: str) -> str:
-    """The bare answer inside the few wrappings that leave no doubt; otherwise the cleaned text.
+    """The answer without a few clear wrappings; if there are none, the cleaned text.
 
     Removed, from the outside in: LaTeX markup, bold and quotes around the whole, a label (`Answer:`, `The
     final answer is`), an opener (`It is`, `I think`, `Maybe`), one definite subject (`The capital of France
     is Paris`: begins with "The", at most 12 words, one verb form of "to be", no negation or relative
-    clause), and the final period.  It reads no other sentence.
+    clause), and the final period.  Other sentences stay as they are.
 
     >>> final_answer("The final answer is: **Paris**."), final_answer("Paris is the capital of France")
     ('Paris', 'Paris is the capital of France')
@@ -624,8 +630,8 @@ def _without_subject(text: str) -> str:
     return parts[1] if plain and parts[1] else text
 
 
-# Tags, comments and commands that show nothing.
-_UNSEEN = re.compile(
+# Tags, comments and commands that produce no visible text.
+_INVISIBLE = re.compile(
     r"<!--[^<>]{0,400}-->|</?[a-z]{1,10} ?/?>"
     r"|\\(?:q?quad|newline|null|relax|[hv]?phantom\{[^{}]{0,400}\}|[hv]space\{[^{}]{0,40}\})"
     r"|\\[,;!: ]|(?<!\w)~(?!\w)",
@@ -636,13 +642,14 @@ _UNSEEN = re.compile(
 def is_contentless(text: str) -> bool:
     """Whether a text holds nothing a judge could grade: no letter, digit or sign, or only a master key.
 
-    Deterministic, so it cannot be argued with; ask it before any judge, and after `matches`, because a word
-    such as "Solution" can be the right answer.  Short answers (`0`, `K`, `C++`, `π`, `中`, `No`, `A`) pass.
+    It is a fixed rule, so no text can persuade it.  Call it before any judge, and after `matches`, because a
+    word such as "Solution" can be the right answer.  Short answers (`0`, `K`, `C++`, `π`, `中`, `No`, `A`)
+    pass.
 
     >>> is_contentless("**Solution:**"), is_contentless("…"), is_contentless("C++")
     (True, True, False)
     """
-    text = clean(_UNSEEN.sub(" ", html.unescape(text[:MAX_PAYLOAD]))).casefold()
+    text = clean(_INVISIBLE.sub(" ", html.unescape(text[:MAX_PAYLOAD]))).casefold()
     signs = (char for char in text if not char.isascii() and char != "\ufffd")
     if not any(map(str.isalnum, text)) and all(unicodedata.category(char)[0] != "S" for char in signs):
         return True

@@ -6,9 +6,9 @@ parts may be plain or `async def`; any of them can be the user's own.
 
 `open_verifier` builds one from the name of a preset.  `local` is our own and needs no server.  The others
 follow published systems in how they find claims and evidence, how they judge, and in their settings:
-FActScore (arXiv 2305.14251), VeriScore (arXiv 2406.19276), KnowRL's fact reward (zjunlp/KnowRL f75b0bb) and FSPO's step check (nusnlp/FSPO
-7f5e4f9).  The wording of the prompts is ours.  If a title is not in the index, the claims of that text are
-unknown; FActScore stops there, and KnowRL gives the whole batch 0.
+FActScore (arXiv 2305.14251), VeriScore (arXiv 2406.19276), KnowRL's fact reward (zjunlp/KnowRL f75b0bb) and
+FSPO's step check (nusnlp/FSPO 7f5e4f9).  The wording of the prompts is ours.  If a title is not in the index,
+the claims of that text are unknown; FActScore stops there, and KnowRL gives the whole batch 0.
 """
 
 from __future__ import annotations

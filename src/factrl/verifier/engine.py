@@ -3,8 +3,8 @@
 Every group of texts (the rollouts of one question) passes its three stages on its own: claims, then
 evidence, then verdicts.  The stages of different groups overlap, so a server that takes many requests at a
 time stays busy, and no group waits for the slowest text of another.  Within a group equal claims are judged
-once, and evidence can be shared.  Claims are merged only when their normalised words and their evidence are equal: near-duplicates
-often differ in the very number or name that matters.
+once, and evidence can be shared.  Claims are merged only when their normalised words and their evidence are
+equal: near-duplicates often differ in the very number or name that matters.
 
 The content of a request depends on the texts alone, never on timing, so that the same batch sends the same
 requests again and a store can answer them.

@@ -179,9 +179,9 @@ def _plain(text: str) -> str:
 
 
 # -- Wrappers: openings that name nobody or only the writer.  "Some people say that the Moon is made of
-# -- cheese" is true whatever the Moon is made of, so a policy could wrap false claims that way and never be wrong
-# -- (reliability, D15 and R8).  A named source is kept ("According to NASA, …"), and so is a wrapper that
-# -- denies what follows ("Some people wrongly believe …").
+# -- cheese" is true whatever the Moon is made of, so a policy could wrap false claims that way and never be
+# -- wrong (reliability, D15 and R8).  A named source is kept ("According to NASA, …"), and so is a wrapper
+# -- that denies what follows ("Some people wrongly believe …").
 
 _THAT = r"(?: that)?,? "
 _ADVERB = (
@@ -242,9 +242,9 @@ _SPACELESS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 def normalised(text: str) -> str:
     """The claim in a normal spelling, by which repeats are found: equal results mean the same words.
 
-    Typography is unified (NFKC); case, punctuation and articles are removed.  Numbers keep their
-    value (`1,000` is `1000`, but `1.5`, `-5` and `50%` keep their signs), and so do short names in capitals (`US` is not `us`)
-    and a letter that is a name (`Vitamin A`).  Reads `MAX_PAYLOAD` characters.
+    Typography is unified (NFKC); case, punctuation and articles are removed.  Numbers keep their value
+    (`1,000` is `1000`, but `1.5`, `-5` and `50%` keep their signs), short names in capitals keep their case
+    (`US` is not `us`), and a letter that is a name stays (`Vitamin A`).  Reads `MAX_PAYLOAD` characters.
     """
     return " ".join(_pieces(text)) or clean(text).casefold()
 

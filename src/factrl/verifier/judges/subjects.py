@@ -1,13 +1,15 @@
-"""Which passages are about what a sentence is about, and whether one of them says it but for a value.
+"""Finds the passages about the subject of a claim, and sentences that differ from it in one value.
 
-A claim is held against one passage at a time: what one document says of its own subject says nothing of the
-subject of another.  A passage's subject is its title, or the name that its first sentence opens with; names
-are compared whole, so that "Solis 7" is not "Solis 7 Pro" and "Württemberg" not "Baden-Württemberg".
+A claim is compared with one passage at a time, because what a document says about its own subject says
+nothing about another subject.  A passage's subject is its title, or the name that its first sentence begins
+with.  Names are compared whole, so that "Solis 7" is not "Solis 7 Pro" and "Württemberg" not
+"Baden-Württemberg".
 
-A sentence that names nobody has the subject of its heading or of a sentence before it: "It has a five-year
-warranty" under the heading "Auron H1" is held against what is said of the Auron H1, and so is "Born in Soria
-in 1922" after "Ana Ruiz was a chemist".  Where nothing is said of that subject, nothing supports the
-sentence.  What is no certain name ("Construction began in 1995", "## Early life") is no subject.
+A sentence without a name inherits the subject of its heading or of an earlier sentence: "It has a five-year
+warranty" under the heading "Auron H1" is compared with passages about the Auron H1, and "Born in Soria in
+1922" after "Ana Ruiz was a chemist" with passages about Ana Ruiz.  If no passage is about that subject,
+nothing supports the sentence.  Words that are not clearly a name ("Construction began in 1995", "## Early
+life") are no subject.
 """
 
 from __future__ import annotations
@@ -26,13 +28,13 @@ from factrl.types import Claim, Passage
 from factrl.verifier.judges.overlap import MAX_EVIDENCE, Piece, pieces_of, words_of
 
 ASKED = 2
-"""Passages that a claim is held against, each on its own."""
+"""Number of passages that a claim is compared with, one at a time."""
 
-_BACK = 20  # sentences that are looked through for the last name
-_LONGEST = 1_000  # characters of a sentence
-_EARLY = 6  # words in which a sentence's subject stands
-_NEAR = 3  # tokens that stand for one value
-_BEFORE = ".!?:;\"'“”„«»"  # a sentence; there a small word has a capital letter
+_SENTENCES_BACK = 20  # sentences before a claim in which a subject is searched
+_LONGEST = 1_000  # characters of a sentence that are read
+_EARLY = 6  # the subject is among this many first words of a sentence
+_NEAR = 3  # tokens that one value may have
+_SENTENCE_SIGNS = ".!?:;\"'“”„«»"  # signs after which a function word may have a capital letter
 
 # -- Words
 
@@ -72,14 +74,14 @@ class _Token(NamedTuple):
     start: int
     end: int
     low: str
-    key: str  # without the endings of its cases, long enough that two names seldom share one
-    small: bool
-    named: bool  # has a capital letter or letters with digits, or is of a script without capital letters
+    key: str  # the word without its case endings, for comparison
+    small: bool  # a function word, such as an article, a pronoun or a preposition
+    named: bool  # may be a name: has a capital letter, letters and digits, or a script without capitals
     value: bool  # a name, or a number in digits or in words
 
     @property
     def bare(self) -> str:
-        """The key, of a version without its "v"."""
+        """The key, without the "v" of a version ("v1.2")."""
         return re.sub(r"^v(?=\d)", "", self.key)
 
 
@@ -91,7 +93,7 @@ def _tokens(text: str) -> list[_Token]:
         digits = any(one.isdigit() for one in word)
         letters = any(one.isalpha() for one in word)
         before = text[max(0, match.start() - 3) : match.start()].rstrip()[-1:]
-        opens = not before or before in _BEFORE
+        opens = not before or before in _SENTENCE_SIGNS
         small = low in _SMALL and (word.islower() or opens) and not (word.isupper() and len(word) > 1)
         named = not small and letters and (digits or word.lower() == word.upper() or not word.islower())
         value = named or digits or low in CARDINALS or low.removesuffix("s") in SCALES
@@ -106,12 +108,12 @@ def _large(text: str) -> list[_Token]:
 
 @lru_cache(maxsize=2_048)
 def _keys(text: str) -> tuple[str, ...]:
-    """A name as it is compared."""
+    """The keys of a name, by which names are compared."""
     return tuple(one.bare for one in _large(text) if one.low.rstrip(".") not in _HONORIFICS)
 
 
 def _uncased(text: str) -> bool:
-    """Whether it is in a script without capital letters."""
+    """Whether a text is in a script without capital letters."""
     letters = [one for one in text[:40] if one.isalpha()]
     return bool(letters) and 2 * sum(one.lower() == one.upper() for one in letters) > len(letters)
 
@@ -127,8 +129,8 @@ _UNIT = re.compile(r"^\W{0,2}[^\W\d_]{1,3}\b")
 _NOUN = re.compile(
     r"(?:[^s]s|ung|tion|ción|ment|ing|ity|tät|ness|ance|ence|age|heit|keit|ism|cy|dose|ty|ship)$"
 )
-# What begins so names no subject: a sentence about nobody or everybody, and the greeting of a letter, a line
-# that ends in a comma ("Madame Tussauds is in London." has a name).
+# Sentences that begin like this have no subject: those about nobody or everybody, and the greeting of a
+# letter, which ends with a comma ("Madame Tussauds is in London." does have one).
 _NO_NAME = re.compile(
     r"(?:(?:no|every|some|any)(?: ?one|body)|niemand|jemand|jedermann|personne|nadie|nessuno|ninguém"
     r"|iedereen|nikt|никто)\b"
@@ -144,7 +146,7 @@ _VERB = re.compile(
 
 
 def _opening(tokens: Sequence[_Token], text: str) -> tuple[str, ...]:
-    """The name that a text opens with: its first words with a capital letter and the small ones between."""
+    """The keys of the name that a text begins with: its first capitalised words, without function words."""
     run: list[str] = []
     last = 0
     for token in tokens:
@@ -160,11 +162,11 @@ def _opening(tokens: Sequence[_Token], text: str) -> tuple[str, ...]:
 
 
 def subject_of(text: str) -> tuple[str, bool]:
-    """The name that a sentence opens with, as it is written, and whether it stands for itself.
+    """The name that a sentence begins with, as written, and whether the sentence has its own subject.
 
-    It does not where the sentence speaks of what was named before: it has a pronoun before any name ("In 1911
-    she"), or opens with an article and no name ("The company") or one German noun, which may be one or the
-    other ("Die Firma", "Die Elbe").
+    It has none of its own if it refers back: it has a pronoun before any name ("In 1911 she"), or begins with
+    an article without a name ("The company"), or with an article and one German noun, which may or may not be
+    a name ("Die Firma", "Die Elbe").
     """
     text = text[:_LONGEST]
     tokens = _tokens(text)
@@ -178,14 +180,14 @@ def subject_of(text: str) -> tuple[str, bool]:
         if token.named and (article or first.low not in _SMALL):
             break
     if first.small and not article:
-        return "", True  # "In Bergen": what it opens with is not its subject
+        return "", True  # "In Bergen …": the first name is not the subject
     name = _opening(tokens, text)
     german = first.low in ("der", "die", "das", "den", "dem", "des") and len(name) == 1
     return " ".join(one.word for one in tokens if one.key in name), not german and bool(name or not article)
 
 
 def lead(text: str) -> str:
-    """The name that a text opens with; none of "Founded in Bergen", "Weighs 6 kg" and "The company"."""
+    """The name that a text begins with; empty for "Founded in Bergen", "Weighs 6 kg" and "The company"."""
     if _NO_NAME.match(text.lstrip()):
         return ""
     text = re.split(r"\n|(?<=[.!?])\s", text, maxsplit=1)[0]
@@ -204,7 +206,7 @@ def lead(text: str) -> str:
 
 
 def _names_in(text: str) -> str:
-    """The names in a sentence, as they are written, but for its first word."""
+    """The names in a sentence, as written; its first word is left out."""
     return " ".join(one.word for one in _tokens(text[:_LONGEST])[1:] if one.named)
 
 
@@ -238,22 +240,22 @@ _HEADING = re.compile(
     r"|^(\S.{0,80})\n(?:=|-){3,200}$|^(\[?v?\d+\.\d[\w.]{0,20}\]?)(?: +[-–—(].{1,40})?$",
     re.MULTILINE,
 )
-_FILE = re.compile(r"\S*[\d.]\S*$")  # a title that numbers or names a file, and no subject
+_FILE = re.compile(r"\S*[\d.]\S*$")  # a title that is a number or a file name, which is no subject
 
 
 class _Known(NamedTuple):
-    """What is kept of a passage."""
+    """What the comparisons need of a passage."""
 
     title: tuple[str, ...]
     opening: tuple[str, ...]
-    unnamed: bool  # it has no title, and its first sentence no name: it speaks of somebody named before
+    unnamed: bool  # no title and no name in its first sentence, which refers back to an earlier one
     keys: frozenset[str]
     stems: frozenset[str]
-    names: tuple[tuple[str, ...], ...]  # of what it is about: its title, and the name that it opens with
-    words: frozenset[str]  # as of names
-    lower: frozenset[str]  # those without a capital
-    sections: tuple[tuple[int, int, str], ...]  # the place, level and words of every heading
-    headings: tuple[tuple[str, ...], ...]  # those that are names of two words or more
+    names: tuple[tuple[str, ...], ...]  # of its subject: its title, and the name that it begins with
+    words: frozenset[str]  # all words, in the form that names are compared in
+    lower: frozenset[str]  # keys of the words in small letters
+    sections: tuple[tuple[int, int, str], ...]  # every heading: its place, level and words
+    headings: tuple[tuple[str, ...], ...]  # headings that are names of at least two words
 
 
 @lru_cache(maxsize=512)
@@ -288,32 +290,32 @@ def _known(title: str, text: str) -> _Known:
     )
 
 
-def _all_known(passages: Sequence[Passage]) -> list[_Known]:
+def _known_of(passages: Sequence[Passage]) -> list[_Known]:
     return [_known(one.title, one.text) for one in passages]
 
 
-def _within(name: Sequence[str], keys: Collection[str], named: Collection[str]) -> bool:
-    """Whether a sentence has a name whole; one of a single word has to be written as a name there."""
+def _has_name(name: Sequence[str], keys: Collection[str], named: Collection[str]) -> bool:
+    """Whether a sentence has all words of a name; a name of one word must be written as a name there."""
     return all(one in keys for one in name) and (len(name) > 1 or any(one in named for one in name))
 
 
 def about(claim: str, passages: Sequence[Passage]) -> list[int]:
-    """The numbers of the passages about the claim's own subject, those first that hold most of its words.
+    """The numbers of the passages about the claim's own subject; those with most of its words come first.
 
-    Where the claim names the subject of a passage, by its title or by the name that it opens with, only such
-    passages are about it, and those of another subject that name it.  Else they are those that hold most of
-    its names, each weighing more the fewer passages have it; and where it has no name, all.
+    If the claim names the subject of a passage (its title, or the name that it begins with), these are the
+    passages with that subject and those of other subjects that name it.  Otherwise they are the passages with
+    most of the claim's names, where rare names weigh more.  For a claim without names they are all passages.
     """
-    known = _all_known(passages)
+    known = _known_of(passages)
     if len(known) < 2:
         return [*range(len(known))]
     claim = claim[:_LONGEST]
     tokens = _tokens(claim)
     keys = {token.key for token in tokens if not token.small}
     names = {token.key for token in tokens if token.named}
-    titles = [one.title if _within(one.title, keys, names) else () for one in known]
+    titles = [one.title if _has_name(one.title, keys, names) else () for one in known]
     subjects = [
-        title or (one.opening if _within(one.opening, keys, names) else ())
+        title or (one.opening if _has_name(one.opening, keys, names) else ())
         for title, one in zip(titles, known, strict=True)
     ]
     whole, named = ({*filter(None, phrases)} for phrases in (titles, subjects))
@@ -321,7 +323,7 @@ def about(claim: str, passages: Sequence[Passage]) -> list[int]:
     longer |= {one for one in whole for other in whole if {*one} < {*other}}
     kept = [number for number, subject in enumerate(subjects) if subject and subject not in longer]
     chosen = {subjects[number] for number in kept}
-    kept += [  # pages of others that name it
+    kept += [  # passages with another subject that name it
         number
         for number, one in enumerate(known)
         if not subjects[number]
@@ -340,13 +342,16 @@ def about(claim: str, passages: Sequence[Passage]) -> list[int]:
 
 
 def _weight(count: int, size: int) -> float:
-    """Of a word that `count` of `size` passages have; nothing for one that all have."""
+    """The weight of a word that `count` of `size` passages have; 0 if all have it."""
     return math.log(size / count) if count else 0.0
 
 
 def apart(claim: str, passages: Sequence[Passage]) -> list[list[Piece]]:
-    """The sentences of each of the passages that a claim is held against, at most `ASKED`, those first that
-    hold most of its words, and none but the first that holds none."""
+    """The sentences of each passage that a claim is compared with, at most `ASKED` passages.
+
+    Those with most of its words come first.  A passage without any of its words is used only if no passage
+    has one, and then it is the first.
+    """
     stems = {*words_of(claim).stems}
     pieces = pieces_of(passages)
     own = [[piece for piece in pieces if piece.passage == number] for number in about(claim, passages)]
@@ -355,16 +360,16 @@ def apart(claim: str, passages: Sequence[Passage]) -> list[list[Piece]]:
     return (bear or own[:1])[:ASKED]
 
 
-# -- The subject that a claim has from the text around it
+# -- The subject that a claim inherits from the text before it
 
 
 class Context(NamedTuple):
-    """What stands before a claim in its text.
+    """What comes before a claim in its text.
 
     Attributes:
-        subject: whom "she" means, as far as the text alone says: the name that an earlier claim opens with.
-        before: the `_BACK` claims before it.
-        headings: those that it stands under, the outer first, and how many claims are between.
+        subject: what "she" refers to, as far as the text tells: the name that an earlier claim begins with.
+        before: the last `_SENTENCES_BACK` claims before it.
+        headings: the headings above it, the outermost first, each with the number of claims in between.
     """
 
     subject: str = ""
@@ -373,11 +378,11 @@ class Context(NamedTuple):
 
 
 def contexts(claims: Sequence[Claim], text: str, topic: str, question: str) -> list[Context]:
-    """What stands before each of the claims of a text.
+    """The context of each claim of a text.
 
-    The subject of one that speaks of "she", "it" or "the company" is the names of the last heading or claim
-    that opens with one, and of those since; before the first such claim, those of the text's title or its
-    question.
+    A claim about "she", "it" or "the company" gets as its subject the names in the last heading or claim that
+    begins with a name, and all names since.  Before the first of these it gets the topic, or the names in
+    the question.
     """
     last = topic or _names_in(question)
     rest, above = _headings(text), list[tuple[int, str, int]]()
@@ -391,7 +396,9 @@ def contexts(claims: Sequence[Claim], text: str, topic: str, question: str) -> l
         name, own = subject_of(claim.text)
         own = own and (not name or bool(lead(claim.text)))
         headings = [(title, number - count) for _, title, count in above]
-        result.append(Context("" if own else last, texts[max(0, number - _BACK) : number], headings))
+        result.append(
+            Context("" if own else last, texts[max(0, number - _SENTENCES_BACK) : number], headings)
+        )
         names = f"{name} {_names_in(claim.text)}".strip()
         last = names if own and name else f"{last} {names}".strip()
     return result
@@ -411,7 +418,7 @@ def _headings(text: str) -> list[tuple[int, int, str]]:
 
 
 def _is_title(text: str, unit: Sentence, line: int) -> bool:
-    """Whether a line is one name alone."""
+    """Whether a line consists of one name."""
     words = text[unit.start : unit.end]
     if unit.kind != "prose" or len(words) > 60 or text[line : unit.start].strip() or "\n" in words:
         return False
@@ -422,9 +429,9 @@ def _is_title(text: str, unit: Sentence, line: int) -> bool:
 
 
 def own_passages(claim: str, context: Context, passages: Sequence[Passage]) -> tuple[Passage, ...]:
-    """What of the passages is about a claim's own subject, or that which it has from the text before it.
+    """The passages about a claim's subject, which is its own or inherited from the text before it.
 
-    Sections of a passage that are about another subject are blank there, and every place stays where it was.
+    Sections about another subject are overwritten with spaces, so that all offsets stay valid.
     """
     subject = _inherited(claim, context, tuple(passages))
     if subject:
@@ -435,11 +442,11 @@ def own_passages(claim: str, context: Context, passages: Sequence[Passage]) -> t
 
 
 def _about_its_own(claim: str, passages: Sequence[Passage]) -> Sequence[Passage]:
-    """The passages about a claim's own subject, and those whose title one of these names, in their order.
+    """The passages about a claim's own subject, and those whose title one of them names, in their order.
 
-    What is said of Edwin Carrow bears on "the author of The Salt Road" where that novel's page names him.
+    A passage about Edwin Carrow is needed for "the author of The Salt Road" if that novel's page names him.
     """
-    own, known = about(claim, passages), _all_known(passages)
+    own, known = about(claim, passages), _known_of(passages)
     held = frozenset[str]().union(*(known[number].keys for number in own))
     return [
         passage
@@ -449,48 +456,52 @@ def _about_its_own(claim: str, passages: Sequence[Passage]) -> Sequence[Passage]
 
 
 def _inherited(claim: str, context: Context, passages: tuple[Passage, ...]) -> str:
-    """The subject that a claim has from what stands before it; empty where it names its own, or none does.
-    The passages tell a name from another word."""
+    """The subject that a claim inherits from the text before it; empty if it names its own, or there is none.
+
+    The passages help to tell names from other words.
+    """
     before, headings = context.before, context.headings
     named = [(name, count) for words, count in headings if (name := _heading(words, passages))]
-    inherited, count = named[-1] if named else ("", _BACK)
+    inherited, count = named[-1] if named else ("", _SENTENCES_BACK)
     own = _subject(claim, passages, bool(inherited))
     if own and not (inherited and {*_keys(own)} <= {*_keys(inherited)}):
         return ""
     between = before[max(0, len(before) - count) :]
     subjects = (_subject(text, passages, bool(inherited)) for text in reversed(between))
-    return next(filter(None, subjects), inherited) or _opener(before, headings, passages)
+    return next(filter(None, subjects), inherited) or _first_word_as_name(before, headings, passages)
 
 
 @lru_cache(maxsize=512)
 def _subject(text: str, passages: tuple[Passage, ...], under: bool) -> str:
-    """The subject that a sentence names; `under` a heading only that of a passage is one."""
+    """The subject that a sentence names; with `under` (a heading) only the subject of a passage counts."""
     text = text[:_LONGEST]
     if _NO_NAME.match(text.lstrip()):
         return ""
-    return _whole(text, passages) if under and not _uncased(text) else _named(text, passages)
+    return _known_name(text, passages) if under and not _uncased(text) else _clear_name(text, passages)
 
 
-def _whole(text: str, passages: Sequence[Passage]) -> str:
-    """The longest name of a passage's subject that a sentence has whole; empty without one."""
+def _known_name(text: str, passages: Sequence[Passage]) -> str:
+    """The longest name of a passage's subject all of whose words are in a sentence; empty without one."""
     keys, named = {*_keys(text)}, {one.key for one in _tokens(text) if one.named}
-    names = [name for one in _all_known(passages) for name in (*one.names, *one.headings)]
-    found = [" ".join(name) for name in sorted(names, key=len, reverse=True) if _within(name, keys, named)]
-    return next(filter(_keys, found), "")  # of "Here" without its ending a pronoun is left
+    names = [name for one in _known_of(passages) for name in (*one.names, *one.headings)]
+    found = [" ".join(name) for name in sorted(names, key=len, reverse=True) if _has_name(name, keys, named)]
+    return next(
+        filter(_keys, found), ""
+    )  # a name without keys is only a pronoun: "Here" without its ending is "her"
 
 
-def _named(text: str, passages: Sequence[Passage]) -> str:
-    """The subject that a sentence names for certain; else empty."""
+def _clear_name(text: str, passages: Sequence[Passage]) -> str:
+    """The subject that a sentence clearly names, else empty."""
     if _uncased(text):
         return _spaceless(text, passages)
-    if whole := _whole(text, passages):
+    if whole := _known_name(text, passages):
         return whole
     name, full = lead(text), subject_of(text)[0]
     if not name or not _tokens(name)[0].named:
         return ""
     tokens = [one for one in _tokens(name) if one.low not in _HONORIFICS]
     lettered = [one for one in tokens if one.named]
-    known = _all_known(passages)
+    known = _known_of(passages)
     if not lettered or all(any(one.key in passage.lower for passage in known) for one in lettered):
         return ""  # ordinary words
     certain = (
@@ -504,17 +515,21 @@ def _named(text: str, passages: Sequence[Passage]) -> str:
 
 
 def _spaceless(text: str, passages: Sequence[Passage]) -> str:
-    """The passage's title that a sentence without capital letters has, or how it and a passage begin."""
+    """The subject of a sentence in a script without capital letters.
+
+    It is the longest title of a passage that the sentence has, or the beginning that it shares with a
+    passage.
+    """
     titles = [one.title.strip() for one in passages if one.title.strip() and one.title.strip() in text]
     if titles:
         return max(titles, key=len)
-    count = max((_run(text, one.text) for one in passages), default=0)
+    count = max((_common_beginning(text, one.text) for one in passages), default=0)
     words = text.split()
     return "" if not count else " ".join(words[:count]) if len(words) > 2 else text.strip()[:count]
 
 
-def _run(one: str, other: str) -> int:
-    """How much two texts begin alike: words, and characters in a script without spaces."""
+def _common_beginning(one: str, other: str) -> int:
+    """The length of the common beginning of two texts: in words, or characters in a script without spaces."""
     parts = [re.findall(r"\S+", text[:60].lstrip("#* \n")) for text in (one, other)]
     if len(parts[0]) < 3:  # no spaces
         parts = [[*"".join(own)] for own in parts]
@@ -526,9 +541,11 @@ def _run(one: str, other: str) -> int:
     return count if count > 1 else 0
 
 
-def _opener(before: Sequence[str], headings: Sequence[tuple[str, int]], passages: Sequence[Passage]) -> str:
-    """The one word that a text opens with, where it is no word of the evidence and looks like a name."""
-    if len(before) == _BACK:
+def _first_word_as_name(
+    before: Sequence[str], headings: Sequence[tuple[str, int]], passages: Sequence[Passage]
+) -> str:
+    """The first word of a text, if it looks like a name and the evidence does not have it."""
+    if len(before) == _SENTENCES_BACK:
         return ""
     if before and _uncased(before[0]):
         words = before[0].split()
@@ -542,27 +559,27 @@ def _opener(before: Sequence[str], headings: Sequence[tuple[str, int]], passages
     tokens = _tokens(word)
     if len(tokens) != 1 or not tokens[0].named or _uncased(word) or _NOUN.search(word):
         return ""
-    known = any(tokens[0].key in one.words for one in _all_known(passages))
+    known = any(tokens[0].key in one.words for one in _known_of(passages))
     return "" if known or word.lower() in _TOPICS else word
 
 
 def _heading(words: str, passages: Sequence[Passage]) -> str:
-    """A heading where it is a name, else empty."""
+    """A heading that is a name, else empty."""
     keys = _keys(words)
     if not keys or len(words) > 120 or _NO_NAME.match(words):
         return ""
     if _uncased(words):
         heads = {sign for one in passages for sign in one.title or one.text[:10]}
         return words if sum(sign in heads for sign in words) > 1 else ""
-    if _whole(words, passages):
+    if _known_name(words, passages):
         return words
     if not _TOPICS.isdisjoint(keys) or not _TOPICS.isdisjoint(words.lower().split()):
         return ""
-    known = _all_known(passages)
+    known = _known_of(passages)
     cuts = [_keys(cut) for one in known for *_, cut in one.sections]
-    cuts = [name for name in cuts if cuts.count(name) == 1]  # "Added" and "Fixed" stand in every version
+    cuts = [name for name in cuts if cuts.count(name) == 1]  # "Added" and "Fixed" occur in every version
     if any({*keys} <= {*name} for one in known for name in one.names) or any(
-        _same(keys, name) for name in cuts[:_BACK]
+        _same_name(keys, name) for name in cuts[:_SENTENCES_BACK]
     ):
         return words
     name = lead(words) or (words if _VERSION.search(words) else "")
@@ -573,8 +590,8 @@ def _heading(words: str, passages: Sequence[Passage]) -> str:
 
 
 def _about_inherited(subject: str, passages: Sequence[Passage]) -> Sequence[Passage]:
-    """The passages about a subject, else those that name it, and those that name nobody; often none."""
-    known, keys, uncased = _all_known(passages), _keys(subject), _uncased(subject)
+    """The passages about a subject, or else those that name it; in both cases also those that name nobody."""
+    known, keys, uncased = _known_of(passages), _keys(subject), _uncased(subject)
     if uncased:
         named = [subject in f"{one.title} {one.text}" for one in passages]
         titles = [one.title.strip() for one in passages]
@@ -597,7 +614,7 @@ def _about_inherited(subject: str, passages: Sequence[Passage]) -> Sequence[Pass
             whole = [ok and held for ok, held in zip(named, holds, strict=True)]
     chosen = whole if any(whole) else named
     if not any(chosen) and not uncased:
-        chosen = [any(_short(keys, name) for name in own.names) for own in known]
+        chosen = [any(_maybe_same_person(keys, name) for name in own.names) for own in known]
     return [
         one
         for one, ok, own in zip(passages, chosen, known, strict=True)
@@ -605,8 +622,8 @@ def _about_inherited(subject: str, passages: Sequence[Passage]) -> Sequence[Pass
     ]
 
 
-def _short(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether two names of a person may be one: "Dan Stearns" and "Daniel Eckford Stearns"."""
+def _maybe_same_person(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether two names may be those of one person: "Dan Stearns" and "Daniel Eckford Stearns"."""
     same = len(one) > 1 and len(other) > 1 and one[-1] == other[-1] and one[-1].isalpha()
     return same and (one[0].startswith(other[0]) or other[0].startswith(one[0]))
 
@@ -618,12 +635,12 @@ def _unversioned(keys: Sequence[str]) -> tuple[str, ...]:
     return tuple(key for key in keys if key not in ("version", "release"))
 
 
-def _same(one: Sequence[str], other: Sequence[str]) -> bool:
+def _same_name(one: Sequence[str], other: Sequence[str]) -> bool:
     return bool(one) and _unversioned(one) == _unversioned(other)
 
 
 def _without_others(claim: str, subject: str, passage: Passage) -> Passage:
-    """The passage without the sections beside the one that has the claim's subject for its heading."""
+    """The passage without the sections next to the one whose heading is the claim's subject."""
     text = passage.text
     sections = _known(passage.title, text).sections
     if len(sections) < 2:
@@ -636,7 +653,7 @@ def _without_others(claim: str, subject: str, passage: Passage) -> Passage:
         if not keys or not _TOPICS.isdisjoint(keys):
             return False
         if subject:
-            return _same(_keys(subject), keys)
+            return _same_name(_keys(subject), keys)
         certain = any(map(str.isdigit, words)) or (len(_large(words)) > 1 and names.issuperset(keys))
         keys = _unversioned(keys)
         return certain and any(claimed[at : at + len(keys)] == keys for at in range(len(claimed)))
@@ -655,7 +672,7 @@ def _without_others(claim: str, subject: str, passage: Passage) -> Passage:
     return replace(passage, text=text) if text != passage.text else passage
 
 
-# -- Whether a sentence of the evidence says it but for one value
+# -- Sentences of the evidence that differ from a claim in one value
 
 _ORDINALS = re.compile(
     r"(?:second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|next"
@@ -670,18 +687,19 @@ _LABELLED = re.compile(r"^[^\W\d_][^:\n]{0,30}: *(.{3,60})$|^((?:Prof|Dr|Mr|Mrs|
 
 
 def differs(claim: str, passage: Passage, start: int, end: int) -> str:
-    """What keeps the sentence at `start` of a passage, which has nearly a claim's words, from saying the
-    claim; else empty.
+    """Why a sentence of a passage with nearly the words of a claim does not say the claim; else empty.
 
-    It has another name or number in its place ("in Bayern" and "in Baden-Württemberg"), another degree or
-    rank ("the largest" and "the second-largest", "more than" and "fewer than"), or stands under the name of
-    somebody else ("Referee: Prof. Karl Maier").
+    It has another name or number in the same place ("in Bayern" and "in Baden-Württemberg"), another degree
+    or rank ("the largest" and "the second-largest", "more than" and "fewer than"), or it is about another
+    person, who is named in a line above it ("Referee: Prof. Karl Maier").
     """
     return _other_value(claim, passage.text[start:end], passage) or _under_another(claim, passage, start)
 
 
 def _other_value(claim: str, sentence: str, passage: Passage) -> str:
-    if len(claim) > _LONGEST or len(sentence) > _LONGEST:  # the comparison takes their product
+    if (
+        len(claim) > _LONGEST or len(sentence) > _LONGEST
+    ):  # the time of the comparison grows with the product of their lengths
         return ""
     known = _known(passage.title, passage.text)
     claimed, read = _large(claim), _large(sentence)
@@ -714,8 +732,10 @@ def _other_degree(one: str, other: str) -> bool:
 
 
 def _under_another(claim: str, passage: Passage, start: int) -> str:
-    """A line above the sentence, in the same block, gives another's name, and it has none of the claim's
-    names before that of what is claimed."""
+    """Why a sentence is about another person, whom a line above it in the same block names; else empty.
+
+    It is not if the sentence, or a line in between, has a word of the name that the claim begins with.
+    """
     text, claim = passage.text[:MAX_EVIDENCE], claim[:_LONGEST]
     line = text.rfind("\n", 0, start) + 1
     own = text[line : (text.find("\n", start) + 1 or len(text) + 1) - 1]
