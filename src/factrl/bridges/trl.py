@@ -54,7 +54,7 @@ _FORMS = {
     "no_confidence": "<confidence>…</confidence>",
     "no_analysis": "<analysis>…</analysis>",
 }
-_HAS_NONE = (1, 6)  # from this TRL on, trainers leave None out of a group
+_TAKES_NONE_SINCE = (1, 6)  # since this version of TRL, trainers leave None out of a group
 
 
 class TRLReward:
@@ -83,7 +83,7 @@ class TRLReward:
         """The reward of each completion, None for one that could not be graded.
 
         Raises:
-            DataError: of the first batch no row has what the reward needs.
+            DataError: no row of the first batch has what the reward needs.
         """
         if len(completions) != len(prompts):
             raise ConfigError(f"{len(completions)} completions for {len(prompts)} prompts")
@@ -124,7 +124,7 @@ class TRLReward:
                 examples.append(_example(number, prompt, columns, self.columns, len(prompts)))
                 self.reward.check_examples(examples[-1:])
                 problems.append(None)
-            except DataError as error:  # noqa: PERF203  (one row's, and the others count)
+            except DataError as error:  # noqa: PERF203  (only this row is unusable)
                 problems.append(Unscored("unusable_row", str(error)))
                 examples[number:] = examples[number:] or [Example(_question(prompt))]
         why = next((problem.detail for problem in problems if problem), "")
@@ -167,7 +167,7 @@ def to_trl(
     [1.0, -1.0]
 
     Args:
-        reward: its resources supplied.
+        reward: a reward with its resources.
         prefill: what the chat template puts at the start of the answer, e.g. `<think>`.  A conversation that
             ends with the assistant's words brings its own.
         columns: our name -> the dataset's column; `""` means that the dataset has none.
@@ -203,14 +203,14 @@ def to_trl(
 
 
 def _old_trl() -> str:
-    """What is wrong with the installed TRL; empty where nothing is, or there is none."""
+    """Why the installed TRL is too old; empty if it is not, or if there is none."""
     version = version_of("trl")
     numbers = tuple(int(part) for part in re.findall(r"\d+", version or "")[:2])
-    if not version or numbers >= _HAS_NONE:
+    if not version or numbers >= _TAKES_NONE_SINCE:
         return ""
     return (
         f"trl {version} counts a completion that could not be graded as 0, which an abstention earns; "
-        f"trl {'.'.join(map(str, _HAS_NONE))} and later leave it out: pip install -U trl"
+        f"trl {'.'.join(map(str, _TAKES_NONE_SINCE))} and later leave it out: pip install -U trl"
     )
 
 
@@ -303,14 +303,14 @@ def _completion(prompt: Any, completion: Any, prefill: str, tokens: Sequence[int
     """A completion as rewards read it; reasoning that TRL passes apart comes with its own `<think>`."""
     count = None if tokens is None else len(tokens)
     if isinstance(completion, str):
-        return Completion(completion, prefill=_opened(prompt) or prefill, tokens=count)
+        return Completion(completion, prefill=_begun_in_prompt(prompt) or prefill, tokens=count)
     message = _last(completion, "assistant", "a completion")
-    begun = "" if reasoning_of(message).strip() else _opened(prompt) or prefill
+    begun = "" if reasoning_of(message).strip() else _begun_in_prompt(prompt) or prefill
     return Completion(completion_of(message), prefill=begun, tokens=count)
 
 
-def _opened(prompt: Any) -> str:
-    """What a prompt has begun of the assistant's turn: its last message, or the `<think>` of a text."""
+def _begun_in_prompt(prompt: Any) -> str:
+    """The part of the assistant's turn that is in the prompt: its last message, or a text's `<think>`."""
     if isinstance(prompt, str):
         return opened(prompt)
     last = prompt[-1] if len(prompt) else {}

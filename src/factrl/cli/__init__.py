@@ -68,7 +68,7 @@ FORMER = {
     "check": "show SPEC",
     "label": "report FOLDER --of causes",
 }
-"""Verbs that there were, and what does it now."""
+"""Former verb -> the command that replaces it."""
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "check texts": ("verify", "index", "mcp"),
     "train": ("demo", "train", "tune", "study", "prepare", "probe", "stress", "serve"),
@@ -89,15 +89,15 @@ complete -o filenames -F _factrl factrl
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports a wrong usage as any other mistake: one line, with the way to help."""
+    """Reports wrong usage like any other error: in one line, which names `--help`."""
 
     def error(self, message: str) -> NoReturn:
-        message = message.replace(", key=value", "")  # argparse calls them required, and they never are
+        message = message.replace(", key=value", "")  # argparse wrongly lists settings as required
         raise ConfigError(f"{message}; see {self.prog} --help")
 
 
 class _Root(_Parser):
-    """The verbs by what somebody came for, on a screen of 80 columns and 24 lines."""
+    """Lists the verbs by purpose, within 80 columns and 24 lines."""
 
     abouts: Mapping[str, str]
 
@@ -144,7 +144,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             complain(line)
             try:
                 sys.stdout.flush()
-            except OSError:  # stdout itself is what cannot be written
+            except OSError:  # the error was that stdout cannot be written
                 drop_stdout()
             return 2
         raise
@@ -219,7 +219,7 @@ def _completion(verbs: Mapping[str, argparse.ArgumentParser]) -> str:
 
 
 def _completed(parser: argparse.ArgumentParser) -> list[str]:
-    """Its options, and what a positional word can be."""
+    """The options of a verb, and the choices of its positional arguments."""
     return [
         word
         for action in parser._actions

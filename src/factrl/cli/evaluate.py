@@ -51,7 +51,7 @@ from .options import (
 from .report import win_rates
 from .terminal import say, show_table, tally, tell
 
-_DECIDES = (
+_RECORDED = (
     *("evidence", "confidence", "limit", "settings", "column", "config", "long", "by", "baseline"),
     *("reasoning", "demonstrations"),
 )
@@ -146,9 +146,11 @@ def _eval(args: argparse.Namespace) -> int:
         raise ConfigError(f"{args.settings[0]!r} says how a model is asked; name a FILE or a BENCH first")
     files = [word for word in targets if _is_file(word)]
     named = find(word for word in targets if word not in files)
-    # Without a model, what a file of one's own holds is graded.
+    # Without a model, the answers in the user's own file are graded.
     asks = args.completions is None and bool(args.model or named)
-    if problem := next(_problems(args, files, named, asks=asks), None):  # others may follow from it
+    if problem := next(
+        _problems(args, files, named, asks=asks), None
+    ):  # only the first, as it may cause the others
         raise ConfigError(problem)
     job, config = _config(args, asks=asks, long=args.long or any(one.kind == "long" for one in named))
     settings = config.settings
@@ -158,7 +160,7 @@ def _eval(args: argparse.Namespace) -> int:
         raise ConfigError(f"two of {', '.join(targets)} have one name; evaluate them one after the other")
     if "reasoning" in kinds and not importlib.util.find_spec("math_verify"):
         raise MissingExtra("math-verify", "eval")
-    # Errors in files come before anything is paid for.
+    # Files are read first, so that their errors come before any paid request.
     jobs = [(one, *_read(one, args, config, asks=asks)) for one in benchmarks]
     with_evidence = [any(one.evidence for one in examples) for _, examples, *_ in jobs]
     bare = [file for file, any_has in zip(files, with_evidence[len(named) :], strict=True) if not any_has]
@@ -174,7 +176,7 @@ def _eval(args: argparse.Namespace) -> int:
     check_judge(job, rules="short" in kinds)
     supplier, baseline = job.supplier, _baseline(args, benchmarks, job.judge)
     extract = args.extract or job.extract
-    # What rules expect an answer to be: a text that is graded whole is sentences.
+    # What the rules expect: a text that is graded as a whole may consist of sentences.
     form: AnswerForm = args.form or (
         "short" if extract != "text" or (files and settings.paper) else "sentence"
     )
@@ -219,7 +221,7 @@ def _eval(args: argparse.Namespace) -> int:
         _tell_sentences([one for rows in samples.values() for one in rows])
     if page:
         tell(f"page: {page}")
-    _complain_of_masked(output)
+    _report_masked(output)
     return 0
 
 
@@ -245,7 +247,7 @@ def _baseline(args: argparse.Namespace, benchmarks: Sequence[Benchmark], judge: 
 def _add_win_rates(output: Output, baseline: Output, judge: LLM, workers: int) -> None:
     """How often the answers are preferred to the baseline's, in both orders, among the numbers.
 
-    Against itself it is a half, and nobody is asked.
+    Against itself the rate is a half, and no judge is asked.
     """
     names = [n for n, row in output.benchmarks.items() if row["kind"] == "long" and n in baseline.benchmarks]
     about = f"answers preferred to those of {baseline.about.get('model')}; a tie counts half"
@@ -343,7 +345,7 @@ def _config(args: argparse.Namespace, *, asks: bool, long: bool) -> tuple[Job, E
 
 
 def _about(args: argparse.Namespace, settings: AskSettings) -> dict[str, Any]:
-    """What decides the numbers beside the benchmarks themselves."""
+    """The settings that the numbers depend on, besides the benchmarks themselves."""
     return {
         "factrl": __version__,
         "model": args.model or settings.model.name,
@@ -353,15 +355,15 @@ def _about(args: argparse.Namespace, settings: AskSettings) -> dict[str, Any]:
         "sampling": settings.sampling.model_dump(),
         "system": settings.data.system,
         "chat": settings.data.chat,
-        **{name: getattr(args, name) for name in _DECIDES},
+        **{name: getattr(args, name) for name in _RECORDED},
     }
 
 
-def _complain_of_masked(output: Output) -> None:
-    """Say what is in no number.
+def _report_masked(output: Output) -> None:
+    """Report the answers that could not be graded.
 
     Raises:
-        TooManyMasked: of one benchmark, that is every answer.
+        TooManyMasked: no answer of some benchmark could be graded.
     """
     none = []
     for name, row in output.benchmarks.items():

@@ -36,12 +36,12 @@ from factrl.runs.rows import Row
 from factrl.runs.settings import AskSettings, Positive, SamplingSettings, Section
 from factrl.types import Example, Label
 
-AT_ONCE = 512  # samples between two writes to the journal: what a killed probe repeats at most
+AT_ONCE = 512  # samples between two writes to the journal; a killed probe repeats at most these
 LARGEST_ROUND = 64  # samples of one question that are asked together
-SUBSETS = 500  # of k samples that vote; all of them where there are no more
-MANY = 20  # questions, of which more than half cannot fail by chance
+SUBSETS = 500  # random subsets of k samples that vote; if there are fewer subsets, all of them
+MANY = 20  # from this many questions on, more than half do not fail by chance
 _GONE = {*("connection", "auth", "redirect", "breaker_open", "budget"), *("http_502", "http_503", "http_504")}
-"""Why calls fail when a model or a judge is not there, whatever it is asked; others may be due to a text."""
+"""Causes of calls that fail because a model or a judge is unreachable; other causes may be due to a text."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class Stopping:
 
     @cached_property
     def rounds(self) -> Sequence[range]:
-        """The numbers of the samples that are asked together: four, four, eight, sixteen, …
+        """The sample numbers of each round, which are asked together: four, four, eight, sixteen, …
 
-        Small first rounds save answers to what is known, while every round reads the question again: where
-        nothing stops at a correct answer, all rounds are large.
+        Small first rounds save samples on easy questions, but every round reads the prompt again.  If a probe
+        does not stop at a correct answer, all rounds are large.
         """
         first, rounds = 0, []
         while first < self.samples:
@@ -70,7 +70,7 @@ class Stopping:
         return rounds
 
     def after(self, samples: Sequence[ProbeSample]) -> bool:
-        """Whether no more is asked after these."""
+        """Whether a question with these samples is asked no further."""
         right = any(sample.label == "correct" for sample in samples)
         return len(samples) >= self.samples or (self.first_correct and right)
 
@@ -94,7 +94,7 @@ class ProbeSettings(Section):
 
 
 class ProbeRunSettings(AskSettings):
-    """What `factrl probe` can be told."""
+    """All settings of `factrl probe`."""
 
     sampling: ProbeSampling = ProbeSampling()  # pyright: ignore[reportIncompatibleVariableOverride]
     probe: ProbeSettings = ProbeSettings()
@@ -130,7 +130,7 @@ class Probed:
     Attributes:
         max_ungraded: share of the samples that may lack a grade; with more, and no correct one, it has no
             label.
-        anew: an earlier process left it without a label.
+        anew: an earlier probe left it without a label, so it is asked again from the start.
     """
 
     example: Example
@@ -141,7 +141,7 @@ class Probed:
 
     @property
     def closed(self) -> bool:
-        """Whether no more is asked."""
+        """Whether the question is asked no further."""
         return self.stopping.after(self.samples)
 
     @property
@@ -201,18 +201,20 @@ def probe(
         sampling: temperature, top_p and seed.
 
     Raises:
-        TooManyMasked: the model or the judge is gone; what it left without a grade is not kept.
+        TooManyMasked: the model or the judge is unreachable; samples without a grade are not kept.
         RewardBug: the grader raised something other than `Unscored`.
     """
-    probed = _opened([Probed(example, [], stopping, max_ungraded) for example in examples], journal)
+    probed = _with_stored_samples(
+        [Probed(example, [], stopping, max_ungraded) for example in examples], journal
+    )
     with Progress("probe", len(probed), already=sum(one.closed for one in probed)) as progress:
-        for part, numbers in _parts(probed, stopping):
+        for part, numbers in _batches(probed, stopping):
             batch = [one.example for one in part]
             groups = writer.write(batch, numbers, **sampling)
             pairs = [(example, text) for example, group in zip(batch, groups, strict=True) for text in group]
             graded = map(_sample, grade_completions(pairs, grader, extract, workers))
             samples = [list(itertools.islice(graded, len(group))) for group in groups]
-            _check_there(part, samples)
+            _check_reachable(part, samples)
             # One row for a part: it is there or not, so a killed probe goes on with the same parts.
             rows = {
                 digest_of(one.example): {"first": len(one.samples), "samples": [*map(asdict, group)]}
@@ -225,12 +227,12 @@ def probe(
     return probed
 
 
-def _opened(probed: list[Probed], journal: Journal) -> list[Probed]:
-    """The questions with the samples that are there; one without a label begins anew."""
+def _with_stored_samples(probed: list[Probed], journal: Journal) -> list[Probed]:
+    """The questions with their samples from the journal; one without a label starts again."""
     stored: dict[str, dict[int, Sequence[Mapping[str, Any]]]] = {}
     for row in journal.values():
         for key, part in row.get("questions", {}).items():
-            if part["first"] == 0:  # what an earlier beginning left is void
+            if part["first"] == 0:  # the question was started again: its earlier samples are void
                 stored[key] = {}
             stored[key][part["first"]] = part["samples"]
     for one in probed:
@@ -246,7 +248,7 @@ def _opened(probed: list[Probed], journal: Journal) -> list[Probed]:
     return probed
 
 
-def _parts(probed: Sequence[Probed], stopping: Stopping) -> Iterator[tuple[Sequence[Probed], range]]:
+def _batches(probed: Sequence[Probed], stopping: Stopping) -> Iterator[tuple[Sequence[Probed], range]]:
     """Open questions with the numbers to ask, one round after the other.
 
     An earlier probe for fewer samples may have ended inside a round: its questions go on from there.
@@ -268,13 +270,13 @@ def _sample(row: EvalSample) -> ProbeSample:
     return ProbeSample(str(text), row.label, row.answer, row.cause, *marks)
 
 
-def _check_there(part: Sequence[Probed], samples: Sequence[Sequence[ProbeSample]]) -> None:
-    """Stop where most new samples failed because nobody was there.
+def _check_reachable(part: Sequence[Probed], samples: Sequence[Sequence[ProbeSample]]) -> None:
+    """Stop if most new samples failed because the model or the judge is unreachable.
 
-    A question that failed before says nothing: it may be one that no server takes.
+    Questions that failed before are not counted: they may fail on any server.
 
     Raises:
-        TooManyMasked: they did.
+        TooManyMasked: most failed.
     """
     batches = [
         group
@@ -365,7 +367,7 @@ def majority_curve(probed: Sequence[Probed], *, seed: int = 0) -> list[dict[str,
     for probe in voters:
         labelled = [(s.label, s.answer) for s in probe.samples if s.label is not None]
         votes = np.array(candidates(labelled))
-        worth = np.zeros((max(votes) + 1, len(LABELS)))  # of each candidate, its samples by outcome
+        worth = np.zeros((max(votes) + 1, len(LABELS)))  # per candidate: its samples by label
         for vote, (label, _) in zip(votes, labelled, strict=True):
             worth[vote, LABELS.index(label)] += 1
         worth /= worth.sum(axis=1, keepdims=True)

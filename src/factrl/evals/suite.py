@@ -1,8 +1,8 @@
 """Benchmarks from end to end: questions, answers, grades, numbers, files.
 
 A model's answers are in `answers/` of the output folder as soon as they exist, as journals: a second start
-with the same settings asks nothing again, and one with other settings is refused.  What a judge said is in
-the store of replies.  `results.json`, `samples.jsonl` and `report.html` are there when all is done.
+with the same settings asks nothing again, and one with other settings is refused.  The replies of judges are
+in their own store.  `results.json`, `samples.jsonl` and `report.html` are there when all is done.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ STORED = "stored answers"  # in place of a model's identity
 BLOCK = 32  # questions whose answers are kept together
 
 _DOCUMENTS = "Documents that may help:\n\n{evidence}\n\n"
-_OF = "question"  # where a row of a journal keeps which question it is about
+_QUESTION_KEY = "question"  # key of a journal's row: the digest of its question
 
 
 SAMPLED = 0.6  # temperature of several samples, when none is given: KnowRL's for Avg@5 (arXiv 2506.19807)
 
 
 def several(samples: int | None) -> list[str]:
-    """The overrides that ask each question so often."""
+    """The overrides that ask each question `samples` times."""
     if samples is None or samples < 2:
         return []
     return [f"sampling.num_samples={samples}", f"sampling.temperature={SAMPLED}"]
@@ -53,13 +53,13 @@ class EvalConfig:
 
     Attributes:
         settings: of the model and of what grades, without a source of questions.
-        own_prompt: what is answered in words is asked with the template in `settings`, not the benchmark's.
-        own_length: the length limit is that in `settings`; of a file of the user's own both always are.
-        limit: questions of each benchmark; all by default.
+        own_prompt: use the template in `settings` instead of the benchmark's, except for choices.
+        own_length: use the length limit in `settings`.  For a file of the user's own both always hold.
+        limit: at most this many questions of each benchmark; all by default.
         evidence: show the documents that come with a question.
         confidence: how sure the model is: `stated`, which is asked for, by the `agreement` of samples, or by
             the `likelihood` of what it wrote, which a policy in this process can tell.
-        by: a column, whose values' rows have numbers of their own too.
+        by: a column; the rows of each of its values also get numbers of their own.
         reasoning: of short answers to questions with evidence, also the share of true steps before them.
     """
 
@@ -86,7 +86,7 @@ def evaluate(
     texts: Texts | None = None,
     verifier: Verifier | None = None,
 ) -> tuple[dict[str, Any], list[EvalSample]]:
-    """One benchmark: its answers are there or asked for, then graded, then summed up.
+    """Evaluate one benchmark: take or ask for its answers, grade them, and compute its numbers.
 
     Args:
         examples, source: its questions, and where they are from.
@@ -114,12 +114,15 @@ def evaluate(
     policy = model.writer(settings) if model is not None else None
     if policy is not None and weighs:
         graded_by = asked_for = "likelihood"
-        with _asking(benchmark, examples, source, folder, policy, asked_for=asked_for) as (journal, on_done):
+        with _open_journal(benchmark, examples, source, folder, policy, asked_for=asked_for) as (
+            journal,
+            on_done,
+        ):
             samples = weigh(benchmark, policy, examples, journal, on_done)
     else:
         if policy is not None:
             draw = settings.draw
-            with _asking(benchmark, examples, source, folder, policy, **draw) as (journal, on_done):
+            with _open_journal(benchmark, examples, source, folder, policy, **draw) as (journal, on_done):
                 texts = ask(policy, examples, journal, settings.sampling.num_samples, on_done, **draw)
         if verifier is not None and kind == "long":
             samples = check_texts(benchmark, examples, texts or {}, verifier, chat=tools.chat)
@@ -159,7 +162,7 @@ def _summary(
         "masked": dict(Counter(one.cause for one in samples if one.cause).most_common()),
         "floored": dict(Counter(one.floored for one in samples if one.floored).most_common()),
         "numbers": {name: asdict(number) for name, number in numbers.items()},
-        # By value of a column the numbers of its rows, those on a false premise included.
+        # Value of the column `by` -> the numbers of its rows, with those on a false premise.
         "by": {value: {n: asdict(one) for n, one in part.items()} for value, part in parts.items()},
         **sure,
     }
@@ -184,8 +187,8 @@ def _settings(benchmark: Benchmark, config: EvalConfig, source: str, *, weighs: 
         prompt, tokens = prompt + ASKED, tokens + TOKENS
     if config.own_length or own:
         tokens = train.max_completion_length
-    # A model that only continues text is given a cue for the answer, but where the user's own words end: a
-    # policy is asked as it was trained.
+    # A model that only continues text gets a cue for the answer.  A template of the user's own gets none, so
+    # that a policy is asked as it was trained.
     cue = "" if data.chat or (config.own_prompt and in_words) else "\nAnswer:"
     whole = (_DOCUMENTS if config.evidence else "") + prompt + cue
     changed = {
@@ -219,12 +222,12 @@ class NamedModel:
 
 
 def gives_likelihoods(settings: AskSettings) -> bool:
-    """A policy in this process does, unless a method around it writes in steps."""
+    """Whether the model gives likelihoods, as a policy in this process does without the method `cove`."""
     return settings.sampling.method != "cove" and settings.model.is_policy
 
 
 @contextmanager
-def _asking(
+def _open_journal(
     benchmark: Benchmark,
     examples: Sequence[Example],
     source: str,
@@ -232,7 +235,7 @@ def _asking(
     model: Writer,
     **about: Any,
 ) -> Iterator[tuple[Journal, Callable[[int], None]]]:
-    """What was answered before, which `about` decides beside questions and model, and who counts."""
+    """The journal of earlier answers with the same model, questions and `about`, and a progress counter."""
     if folder is None:
         raise ConfigError(f"{benchmark.name} needs a folder for its answers")
     head = {"benchmark": benchmark.name, "source": source, "model": model.identity, **about}
@@ -253,9 +256,9 @@ def ask(
 ) -> Texts:
     """Samples 0 to `samples - 1` of every question; failed calls are `Unscored` and are not kept.
 
-    Questions are asked in blocks whose members do not depend on what was there before: a job that was killed
-    asks the rest of a block together with what it already has of it, so that batches, and with them the
-    texts, are those of a job that was never killed.
+    Questions are asked in fixed blocks.  After a kill, an unfinished block is asked again as a whole, with
+    the answers that it already has, so that batches, and with them the texts, are the same as without the
+    kill.
 
     Args:
         journal: what was written before; new texts are added to it.
@@ -270,7 +273,7 @@ def ask(
             (example.id, number): row
             for example, digest in zip(block, digests, strict=True)
             for number in range(samples)
-            if (row := journal.get(f"{number}:{example.id}", {})).get(_OF) == digest
+            if (row := journal.get(f"{number}:{example.id}", {})).get(_QUESTION_KEY) == digest
         }
         missing = [n for n in range(samples) if any((example.id, n) not in rows for example in block)]
         groups = writer.write(block, missing, **sampling) if missing else [[]] * len(block)
@@ -279,9 +282,9 @@ def ask(
                 key = (example.id, number)
                 if isinstance(text, Unscored):
                     texts[key] = text
-                elif key not in rows:  # else it came back only to make up the batch
+                elif key not in rows:  # else it was asked again only to keep the batch the same
                     about = {"prefill": text.prefill, "truncated": text.truncated, "tokens": text.tokens}
-                    rows[key] = {"text": str(text), **about, _OF: digest}
+                    rows[key] = {"text": str(text), **about, _QUESTION_KEY: digest}
                     journal.add(f"{number}:{example.id}", rows[key])
         for key, row in rows.items():
             options = {name: row[name] for name in ("prefill", "truncated", "tokens")}
@@ -315,8 +318,8 @@ def weigh(
     rows = []
     for example in examples:
         row, digest = journal.get(example.id, {}), _digest(example)
-        if row.get(_OF) != digest:
-            row = {"sums": scorer.score([example], [example.meta["choices"]])[0], _OF: digest}
+        if row.get(_QUESTION_KEY) != digest:
+            row = {"sums": scorer.score([example], [example.meta["choices"]])[0], _QUESTION_KEY: digest}
             journal.add(example.id, row)
         grade, values = by_likelihood(example, row["sums"], several=benchmark.options == "mc2")
         rows.append(EvalSample(example, None, grade, benchmark=benchmark.name, values=values))
@@ -325,7 +328,7 @@ def weigh(
 
 
 def _digest(example: Example) -> str:
-    """Of what a model can be shown of a question: everything but the accepted answers."""
+    """The digest of all that a model may see of a question: everything but the accepted answers."""
     return digest_of(example.question, example.topic, example.evidence, sorted(example.meta.items()))
 
 

@@ -51,12 +51,17 @@ _USUAL: Mapping[ColumnName, tuple[str, ...]] = {
     "checklist": ("checklist", "extra_info.checklist"),
     "rejected": ("rejected",),  # a worse completion, as TRL has it; an example's `meta` has it by this name
 }
-_HALF = re.compile("[\ud800-\udfff]")  # of a pair of surrogates, which JSON can spell and UTF-8 cannot
+_LONE_SURROGATE = re.compile(
+    "[\ud800-\udfff]"
+)  # a surrogate without its pair, which JSON can hold and UTF-8 cannot
 _MORE_ANSWERS = ("alt_ans", "answer_aliases", "aliases")  # beside an answer: TruthRL's, MuSiQue's, TriviaQA's
 _CHOICES = ("choices", "options", "candidates", "endings")
 _PARTS = ("value", "target", "answer", "answers", "aliases")  # of a table of answers: TriviaQA's, verl's
 _PASSAGE = ("text", "chunk", "content")  # what a passage's text is called; chunks of TruthRL among them
-_KEPT_FROM = {"bge_score": 2.0, "oracle_score": 3.0}  # TruthRL shows the chunks with this score, by the first
+_LEAST_SCORE = {
+    "bge_score": 2.0,
+    "oracle_score": 3.0,
+}  # TruthRL shows chunks from these scores on; the first score that a chunk has decides
 
 
 def load_examples(
@@ -199,7 +204,7 @@ def render_prompt(example: Example, template: str) -> str:
             kind = type(values[name]).__name__
             raise ConfigError(f"data.prompt: column {name} of example {example.id!r} is {kind}, not text")
     text = template.format_map(values)
-    half = _HALF.search(text)
+    half = _LONE_SURROGATE.search(text)
     if half is not None:
         raise DataError(
             f"the prompt of example {example.id!r} holds {half[0]!r}, half a character, which no model can "
@@ -240,7 +245,7 @@ def to_example(row: Row, columns: Mapping[ColumnName, str] | None = None) -> Exa
     ('Jane Austen',)
 
     Raises:
-        DataError: a column holds what it cannot.
+        DataError: a column holds a value of the wrong kind.
     """
     return _example(row, _choose_columns([row], columns or {}, "the row"), "the row")
 
@@ -311,7 +316,7 @@ def _choose_columns(rows: Sequence[Row], given: Mapping[ColumnName, str], source
 
 
 def _fits(name: ColumnName, value: Any) -> bool:
-    """Whether a column of a usual name can be what we think it is."""
+    """Whether a value fits the meaning of a column with a usual name."""
     if name == "question" and is_conversation(value):
         return True
     if name in ("question", "topic"):
@@ -371,7 +376,7 @@ def _example(row: Row, names: Mapping[str, str], at: str) -> Example:
     if given_id is not None and not isinstance(given_id, (str, int)):
         raise DataError(f"{at}: {names['id']} is a {type(given_id).__name__}, not text")
     answers = _answers(value("answers"), f"{at}: {names.get('answers')}")
-    _refuse_places(row, value("answers"), answers, f"{at}: {names.get('answers')}")
+    _refuse_choice_labels(row, value("answers"), answers, f"{at}: {names.get('answers')}")
     for more in beside:
         answers += _answers(native(row.get(more)), f"{at}: {more}")
     evidence = _evidence(value("evidence"), f"{at}: {names.get('evidence')}")
@@ -404,7 +409,7 @@ def _answers(value: Any, where: str) -> tuple[str, ...]:
     if isinstance(value, str):
         value = _parsed(value, where)
     if isinstance(value, Mapping):
-        parts = [_flat(value[name]) for name in _PARTS if name in value]
+        parts = [_flattened(value[name]) for name in _PARTS if name in value]
         if not parts and value:
             column, inner = where.rsplit(" ", 1)[-1], ", ".join(map(str, value))
             raise DataError(
@@ -425,14 +430,14 @@ def _is_answer_table(cell: Any) -> bool:
     return isinstance(cell, Mapping) and bool({*_PARTS} & cell.keys())
 
 
-def _flat(part: Any) -> Any:
+def _flattened(part: Any) -> Any:
     """The aliases of several answers, a list of each, as one list."""
     nested = isinstance(part, list) and len(part) > 1 and all(isinstance(cell, list) for cell in part)
     return [*itertools.chain.from_iterable(part)] if nested else part
 
 
-def _refuse_places(row: Row, cell: Any, answers: Sequence[str], where: str) -> None:
-    """Refuse the number or the letter of a choice, as MMLU has it, in the place of an answer's text."""
+def _refuse_choice_labels(row: Row, cell: Any, answers: Sequence[str], where: str) -> None:
+    """Refuse an answer that may be the number or the letter of a choice, as in MMLU, instead of its text."""
     cells = ((name, _listed(native(_look_up(row, name)))) for name in _CHOICES)
     nested: Iterable[tuple[str, Any]] = ((name, one) for name, one in cells if isinstance(one, (list, dict)))
     column, choices = next((pair for pair in nested if pair[1]), ("", []))
@@ -443,7 +448,7 @@ def _refuse_places(row: Row, cell: Any, answers: Sequence[str], where: str) -> N
         column, choices = ", ".join(columns), [row[letter] for letter in columns]
     texts = [str(choice).strip() for choice in choices]
     for answer in answers:
-        place = _PLACE.fullmatch(answer)
+        place = _CHOICE_LABEL.fullmatch(answer)
         if place is None or (isinstance(cell, list) and answer in texts):
             continue
         number = int(place[1]) if place[1] else ord(place[2].upper()) - ord("A")
@@ -471,7 +476,9 @@ def _texts(value: Any, where: str) -> tuple[str, ...]:
             continue
         if isinstance(cell, list) or _listed(cell) is not cell:
             raise _unclear(value, where)
-        if isinstance(cell, float) and cell.is_integer() and abs(cell) < _EXACT:  # as data frames write 1867
+        if (
+            isinstance(cell, float) and cell.is_integer() and abs(cell) < _EXACT
+        ):  # data frames write 1867 as 1867.0
             cell = int(cell)
         if isinstance(cell, float) and not math.isfinite(cell):
             raise DataError(f"{where} holds {cell}, not text")
@@ -526,7 +533,7 @@ def native(value: Any) -> Any:
     return value if read is None else native(read())
 
 
-_EXACT = 2**53  # up to here every whole number is a float
+_EXACT = 2**53  # every integer below this is exact as a float
 _FLAGS: Mapping[str, bool | None] = {
     "": None,
     **dict.fromkeys(("0", "0.0", "false"), False),
@@ -554,7 +561,7 @@ _LOOK_LISTED = (
     re.compile(r"(?:[-*•]|\d+[.)])[ \t]+\S[^\n]*(?:\n\s*(?:[-*•]|\d+[.)])[ \t]+\S[^\n]*)+"),
 )
 _MARKED = re.compile(r"(?:\A|\n)[ \t]*####([^\n]*)\Z")  # GSM8K's answer, behind the solution
-_PLACE = re.compile(r"(\d{1,2})|\(?([A-Za-z])[).:]?")
+_CHOICE_LABEL = re.compile(r"(\d{1,2})|\(?([A-Za-z])[).:]?")
 _BESIDE_THEM = frozenset(name for name in _USUAL["answers"] if "." not in name)
 
 
@@ -653,8 +660,8 @@ def _evidence(value: Any, where: str) -> tuple[Passage, ...]:
         value = apart
     for cell in value if isinstance(value, list) else [value]:
         part = cell if isinstance(cell, Mapping) else {"text": cell}
-        scored = next((name for name in _KEPT_FROM if isinstance(part.get(name), (int, float))), None)
-        if scored and part[scored] < _KEPT_FROM[scored]:
+        scored = next((name for name in _LEAST_SCORE if isinstance(part.get(name), (int, float))), None)
+        if scored and part[scored] < _LEAST_SCORE[scored]:
             continue
         called = next((name for name in _PASSAGE if part.get(name)), "text")
         text, title, source = (part.get(name) or "" for name in (called, "title", "source"))
@@ -668,7 +675,7 @@ def _evidence(value: Any, where: str) -> tuple[Passage, ...]:
 
 
 def _rows_of(table: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """The rows of a table of columns of one length, as `datasets` has lists of tables; None of others."""
+    """The rows of a table whose columns are equally long, as `datasets` stores lists of tables; else None."""
     columns = {name: cells for name, cells in table.items() if isinstance(cells, list)}
     if not {*_PASSAGE} & columns.keys() or len({*map(len, columns.values())}) != 1:
         return None

@@ -25,12 +25,12 @@ CONNECTIONS = 512  # open at once; well below the 1,024 files that a process may
 BACKLOG = 256  # connections that wait to be accepted; with the others still below that limit
 BODY_LIMIT = REQUEST_LIMIT
 BODY_SECONDS = 30.0  # for a whole body to arrive
-INSIDE = 256  # requests that are read, wait or are worked on; more get 429
-BODIES = 8 * BODY_LIMIT  # bytes of their bodies together
-FAILURES = 10  # wrong tokens of one address in `WINDOW`, after which no more of them are answered
+INSIDE = 256  # requests that may be in progress at once; more get 429
+BODIES = 8 * BODY_LIMIT  # bytes of all their bodies together
+FAILURES = 10  # after this many wrong tokens of one address within `WINDOW`, its wrong tokens get 429
 WINDOW = 60.0  # seconds
 BUSY = 2  # seconds after which a client that was turned away may come back
-_ADDRESSES = 10_000  # whose failures are remembered
+_ADDRESSES = 10_000  # at most so many addresses have their failures counted
 _OPEN = ("/", "/health/live", "/health/ready")  # without the token; the page itself holds no data
 _AUTHORITY = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|([^:/@\[\]]+))(?::[0-9]*)?")
 _FULL = "the server is full; come back in a few seconds"
@@ -59,11 +59,11 @@ class Gate:
             return
         refusal = self._refused(scope)
         if refusal is not None:
-            await _answer(refusal, wait=int(WINDOW))(scope, receive, send)
+            await _refusal_response(refusal, wait=int(WINDOW))(scope, receive, send)
         elif scope["method"] != "POST":
             await self._app(scope, receive, send)
         elif self._inside >= INSIDE:
-            await _answer((429, _FULL))(scope, receive, send)
+            await _refusal_response((429, _FULL))(scope, receive, send)
         else:
             self._inside += 1
             parts: list[bytes] = []
@@ -76,7 +76,7 @@ class Gate:
     async def _work(self, scope: Scope, receive: Receive, send: Send, parts: list[bytes]) -> None:
         refusal = _unreadable(scope) or await self._read(receive, parts)
         if refusal is not None:
-            await _answer(refusal)(scope, receive, send)
+            await _refusal_response(refusal)(scope, receive, send)
             return
         parts[:] = [b"".join(parts)]
         whole: list[Message] = [{"type": "http.request", "body": parts[0], "more_body": False}]
@@ -87,8 +87,8 @@ class Gate:
         await self._app(scope, again, send)
 
     def _refused(self, scope: Scope) -> tuple[int, str] | None:
-        """Why not, before anything of a body is read."""
-        elsewhere = None if self._token else _from_elsewhere(scope)
+        """Why a request is refused, before its body is read; else None."""
+        elsewhere = None if self._token else _of_other_site(scope)
         if elsewhere is not None:
             return elsewhere
         is_open = scope["path"] in _OPEN
@@ -106,7 +106,7 @@ class Gate:
         return None
 
     def _unauthorized(self, scope: Scope, is_open: bool) -> tuple[int, str] | None:
-        """Why a client does not count as one with the token; counts what it tried."""
+        """Why a request counts as one without the token, else None; wrong tokens are counted."""
         headers = _values(scope, b"authorization")
         if not self._token:
             return None
@@ -118,7 +118,7 @@ class Gate:
             recent.popleft()
         scheme, _, token = headers[0].partition(b" ") if len(headers) == 1 else (b"", b"", b"")
         if scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(b" "), self._token):
-            return None  # also where others of this address, which can be a proxy's, have guessed
+            return None  # even if others guessed from this address, which may be a proxy's
         if len(recent) >= FAILURES:
             return 429, "too many wrong tokens from this address; wait a minute"
         if len(self._failures) >= _ADDRESSES:
@@ -171,9 +171,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _from_elsewhere(scope: Scope) -> tuple[int, str] | None:
-    """Why a request without a token is refused that a browser may have sent for a page of another site, also
-    under a name of that site's own for this machine."""
+def _of_other_site(scope: Scope) -> tuple[int, str] | None:
+    """Why a request is refused that a browser may have sent for a page of another site; else None.
+
+    That site may also have a host name of its own that leads to this machine.
+    """
     address = (scope.get("server") or ("", 0))[0]
     hosts = _values(scope, b"host")
     if len(hosts) != 1 or not _is_here(hosts[0], address):
@@ -194,7 +196,7 @@ def _values(scope: Scope, name: bytes) -> list[bytes]:
     return [value for key, value in scope["headers"] if key == name]
 
 
-def _answer(refusal: tuple[int, str], *, wait: int | None = None) -> JSONResponse:
+def _refusal_response(refusal: tuple[int, str], *, wait: int | None = None) -> JSONResponse:
     """A refusal before the body has been read, which closes the connection unless the client may come back.
 
     Args:
@@ -212,7 +214,7 @@ def _answer(refusal: tuple[int, str], *, wait: int | None = None) -> JSONRespons
 class Connection(H11Protocol):
     """uvicorn's HTTP/1 with a limit on idle time; the gate limits the time of a request's body."""
 
-    _end: asyncio.TimerHandle | None = None  # set while the client is waited for
+    _end: asyncio.TimerHandle | None = None  # set while the server waits for the client
 
     def connection_made(self, transport: Any) -> None:
         """A connection beyond `CONNECTIONS` replaces the one that has been idle the longest."""
@@ -226,35 +228,35 @@ class Connection(H11Protocol):
             else:
                 transport.abort()
         super().connection_made(transport)
-        self._watch()
+        self._update_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._stop()
+        self._stop_timer()
 
     def handle_events(self) -> None:
         super().handle_events()
-        self._watch()
+        self._update_timer()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._watch()
+        self._update_timer()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._watch()
+        self._update_timer()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._watch()
+        self._update_timer()
 
-    def _watch(self) -> None:
+    def _update_timer(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete and not self.flow.write_paused:
-            self._stop()  # the client waits for us
+            self._stop_timer()  # the client waits for us
         elif self._end is None:
             self._end = self.loop.call_later(IDLE_SECONDS, self.transport.abort)
 
-    def _stop(self) -> None:
+    def _stop_timer(self) -> None:
         if self._end is not None:
             self._end.cancel()
             self._end = None

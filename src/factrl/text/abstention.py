@@ -2,8 +2,9 @@
 
 **The rule: a text that names something has answered.**  A name, a number, a date, a quotation, a sign or, in
 a short text, any word that is neither the question's nor one that abstentions are made of: a text with one of
-these never abstains under a reward.  So no form of words is right with one name and an abstention with
-another.  Evaluation holds short texts to it alone, as long ones name whom to ask.
+these never abstains under a reward.  So the same wording is never an
+abstention with one name and a right answer with another.  Evaluation applies this rule to short texts only,
+as long ones also name whom to ask.
 
 The detector is three logistic regressions on hashed n-grams of characters and of words, in which the words of
 the question, unknown words and names are masked: it sees that something is named, and never what.  They say
@@ -42,11 +43,11 @@ from factrl.text.words import CARDINALS, MONTHS, ORDINALS, fold
 BUCKETS = 1 << 16
 """Weights of each of the three regressions."""
 BARE = 200
-"""Characters of the longest text in which any new word is a name."""
+"""In a text of up to this many characters, any new word counts as a name."""
 _COUNTS = frozenset(
     (*[*CARDINALS][2:20], *[*ORDINALS][1:12], "hundred", "thousand", "million", "billion", "dozen")
 )
-"""Words that are a number, and so an answer, though abstentions have some of them."""
+"""Words for numbers: they are answers, although abstentions have some of them too."""
 LINE, DASH = "¶", "‖"
 """A line end and a dash, which survive cleaning."""
 OF_QUESTION, NEW, TITLE = "\x01", "\x02", "\x03"
@@ -95,7 +96,7 @@ def hashed(word: str) -> int:
 
 
 LEAST = 5
-"""Letters of a beginning that has endings of more than two letters."""
+"""A beginning of fewer letters takes endings of at most two letters."""
 _ENDING = 6  # letters of the longest ending
 
 
@@ -149,7 +150,7 @@ def in_question(word: str, question: frozenset[str]) -> bool:
 
 
 MASKS = frozenset({OF_QUESTION, NEW})
-"""Masks of which a run is written once."""
+"""Masks that are written once where several follow each other."""
 
 
 class Clause(NamedTuple):
@@ -158,8 +159,8 @@ class Clause(NamedTuple):
     text: str  # with the sign that ends it
     words: tuple[str, ...]  # masked, a run of one mask once
     named: str  # the first thing that it names
-    new: str  # the first word of it that no abstention has
-    ends: bool  # a sentence ends with it
+    new: str  # its first word that no abstention has
+    ends: bool  # whether it is the last of its sentence
 
 
 def unwrapped(text: str) -> str:
@@ -231,7 +232,7 @@ def clauses_of(text: str, question: frozenset[str]) -> list[Clause]:
         if kind == "sign" and not _is_sign(raw):
             if raw in "?!…":
                 words.append(raw)
-            if raw in _ENDS and not (raw == "." and _goes_on(bare, match.start())):
+            if raw in _ENDS and not (raw == "." and _is_no_end(bare, match.start())):
                 close(match.end(), True)
             elif raw in _BREAKS or (raw == "-" and bare[match.start() - 1 : match.end() + 1] == " - "):
                 close(match.end(), False)
@@ -267,7 +268,7 @@ def clauses_of(text: str, question: frozenset[str]) -> list[Clause]:
     return clauses
 
 
-def _goes_on(text: str, at: int) -> bool:
+def _is_no_end(text: str, at: int) -> bool:
     """Whether a full stop ends no sentence: in "3.5", or behind an initial or a title."""
     return text[at + 1 : at + 2].isalnum() or _ABBREVIATED.search(text, max(0, at - 5), at) is not None
 
@@ -361,11 +362,11 @@ def joined(sentences: Sequence[Sequence[str]]) -> list[str]:
 
 
 MOST = 6.0
-"""Log odds of a sentence beyond which nothing is gained."""
+"""Log odds are clipped to this size."""
 
 
 def mixed(declines: np.ndarray, answers: np.ndarray, whole: float) -> np.ndarray:
-    """What the score of a text is mixed from, given the log odds of its sentences and of the whole."""
+    """The nine inputs of the score of a text, from the log odds of its sentences and of the whole."""
     best = int(np.argmax(declines))
     others = np.delete(answers, best)
     numbers = [
@@ -380,12 +381,12 @@ def mixed(declines: np.ndarray, answers: np.ndarray, whole: float) -> np.ndarray
 PAID, MEASURED = 0.5, 0.65
 """Scores from which on a text declines: under a reward, in evaluation (docs/evaluation.md)."""
 _SURE = 0.75  # score of a short text with a word that no abstention has; below it that word may be the answer
-_ALONE = 1.0  # log odds from which on a clause of such a text declines, whatever word it has
-_OTHER = -2.0  # log odds below which a clause says something else
-_UNLIKE = 0.3  # score up to which a text without a question is no abstention whatever it is about
+_DECLINES_ANYWAY = 1.0  # log odds from which on a clause of such a text declines, whatever word it has
+_SAYS_OTHER = -2.0  # log odds below which a clause says something else
+_NO_ABSTENTION = 0.3  # score up to which a text without a question is no abstention whatever it is about
 _ABOUT = -1.0  # log odds from which on a clause says what is not known
-# What a sentence ends with behind an "and".
-_CLOSES = re.compile(
+# An answer after "and" at the end of a sentence.
+_ANSWER_AT_END = re.compile(
     r" (?:and|or|und|oder|et|ou|y|o|e) ((?:is|was|ist|war|est|était|es|era|é|è) [^,;.!?]{1,40})[.!]*$", re.I
 )
 _BRIEF = 5  # words of a clause that may be all of an answer
@@ -396,11 +397,11 @@ _CHOICES = frozenset(
 )
 _REPEATED = re.compile(r"([^\w.])(?=\1)")
 
-# It asks for a text about somebody and not for a name, a date or a number.
+# Questions that ask for a text about somebody, not for a name, a date or a number.
 _OPEN = re.compile(
     r"\b(?:bio|bios|biograph\w+|tell me about|who is|who was|describe|introduc\w+|summar\w+|overview)\b"
 )
-# What follows is about somebody else, whom a search has found in place of the one who is asked for.
+# Words that announce somebody else, whom a search found instead of the one who is asked for.
 _OTHERS = re.compile(
     r"\b(?:instead|(?:other|another|different|several) (?:\w+ ){0,3}(?:named|called|with|by)"
     r"|(?:similar|same) (?:\w+ )?names?|different (?:person|individual)"
@@ -465,7 +466,7 @@ def stance(
     bare = unwrapped(text)
     words = question_words(question) if question else frozenset()
     read = _read(bare, words)
-    if question is None and read.score > _UNLIKE and any(one.named or one.new for one in read.clauses):
+    if question is None and read.score > _NO_ABSTENTION and any(one.named or one.new for one in read.clauses):
         about = [clause.text for clause, odds in zip(read.clauses, read.odds, strict=True) if odds > _ABOUT]
         if about:
             words = question_words(" ".join(about))
@@ -473,8 +474,8 @@ def stance(
     each = [*zip(read.clauses, read.odds, strict=True)]
     size = len(_REPEATED.sub("", bare))
     brief = size <= BARE and any(_answers(*one, strict, alone=len(each) == 1) for one in each)
-    if strict and (tail := _CLOSES.search(bare)):  # "The answer remains unclear and is water"
-        brief = brief or _read(tail[1], words).odds[0] < _ALONE
+    if strict and (tail := _ANSWER_AT_END.search(bare)):  # "The answer remains unclear and is water"
+        brief = brief or _read(tail[1], words).odds[0] < _DECLINES_ANYWAY
     kept = [clause for clause, declines in each if declines <= 0.5]
     asserted = (_kept(kept) if 0 < len(kept) < len(each) else "") or clean(text)
     if sum(bool(clause.named) for clause in read.clauses) > max(2, len(each) / 2):
@@ -490,8 +491,8 @@ def stance(
             for clause, declines in each
             if clause.new
             and (
-                (strict and size <= BARE and (read.score < _SURE or declines < _ALONE))
-                or (size <= BARE // 2 and declines < _OTHER)
+                (strict and size <= BARE and (read.score < _SURE or declines < _DECLINES_ANYWAY))
+                or (size <= BARE // 2 and declines < _SAYS_OTHER)
             )
         ]
         return Stance(True, next(iter(names), ""), "", score=read.score)
@@ -499,7 +500,7 @@ def stance(
 
 
 def _goes_on_about_others(each: Sequence[tuple[Clause, float]]) -> bool:
-    """Whether a text declines first and then says what was found of somebody else."""
+    """Whether a text declines first and then tells about somebody else whom a search found."""
     declined, sentence = False, ""
     for clause, odds in each:
         sentence += clause.text.casefold()
@@ -512,8 +513,7 @@ def _goes_on_about_others(each: Sequence[tuple[Clause, float]]) -> bool:
 def _answers(clause: Clause, declines: float, strict: bool, alone: bool) -> bool:
     """Whether a clause of a few words may be all of an answer, given the log odds that it declines.
 
-    Where nobody is paid, only a clause that is nothing but a name, or a choice such as "yes", is one beside
-    others.
+    In evaluation, a clause next to others is one only if it is just a name or a choice such as "yes".
     """
     words = [word for word in clause.words if word[0].isalpha() or word in MASKS]
     if not 0 < len(words) <= _BRIEF:

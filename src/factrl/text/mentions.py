@@ -7,8 +7,8 @@ year, the surname of a person under no other first name.  It does not count when
 place of a missing one (`North Korea` for `South Korea`), when it is denied, when it is offered as one of
 several candidates, or when the text is too long to be an answer.
 
-These rules agree with people far more often than equality does, but they can be played: a policy that is
-rewarded by them learns to name much.  They are for measuring; rewards grade with
+These rules agree with people far more often than equality does, but they can be exploited: a policy that is
+rewarded by them learns to name many things.  They are for measuring; rewards grade with
 `factrl.text.answers.matches`. The share of an answer's words is recall as in SQuAD's F1 (arXiv 1606.05250,
 section 5), which agrees with people better than F1 on long answers (arXiv 2307.16877, section 4); leaving
 out the question's words, and what is said of numbers, dates and names, is ours.
@@ -62,7 +62,7 @@ _DENIALS = stems(
     " couldn't won't wouldn't hasn't haven't hadn't shouldn't"
     " nicht nie niemals keinesfalls keineswegs jamais pas não nunca değil नहीं не není"
 )
-# These deny what stands beside them, the others what a clause says.
+# These deny only the words next to them; the others deny a whole clause.
 _BESIDE_ONLY = stems("nor neither unlike except keinesfalls keineswegs")
 _NEGATED = _DENIALS | stems("no non without nicht kein keine pas не нет ne není")
 _RESUMES = frozenset(
@@ -70,7 +70,8 @@ _RESUMES = frozenset(
 )
 _JOINS = _RESUMES | frozenset(["and", "that", "who", "which", "because", "und", "et", "y", "и"])
 _YES, _NO = stems("yes true correct"), stems("no false incorrect")
-# Words that make another place of a place's name; they are part of an answer, or of none.
+# Words that turn the name of a place into that of another; an answer with one needs it, others must not have
+# # it.
 _QUALIFIERS = stems("new north south east west papua equatorial")
 _STATES = stems("democratic people's")  # of the Congo, of Korea: part of a name, but seldom needed
 _NEEDED = stems("northern southern eastern western upper lower left right minor major san santa los las")
@@ -79,14 +80,14 @@ _QUANTIFIERS = stems("all every some most few no none always never both")
 # What grammar adds to a word of six letters or more: Colombian, Zoroastrianism, detective.
 _ENDINGS = frozenset({"", *stems("n an ian ism ist e er or l al ic ive ion ity m ve on")})
 _ROOT = 5
-_SMALL = 3  # words of an answer of which each is needed
+_SMALL = 3  # an answer of up to this many words needs all of them
 _OPPOSITE = "a un in im ir il non dis anti counter hyper hypo sub super".split()  # noqa: SIM905
 _LONG = 9  # letters of a name that is recognised without its spaces
 _FACTORIAL = re.compile(r"(?:\d{1,9}|\w)!|\|[^|]{1,40}\|")  # or a value without its sign
 _BOUNDS = frozenset("<>≤≥±")
 _BOUNDED = re.compile(r"[<>≤≥±]=? ?[\d.,]{1,20}|(?<![\w.,])\d[\d.,]{0,20}\+(?!\d)")
 _CHANCE = re.compile(r"(\d{1,3})(?:\.\d{1,9})? ?%")
-_GLUE_FREE = 12  # characters of a text that has no footnotes
+_GLUE_FREE = 12  # a text of up to this many characters has no footnotes
 _MAX_SIGNED = 80  # characters of an answer whose signs are compared
 
 _CITED = re.compile(r"\[\^?\d{1,3}\^?\]|【[^】]{1,40}】|(?<=[^\W\d_]{3})\^\d{1,2}")
@@ -120,7 +121,7 @@ _DENIED_ZH = re.compile(
     r"[并並]?(?:没|沒|不是|不会|不會|并非|並非)|[从從]未|未曾|(?:では|じゃ)(?:な|あ)"
     r"|[はが].{0,8}(?:ません|ない|なかった)"
 )
-# What a question says that asks for things in an order, or who did it to whom.
+# Questions that ask for things in an order, or for who did something to whom.
 _ORDERED = re.compile(
     r"\bfrom (?:the )?(?:\w+ )?(?:top|bottom|left|right|hoist|\w+est)\b"
     r"|\b(?:in|what|which) (?:\w+ )?order\b(?! to\b)|\bwhom\b|\bwhich\b.{1,40}\bwhich\b",
@@ -133,7 +134,7 @@ _NAMED_VALUE = re.compile(r"\W{0,3}[A-Za-z](?:\([a-z]\))? ?= ?")
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """The text that is looked at, in the forms the rules compare."""
+    """The text that is graded, in the forms that the rules compare."""
 
     reading: Reading
     places: dict[str, list[int]]  # of each word; what is denied or one of several candidates is left out
@@ -143,7 +144,7 @@ class _Reply:
 
 
 def loosened(question: str, loosen: Loosen = LOOSENINGS) -> frozenset[str]:
-    """What equality overlooks in answers to a question: no order where it asks for one."""
+    """The `loosen` of a question: without "order" if it asks for an order."""
     return frozenset(loosen) - {"order" if _ORDERED.search(question) else ""}
 
 
@@ -155,7 +156,7 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
     >>> mentions("When did it open?", "It did not open in 1952 but in 1953.", ["1952"])
 
     Args:
-        question: what an answer repeats of it tells nothing.
+        question: the words that an answer repeats from it do not count.
         text: what the model wrote, without its reasoning; over `MAX_MENTIONS` characters it gives nothing.
     """
     answers = list(answers)
@@ -191,36 +192,36 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
     if several_numbers(reply.reading, known):
         return None
     for answer, spelling, wanted in accepted:
-        gives = _gives(reply, wanted, query) and _signed(raw, spelling)
+        gives = _gives_answer(reply, wanted, query) and _signed(raw, spelling)
         if (gives and not _disordered(reply, wanted, "order" not in loosen)) or _spaceless(raw, answer):
             return answer
     return None
 
 
 def _signed(raw: str, answer: str) -> bool:
-    """Whether the signs and single letters that tell an answer apart are said with it.
+    """Whether a text has the signs and single letters that distinguish an answer from others.
 
     C++, O-, x^2, [0, 1), 007; CO2, which is not C2O; the letter of Vitamin C and of A minor; and an answer of
     one or two letters stands alone in its own case: C, Co, US.
     """
     if len(answer) <= 2 and answer.isalpha() and answer.isascii() and not answer.islower() and answer != "No":
-        return _stands(answer, raw.replace("U.S", "US")) is not None
+        return _found_whole(answer, raw.replace("U.S", "US")) is not None
     letters, digits = _FORMULA.fullmatch(answer), _CODE.fullmatch(answer)
     if answer.isalpha() and not _unprefixed(answer, raw):
         return False
     lettered = _LETTERED.fullmatch(answer)
     if letters:
-        match = _stands(f"{letters[1]}[ -]?{letters[2]}", raw, re.I)
+        match = _found_whole(f"{letters[1]}[ -]?{letters[2]}", raw, re.I)
         return match is not None and (
             match[0].islower() or answer.islower() or match[0] == answer or "-" in match[0]
         )
     if lettered:
         phrase = r"\W{1,2}".join(map(re.escape, filter(None, lettered.groups())))
-        return _stands(phrase, raw, re.I) is not None
+        return _found_whole(phrase, raw, re.I) is not None
     apart = _SIGN_APART.search(answer) and _LONG_WORD.search(answer)  # the symbol ×
     if digits or (telling_marks(answer) and not apart):
         squeezed = answer.replace(" ", "")[:_MAX_SIGNED]
-        return _stands(" ?".join(map(re.escape, squeezed)), raw, re.I) is not None
+        return _found_whole(" ?".join(map(re.escape, squeezed)), raw, re.I) is not None
     return True
 
 
@@ -239,7 +240,7 @@ _PREFIX = re.compile(r"(?:(?:^|\W)(?:counter|anti|non|un|pre|post|semi|sub|super
 _COMPOUND = re.compile(r"-[A-Z]")
 
 
-def _stands(pattern: str, raw: str, flags: int = 0) -> re.Match[str] | None:
+def _found_whole(pattern: str, raw: str, flags: int = 0) -> re.Match[str] | None:
     """Where something stands in a text as a whole, with no sign beside it that makes it another."""
     return re.search(rf"(?<![\w+#*^/&√-]){pattern}(?![\w+#*^/&]|-(?!\w{{2}})|\.\w)", raw, flags)
 
@@ -273,8 +274,8 @@ def _reply_of(raw: str, known: frozenset[str]) -> _Reply:
     return _Reply(reading, places, roots, "".join(kept), starts)
 
 
-def _begins(compact: str, reply: _Reply) -> bool:
-    """Whether an answer stands in a text but for spaces, behind no prefix: not in `asymmetric`."""
+def _has_compact(compact: str, reply: _Reply) -> bool:
+    """Whether a text has an answer, spaces aside, without a prefix such as the one of `asymmetric`."""
     place = reply.compact.find(compact)
     while place >= 0 and any(
         place - len(prefix) in reply.starts and reply.compact.startswith(prefix, place - len(prefix))
@@ -334,7 +335,7 @@ def _subject(reading: Reading, place: int, known: frozenset[str]) -> range:
     return range(start, place)
 
 
-def _gives(reply: _Reply, wanted: Reading, query: Reading) -> bool:
+def _gives_answer(reply: _Reply, wanted: Reading, query: Reading) -> bool:
     query_words = frozenset(query.words)
     telling = [word for word in wanted.words if word not in IDLE]
     polarity = (_YES | _NO).intersection(wanted.words)
@@ -356,7 +357,7 @@ def _gives(reply: _Reply, wanted: Reading, query: Reading) -> bool:
         return False
     if not _WHO.isdisjoint(query_words) and _longer(reply, wanted, query_words):
         return False
-    if len(compact) >= _LONG and not compact.isdigit() and _begins(compact, reply):
+    if len(compact) >= _LONG and not compact.isdigit() and _has_compact(compact, reply):
         return True  # `seashells` for `sea shells`
     if _other_initials(reply, wanted):
         return False
