@@ -148,9 +148,8 @@ def _eval(args: argparse.Namespace) -> int:
     named = find(word for word in targets if word not in files)
     # Without a model, the answers in the user's own file are graded.
     asks = args.completions is None and bool(args.model or named)
-    if problem := next(
-        _problems(args, files, named, asks=asks), None
-    ):  # only the first, as it may cause the others
+    # Only the first, as it may cause the others.
+    if problem := next(_problems(args, files, named, asks=asks), None):
         raise ConfigError(problem)
     job, config = _config(args, asks=asks, long=args.long or any(one.kind == "long" for one in named))
     settings = config.settings

@@ -51,17 +51,14 @@ _USUAL: Mapping[ColumnName, tuple[str, ...]] = {
     "checklist": ("checklist", "extra_info.checklist"),
     "rejected": ("rejected",),  # a worse completion, as TRL has it; an example's `meta` has it by this name
 }
-_LONE_SURROGATE = re.compile(
-    "[\ud800-\udfff]"
-)  # a surrogate without its pair, which JSON can hold and UTF-8 cannot
+# A surrogate without its pair, which JSON can hold and UTF-8 cannot.
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _MORE_ANSWERS = ("alt_ans", "answer_aliases", "aliases")  # beside an answer: TruthRL's, MuSiQue's, TriviaQA's
 _CHOICES = ("choices", "options", "candidates", "endings")
 _PARTS = ("value", "target", "answer", "answers", "aliases")  # of a table of answers: TriviaQA's, verl's
 _PASSAGE = ("text", "chunk", "content")  # what a passage's text is called; chunks of TruthRL among them
-_LEAST_SCORE = {
-    "bge_score": 2.0,
-    "oracle_score": 3.0,
-}  # TruthRL shows chunks from these scores on; the first score that a chunk has decides
+# TruthRL shows chunks from these scores on; the first score that a chunk has decides.
+_LEAST_SCORE = {"bge_score": 2.0, "oracle_score": 3.0}
 
 
 def load_examples(
@@ -476,9 +473,8 @@ def _texts(value: Any, where: str) -> tuple[str, ...]:
             continue
         if isinstance(cell, list) or _listed(cell) is not cell:
             raise _unclear(value, where)
-        if (
-            isinstance(cell, float) and cell.is_integer() and abs(cell) < _EXACT
-        ):  # data frames write 1867 as 1867.0
+        # Data frames write 1867 as 1867.0.
+        if isinstance(cell, float) and cell.is_integer() and abs(cell) < _EXACT:
             cell = int(cell)
         if isinstance(cell, float) and not math.isfinite(cell):
             raise DataError(f"{where} holds {cell}, not text")

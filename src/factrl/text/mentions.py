@@ -70,8 +70,8 @@ _RESUMES = frozenset(
 )
 _JOINS = _RESUMES | frozenset(["and", "that", "who", "which", "because", "und", "et", "y", "и"])
 _YES, _NO = stems("yes true correct"), stems("no false incorrect")
-# Words that turn the name of a place into that of another; an answer with one needs it, others must not have
-# # it.
+# Words that turn the name of a place into that of another: an answer with such a word needs it, and any other
+# answer must not have it.
 _QUALIFIERS = stems("new north south east west papua equatorial")
 _STATES = stems("democratic people's")  # of the Congo, of Korea: part of a name, but seldom needed
 _NEEDED = stems("northern southern eastern western upper lower left right minor major san santa los las")

@@ -89,9 +89,8 @@ async def run(verifier: Verifier, jobs: Sequence[Job], watch: Callable[[int, int
         except (Unscored, asyncio.TimeoutError):  # the store's keys need the judge's identity
             store = None
     groups: dict[Any, list[Job]] = {}
-    for number, job in enumerate(
-        jobs
-    ):  # a group has one question and one search; a text without a question is its own
+    # A group has one question and one search; a text without a question is its own.
+    for number, job in enumerate(jobs):
         key = (job.question, job.topic, id(job.search)) if job.question else number
         groups.setdefault(key, []).append(job)
     tasks = [

@@ -148,10 +148,8 @@ class Report:
         """The headings, blocks of code and parts of the reasoning in which no claim was found."""
         spans = sorted((check.claim.start, check.claim.end) for check in self.checks)
         starts = [start for start, _ in spans]
-        reached = [
-            0,
-            *accumulate((end for _, end in spans), max),
-        ]  # entry n: the furthest end of the first n claims
+        # Entry n: the furthest end of the first n claims.
+        reached = [0, *accumulate((end for _, end in spans), max)]
         parts = [part for part in sentences(self.text) if part.kind in ("heading", "code", "reasoning")]
         return [one for one in parts if reached[bisect_left(starts, one.end)] <= one.start]
 
@@ -256,9 +254,8 @@ class Report:
         if self.is_unjudged:
             verdicts = [check.verdict for check in self.checks if check.verdict is not None]
             causes = Counter(verdict.cause for verdict in verdicts).most_common()
-            details = (
-                each.facts.get("detail") or each.why for each in verdicts
-            )  # the first is a search's, the second a judge's
+            # The first is a search's, the second a judge's.
+            details = (each.facts.get("detail") or each.why for each in verdicts)
             detail = next((f": {one_line(str(each))}" for each in details if each), "")
             why = ", ".join(f"{count} {cause}" for cause, count in causes) + detail
             raise TooManyMasked(f"none of the claims could be judged ({why})")
@@ -465,9 +462,8 @@ def _pieces(text: str, claims: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[
     """
     shown = [one for one in claims if one["found"]]
     cuts = sorted({0, len(text), *(place for one in shown for place in one["place"])})
-    later = sorted(
-        shown, key=lambda one: one["place"][0], reverse=True
-    )  # in reverse, so that `pop` gives the next
+    # In reverse, so that `pop` gives the next.
+    later = sorted(shown, key=lambda one: one["place"][0], reverse=True)
     here: list[Mapping[str, Any]] = []
     for start, end in pairwise(cuts):
         while later and later[-1]["place"][0] <= start:

@@ -485,9 +485,8 @@ def _known_name(text: str, passages: Sequence[Passage]) -> str:
     keys, named = {*_keys(text)}, {one.key for one in _tokens(text) if one.named}
     names = [name for one in _known_of(passages) for name in (*one.names, *one.headings)]
     found = [" ".join(name) for name in sorted(names, key=len, reverse=True) if _has_name(name, keys, named)]
-    return next(
-        filter(_keys, found), ""
-    )  # a name without keys is only a pronoun: "Here" without its ending is "her"
+    # A name without keys is only a pronoun: "Here" without its ending is "her".
+    return next(filter(_keys, found), "")
 
 
 def _clear_name(text: str, passages: Sequence[Passage]) -> str:
@@ -697,9 +696,8 @@ def differs(claim: str, passage: Passage, start: int, end: int) -> str:
 
 
 def _other_value(claim: str, sentence: str, passage: Passage) -> str:
-    if (
-        len(claim) > _LONGEST or len(sentence) > _LONGEST
-    ):  # the time of the comparison grows with the product of their lengths
+    # The time of the comparison grows with the product of their lengths.
+    if len(claim) > _LONGEST or len(sentence) > _LONGEST:
         return ""
     known = _known(passage.title, passage.text)
     claimed, read = _large(claim), _large(sentence)
