@@ -6,16 +6,16 @@
 
 Every paper and variant is an attribute of this module, `truthrl` or `truthrl_binary`, with whatever is not a
 letter, a digit or `_` written as `_`.  Its judge is FACTRL_JUDGE_BASE_URL with FACTRL_JUDGE_MODEL and
-FACTRL_JUDGE_API_KEY; everything else that a recipe can say about a reward, such as
-`verifier.index=wiki.index reward.wrong=-2`, stands in FACTRL_SETTINGS.
+FACTRL_JUDGE_API_KEY; every other setting of a reward, such as
+`verifier.index=wiki.index reward.wrong=-2`, goes into FACTRL_SETTINGS.
 
 With `environment_factory=partial(SearchEnvironment, index)` (`factrl.train.search`) the policy searches
 first, and a reward reads its last message.
 
 A completion that could not be graded is None, which TRL leaves out of its group's mean and gives the
-advantage 0; so is one whose row lacks what the reward needs, unless no row of the first batch has it, which
-is an error.  What plain TRL cannot do is step-wise credit (FSPO's spans are dropped, its sum is kept), and
-keeping masked completions out of the KL penalty and of the token count: `factrl train` does both.
+advantage 0.  A completion whose row lacks what the reward needs is None too; if all rows of the first batch
+lack it, that is an error.  What plain TRL cannot do is step-wise credit (FSPO's spans are dropped, its sum is
+kept), and keeping masked completions out of the KL penalty and of the token count: `factrl train` does both.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from factrl.types import Completion, Example, Result
 
 Column = Sequence[Any]
 _LOG = logging.getLogger("factrl")
-# What prompts must ask for, by the cause for which a completion without it is floored.
+# Cause for which a completion is floored -> the form that prompts must ask for.
 _FORMS = {
     "no_box": "\\boxed{…}",
     **dict.fromkeys(("no_think", "think_unclosed"), "<think>…</think>"),
@@ -155,8 +155,8 @@ def to_trl(
     """A reward function for `trl.GRPOTrainer(reward_funcs=...)`; its `__name__` is the reward's.
 
     The columns of the dataset become the example, under the names that `factrl.runs.data` recognises:
-    `question`, `answers`, `evidence`, `topic`, `ook` and so on.  Without a question column it is the prompt,
-    of a conversation the last thing that the user says.
+    `question`, `answers`, `evidence`, `topic`, `ook` and so on.  Without a question column, the question
+    is the prompt; in a conversation, the last message of the user.
 
     It logs the metrics of docs/metrics.md about terms, states and causes, and beside each completion its
     state, cause, terms and facts.

@@ -2,7 +2,7 @@
 
 TruthRL (arXiv 2509.25760, section 3.2) draws 256 answers per question and calls it out of knowledge (`ook`)
 when none of them is correct.  Here a question is asked in growing rounds and closed at its first correct
-answer, as its label cannot change then.
+answer, as its label cannot change any more.
 
 An answer that could not be graded is neither right nor wrong.  A question with too many of them and no
 correct one has no label, and the next probe asks it anew.
@@ -146,7 +146,7 @@ class Probed:
 
     @property
     def cause(self) -> str | None:
-        """The commonest reason why it has no label; None when it has one."""
+        """The most frequent cause of its samples without a grade, if it has no label; else None."""
         causes = Counter(sample.cause or "" for sample in self.samples if sample.label is None)
         if self._right or causes.total() <= self.max_ungraded * len(self.samples):
             return None
@@ -215,7 +215,7 @@ def probe(
             graded = map(_sample, grade_completions(pairs, grader, extract, workers))
             samples = [list(itertools.islice(graded, len(group))) for group in groups]
             _check_reachable(part, samples)
-            # One row for a part: it is there or not, so a killed probe goes on with the same parts.
+            # One row per batch, written as a whole, so that a killed probe goes on with the same batches.
             rows = {
                 digest_of(one.example): {"first": len(one.samples), "samples": [*map(asdict, group)]}
                 for one, group in zip(part, samples, strict=True)
@@ -344,7 +344,7 @@ def majority_curve(probed: Sequence[Probed], *, seed: int = 0) -> list[dict[str,
     """Votes of 1, 2, 4, … and of all samples, expected over the choice of k samples of each question.
 
     TruthRL, arXiv:2509.25760, Figure 2, whose code is not released, so the vote is ours: see `candidates`.
-    Which of several leaders wins is drawn, so a tie counts for each of them in equal parts.
+    A tie is decided at random, so each of the leading candidates counts for an equal part.
 
     Samples without a grade do not vote: a question with fewer than k graded ones votes with all that it has.
     Questions without a label (`ook` None) are left out.
@@ -391,7 +391,7 @@ def _subsets(n: int, k: int, rng: np.random.Generator) -> NDArray[np.int64]:
 
 
 def _elected(votes: NDArray[np.int64], candidates: int) -> Floats:
-    """How likely each candidate is to win, over the rows of votes; leaders share a row."""
+    """The probability of each candidate to win, averaged over the rows of votes; a tie is shared."""
     rows = np.arange(len(votes))[:, None]
     counts = np.bincount((rows * candidates + votes).ravel(), minlength=len(votes) * candidates)
     counts = counts.reshape(len(votes), candidates)

@@ -377,7 +377,7 @@ def _example(row: Row, names: Mapping[str, str], at: str) -> Example:
     for more in beside:
         answers += _answers(native(row.get(more)), f"{at}: {more}")
     evidence = _evidence(value("evidence"), f"{at}: {names.get('evidence')}")
-    # An empty list of passages is shown as such; a row without the column is one that nobody searched for.
+    # An empty list means that a search found nothing; a row without the column was not searched for.
     shown = {"evidence": ""} if value("evidence") is not None and not evidence else {}
     shown |= {"rejected": value("rejected")} if "rejected" in names else {}
     return Example(
@@ -545,7 +545,7 @@ _PRINTED = re.compile(
 _DEEP = re.compile(r"(?:[\[{(]\s*){50}")
 _QUOTED = rf"(?:{_STRING}|“[^”]*”)"
 _WORD = r"[^\W\d_]{2}"
-# Several answers, or a container with its name, as no answer is written; mathematics has `[x]` and `{1, 2}`.
+# Texts that look like several answers or a named container; `[x]` and `{1, 2}` are answers in mathematics.
 _LOOK_LISTED = (
     re.compile(r"\[[^\\^_{}()\[\],]*,[^\\^_{}()\[\]]*\]|\[[-+\d.]+(?:\s+[-+\d.]+)+\s*\]"),
     re.compile(rf"\{{(?=[^{{}}\\]*{_WORD})[^{{}}\\]*\}}"),  # a database's array
@@ -608,7 +608,7 @@ def _has_text(value: Any) -> bool:
 def _literal(body: str) -> Any:
     """The value that a text spells in JSON, or as Python and numpy print it; None where it spells none.
 
-    In round or curly brackets without keys, which mathematics has as well, only texts are a list.
+    Round or curly brackets without keys, which mathematics uses too, are a list only if they hold texts.
     """
     if not body.startswith(("[", "{", "(", "array(", '"')):
         return None

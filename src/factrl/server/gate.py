@@ -197,7 +197,7 @@ def _values(scope: Scope, name: bytes) -> list[bytes]:
 
 
 def _refusal_response(refusal: tuple[int, str], *, wait: int | None = None) -> JSONResponse:
-    """A refusal before the body has been read, which closes the connection unless the client may come back.
+    """The response to a refused request; it closes the connection unless the client may retry.
 
     Args:
         wait: seconds after which a client whose connection is closed may come back.

@@ -7,8 +7,8 @@ abstention with one name and a right answer with another.  Evaluation applies th
 as long ones also name whom to ask.
 
 The detector is three logistic regressions on hashed n-grams of characters and of words, in which the words of
-the question, unknown words and names are masked: it sees that something is named, and never what.  They say
-whether a sentence declines, whether it answers and whether the whole declines.  A word is known when
+the question, unknown words and names are masked: they see that something is named, but not what.  They score
+whether a sentence declines, whether it answers, and whether the whole text declines.  A word is known when
 abstentions are made of it, in one of its endings.  What is neither known nor the question's is a name: a
 number, a quotation, a sign that is no punctuation, a word with a capital that grammar does not require; and
 in a short text any other new word.  `abstention.npy` holds the weights in 8 bits and the hashes of known
@@ -182,7 +182,7 @@ _ENDS = frozenset(f".!?。！？।؟۔…{LINE}")
 _BREAKS = frozenset(f",;:()[]，；：、،{DASH}")
 _ABBREVIATED = re.compile(r"(?:\b[A-Z]|\b(?:Mr|Ms|Dr|St|Mrs|Prof|ca|bzw))$")
 _FEW = 4  # words of a sentence whose first word is taken for a name
-# A date beside one of these is the model's and no answer.
+# A date near one of these words is about the model (its training data) and no answer.
 _DATED = re.compile(
     r"cut-?off|knowledge|train|updat|wissen|\bstand\b|aktualis|connaiss|entra|donnees|mise a jour|conoc|datos"
     r"|cion llega|actualiz|addestr|aggiorn|conhec|trein|atualiz|dados|截止|截至|训练|知识|学習|データ|更新"

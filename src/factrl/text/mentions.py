@@ -91,7 +91,7 @@ _GLUE_FREE = 12  # a text of up to this many characters has no footnotes
 _MAX_SIGNED = 80  # characters of an answer whose signs are compared
 
 _CITED = re.compile(r"\[\^?\d{1,3}\^?\]|【[^】]{1,40}】|(?<=[^\W\d_]{3})\^\d{1,2}")
-# Footnotes as New Bing glues them to a word or a year: "Ramones1", "in 19521."
+# Numbers of footnotes directly after a word or a year, as New Bing writes them: "Ramones1", "in 19521."
 _GLUED = re.compile(r"(?<=[^\W\d_]{3})\d{1,2}(?=[.,;]|\s[A-Z]|\s?$)|(?<=\b[12]\d{3})\d{1,2}(?=\s?[.,;]|\s?$)")
 _RUN_ON = re.compile(r"\b([oi]n)(?=[A-Z][a-z]{2,8} \d)")
 _ASIDE = re.compile(r"(?<!\w)\([^()]{0,200}\)|, (?:who|which|when|where|whose) .{0,400}$")
@@ -241,7 +241,7 @@ _COMPOUND = re.compile(r"-[A-Z]")
 
 
 def _found_whole(pattern: str, raw: str, flags: int = 0) -> re.Match[str] | None:
-    """Where something stands in a text as a whole, with no sign beside it that makes it another."""
+    """The first match of a pattern in a text that is not part of a longer word, number or expression."""
     return re.search(rf"(?<![\w+#*^/&√-]){pattern}(?![\w+#*^/&]|-(?!\w{{2}})|\.\w)", raw, flags)
 
 
@@ -373,7 +373,7 @@ def _gives_answer(reply: _Reply, wanted: Reading, query: Reading) -> bool:
 
 
 def _places(word: str, reply: _Reply) -> list[int]:
-    """Where a word of the answer is said, in any form that grammar gives it."""
+    """The places in a reply of a word of the answer, in any grammatical form."""
     if word in reply.places or len(word) <= _ROOT:
         return reply.places.get(word, [])
     for other in reply.roots.get(word[:_ROOT], ()):
@@ -401,7 +401,7 @@ def _same_letters(one: str, other: str) -> bool:
 
 
 def _replaced(reply: _Reply, wanted: Reading, missing: set[str], query_words: frozenset[str]) -> bool:
-    """Whether something else stands where a word of the answer is missing: `North` for `South` Korea."""
+    """Whether another word replaces a missing word of the answer: `North` for `South` Korea."""
     small = len(wanted.words) <= _SMALL
     pairs = zip(wanted.words, wanted.spelt, strict=True)
     needed = {word for word, name in pairs if small or name[:1].isupper()}
@@ -446,7 +446,7 @@ def _abbreviates(name: str, word: str) -> bool:
 
 
 def _qualified(reply: _Reply, wanted: Reading, query_words: frozenset[str]) -> bool:
-    """Whether the name is only said as part of another: `New York` for `York`."""
+    """Whether the name occurs only as a part of another name: `New York` for `York`."""
     first = next((i for i, name in enumerate(wanted.words) if name not in STOP_STEMS), 0)
     if not wanted.spelt[first][:1].isupper():
         return False
@@ -458,7 +458,7 @@ def _qualified(reply: _Reply, wanted: Reading, query_words: frozenset[str]) -> b
 
 
 def _related(reply: _Reply, wanted: Reading, query_words: frozenset[str]) -> bool:
-    """Whether the name is only said to name something beside it: `Austen's sister`, `a suburb of Paris`."""
+    """Whether a reply names only somebody or something related: `Austen's sister`, `a suburb of Paris`."""
     own = [place for place, word in enumerate(wanted.words) if word not in IDLE]
     if not own or not wanted.spelt[own[0]][:1].isupper() or not _RELATED.isdisjoint(wanted.words):
         return False
@@ -599,9 +599,9 @@ def _longer(reply: _Reply, wanted: Reading, query_words: frozenset[str]) -> bool
 
 
 def _disordered(reply: _Reply, wanted: Reading, ordered: bool) -> bool:
-    """Whether what has an order is said in another: a list that is asked in one, "France beat Italy".
+    """Whether the words of an answer whose order counts are in another order.
 
-    Without being asked for, an order counts around a verb that is said between two names.
+    The order counts if the question asks for one, or if a verb stands between two names: "France beat Italy".
     """
     telling = [place for place, word in enumerate(wanted.words) if word not in IDLE]
     names = [place for place in telling if wanted.spelt[place][:1].isupper()]
@@ -632,7 +632,7 @@ def _reversed(reply: _Reply, wanted: Reading) -> bool:
 
 
 def _dated(wanted: Reading, reply: Reading, query: Reading) -> bool:
-    """Whether every date is said, as precisely as it is accepted; the question may say a part of it."""
+    """Whether a reply has every date of the answer, as precisely; the question may give a part of a date."""
 
     def same(day: Day, other: Day) -> bool:
         pairs = list(zip(day, other, strict=True))
