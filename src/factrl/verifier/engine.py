@@ -86,7 +86,7 @@ async def run(verifier: Verifier, jobs: Sequence[Job], watch: Callable[[int, int
     if ready is not None and store is not None:
         try:
             await asyncio.wait_for(ready(), verifier.deadline)
-        except (Unscored, asyncio.TimeoutError):  # the store's keys need the judge's identity
+        except (Unscored, asyncio.TimeoutError):  # the judge's model is unknown, and the store's keys need it
             store = None
     groups: dict[Any, list[Job]] = {}
     # A group has one question and one search; a text without a question is its own.

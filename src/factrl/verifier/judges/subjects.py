@@ -74,7 +74,7 @@ class _Token(NamedTuple):
     start: int
     end: int
     low: str
-    key: str  # the word without its case endings, for comparison
+    key: str  # without its case endings, yet long enough that two names seldom share one
     small: bool  # a function word, such as an article, a pronoun or a preposition
     named: bool  # may be a name: has a capital letter, letters and digits, or a script without capitals
     value: bool  # a name, or a number in digits or in words
