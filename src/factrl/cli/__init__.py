@@ -61,7 +61,7 @@ _VERBS = (
 )
 
 
-FORMER = {
+RENAMED = {
     "lab": "study NAME",
     "reproduce": "study PAPER --full",
     "describe": "show SPEC",
@@ -178,8 +178,8 @@ def _parse(
     if kinds and not (rest and rest[0].startswith("-")):
         problem = f"has no kind {rest[0]!r}{nearest(rest[0], kinds)}" if rest else "needs a kind"
         raise ConfigError(f"factrl {verb} {problem} (there are: {', '.join(kinds)})")
-    if verb in FORMER:
-        raise ConfigError(f"`factrl {verb}` is gone; use `factrl {FORMER[verb]}`")
+    if verb in RENAMED:
+        raise ConfigError(f"`factrl {verb}` is gone; use `factrl {RENAMED[verb]}`")
     if verb.startswith("-"):
         chosen, (args, unknown) = parser, parser.parse_known_args([verb])
     elif verb in verbs:

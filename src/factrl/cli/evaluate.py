@@ -96,14 +96,14 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument(
         "--form",
         choices=get_args(AnswerForm),
-        help="what rules accept: short, what equals an accepted answer; sentence, what gives one (default: "
+        help="what counts as right: short, a text that equals an accepted answer; sentence, one that contains it (default: "
         "sentence; short with --extract, or for a FILE with the --config of a reward)",
     )
     add_option(parser, "--by COLUMN", "also the rows of each value, e.g. question_type")
     add_option(
         parser,
         "--output FOLDER",
-        "numbers, answers and a page; answers are kept as soon as they are there, and the same command "
+        "numbers, answers and a page; each answer is saved when it is written, and the same command "
         "goes on from there; may be left out for answers in FILE",
     )
     add_option(
@@ -133,9 +133,13 @@ def add_verbs(verbs: Verbs) -> None:
     )
     sure = parser.add_mutually_exclusive_group()
     for option, source, about in (
-        ("--confidence", "stated", "ask how sure the model is of its answer"),
-        ("--agreement", "agreement", "how sure it is, by the share of K samples that give its usual answer"),
-        ("--likelihood", "likelihood", "how sure it is, by the probabilities of the tokens that it writes"),
+        ("--confidence", "stated", "confidence: what the model states when it is asked"),
+        (
+            "--agreement",
+            "agreement",
+            "confidence: the share of K samples that agree with the commonest answer",
+        ),
+        ("--likelihood", "likelihood", "confidence: the probabilities of the tokens that it writes"),
     ):
         sure.add_argument(option, dest="confidence", action="store_const", const=source, help=about)
 

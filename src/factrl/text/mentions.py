@@ -50,7 +50,7 @@ from factrl.text.words import (
 MAX_MENTIONS = 4_000
 """Characters of the longest text that the rules read; a longer one gives no answer."""
 MIN_SHARE = 0.5
-"""The share of an answer's telling words that must be said."""
+"""The share of an answer's informative words that a reply must have."""
 
 
 _TITLES = stems("sir dame lord lady mr mrs ms dr prof st saint jr sr obe esq president king queen")
@@ -337,20 +337,20 @@ def _subject(reading: Reading, place: int, known: frozenset[str]) -> range:
 
 def _gives_answer(reply: _Reply, wanted: Reading, query: Reading) -> bool:
     query_words = frozenset(query.words)
-    telling = [word for word in wanted.words if word not in IDLE]
+    informative = [word for word in wanted.words if word not in IDLE]
     polarity = (_YES | _NO).intersection(wanted.words)
-    if polarity and set(telling) <= polarity:
+    if polarity and set(informative) <= polarity:
         return _agrees(reply, query, not polarity.isdisjoint(_YES))
-    if not telling:
+    if not informative:
         return False
     if not _NEGATED.isdisjoint(set(wanted.words) - query_words) and _NEGATED.isdisjoint(reply.reading.words):
         return False  # "guilty" for "not guilty"
     if is_date(wanted):
         return _dated(wanted, reply.reading, query)
-    telling = [word for word in telling if word not in query_words] or telling
+    informative = [word for word in informative if word not in query_words] or informative
     titles = (_TITLES | _FIRMS) - ({wanted.words[-1]} & _SURNAMES)
-    telling = [word for word in telling if len(word) > 1 and word not in titles] or telling
-    if not _numbered(wanted, reply, telling, query) or _other_quantifier(wanted, reply, query_words):
+    informative = [word for word in informative if len(word) > 1 and word not in titles] or informative
+    if not _numbered(wanted, reply, informative, query) or _other_quantifier(wanted, reply, query_words):
         return False
     compact = _compact(" ".join(wanted.spelt))
     if _related(reply, wanted, query_words) or _qualified(reply, wanted, query_words):
@@ -361,14 +361,14 @@ def _gives_answer(reply: _Reply, wanted: Reading, query: Reading) -> bool:
         return True  # `seashells` for `sea shells`
     if _other_initials(reply, wanted):
         return False
-    missing = {word for word in telling if word[0] != "#" and not _places(word, reply)}
-    missing |= {word for word in telling if word not in missing and _accented(word, wanted, reply)}
-    names = _names(wanted, telling) if not _WHO.isdisjoint(query_words) else []
+    missing = {word for word in informative if word[0] != "#" and not _places(word, reply)}
+    missing |= {word for word in informative if word not in missing and _accented(word, wanted, reply)}
+    names = _names(wanted, informative) if not _WHO.isdisjoint(query_words) else []
     if names and missing:
         return "the" not in wanted.words and _named(reply, names)  # Peter the Great
     if _reversed(reply, wanted):
         return False
-    share = sum(word not in missing for word in telling) / len(telling)
+    share = sum(word not in missing for word in informative) / len(informative)
     return share >= MIN_SHARE and not (missing and _replaced(reply, wanted, missing, query_words))
 
 
@@ -500,7 +500,7 @@ def _other_quantifier(wanted: Reading, reply: _Reply, query_words: frozenset[str
     )
 
 
-def _numbered(wanted: Reading, reply: _Reply, telling: list[str], query: Reading) -> bool:
+def _numbered(wanted: Reading, reply: _Reply, informative: list[str], query: Reading) -> bool:
     """Whether every number that tells something is said; "about 2.45" may be rounded.
 
     A number without a unit has the one that the question asks for.  Where it asks how many, the fifth is not
@@ -529,7 +529,7 @@ def _numbered(wanted: Reading, reply: _Reply, telling: list[str], query: Reading
             for other in reply.reading.amounts
         )
         for amount in wanted.amounts
-        if amount.word in telling
+        if amount.word in informative
     )
 
 
@@ -542,10 +542,10 @@ def _is_name(word: str) -> bool:
     return word[:1].isupper() and word.isalpha()
 
 
-def _names(wanted: Reading, telling: list[str]) -> list[str]:
+def _names(wanted: Reading, informative: list[str]) -> list[str]:
     """First, middle and last names; empty when the answer is not plainly a person's name."""
     pairs = zip(wanted.spelt, wanted.words, strict=True)
-    names = [name for name, word in pairs if (len(name) == 1 and name.isalpha()) or word in telling]
+    names = [name for name, word in pairs if (len(name) == 1 and name.isalpha()) or word in informative]
     is_person = (
         all(map(_is_name, names))
         and 2 <= len(names) <= 5
@@ -603,19 +603,19 @@ def _disordered(reply: _Reply, wanted: Reading, ordered: bool) -> bool:
 
     The order counts if the question asks for one, or if a verb stands between two names: "France beat Italy".
     """
-    telling = [place for place, word in enumerate(wanted.words) if word not in IDLE]
-    names = [place for place in telling if wanted.spelt[place][:1].isupper()]
+    informative = [place for place, word in enumerate(wanted.words) if word not in IDLE]
+    names = [place for place in informative if wanted.spelt[place][:1].isupper()]
     if {"by"}.isdisjoint(wanted.words) != {"by"}.isdisjoint(reply.reading.words):  # the passive voice
         return False
     verbs = [
         wanted.words[place]
-        for place in telling
+        for place in informative
         if len(names) > 1
         and names[0] < place < names[-1]
         and wanted.spelt[place].islower()
         and len(wanted.spelt[place]) > 3
     ]
-    kept = names if names else telling
+    kept = names if names else informative
     places = [at[0] for place in kept if (at := _places(wanted.words[place], reply))]
     if len(places) < 2 or places == sorted(places):
         return False
@@ -660,9 +660,11 @@ def _agrees(reply: _Reply, query: Reading, yes: bool) -> bool:
 
 def _repeats(words: tuple[str, ...], spelt: tuple[str, ...], query_words: tuple[str, ...]) -> bool:
     """Whether a clause repeats the question in its order, nothing added, and more of it than names."""
-    telling = [place for place, word in enumerate(words) if word not in STOP_STEMS]
+    informative = [place for place, word in enumerate(words) if word not in STOP_STEMS]
     rest = iter(query_words)
-    return all(words[place] in rest for place in telling) and any(spelt[place].islower() for place in telling)
+    return all(words[place] in rest for place in informative) and any(
+        spelt[place].islower() for place in informative
+    )
 
 
 def _spaceless(raw: str, answer: str) -> bool:

@@ -102,14 +102,14 @@ def _tokens(text: str) -> list[_Token]:
     return tokens
 
 
-def _large(text: str) -> list[_Token]:
+def _capitalised(text: str) -> list[_Token]:
     return [one for one in _tokens(text) if not one.small]
 
 
 @lru_cache(maxsize=2_048)
 def _keys(text: str) -> tuple[str, ...]:
     """The keys of a name, by which names are compared."""
-    return tuple(one.bare for one in _large(text) if one.low.rstrip(".") not in _HONORIFICS)
+    return tuple(one.bare for one in _capitalised(text) if one.low.rstrip(".") not in _HONORIFICS)
 
 
 def _uncased(text: str) -> bool:
@@ -264,7 +264,7 @@ def _known(title: str, text: str) -> _Known:
     of_title, of_text = _tokens(title), _tokens(text)
     tokens = [*of_title, *of_text]
     bare = re.sub(r"\([^()]*\)", " ", title).strip()
-    heading = tuple(one.key for one in _large(bare))
+    heading = tuple(one.key for one in _capitalised(bare))
     first = re.split(r"(?<=[.!?])\s", text[:300], maxsplit=1)[0]
     of_first = _tokens(first)
     unnamed = not heading and not any(one.named for one in of_first[1:]) and subject_of(first) == ("", False)
@@ -274,8 +274,8 @@ def _known(title: str, text: str) -> _Known:
     for match in _HEADING.finditer(text):
         words = _DASH.split(match[2] or match[3] or match[4] or match[5])[0]
         sections.append((match.start(), len(match[1] or "1234567"), _MARKS.sub("", words).strip()))
-    named = [words for *_, words in sections if all(one.value for one in _large(words))]
-    headings = [_keys(words) for words in named if len(_large(words)) > 1]
+    named = [words for *_, words in sections if all(one.value for one in _capitalised(words))]
+    headings = [_keys(words) for words in named if len(_capitalised(words)) > 1]
     return _Known(
         heading,
         _opening(of_first, first),
@@ -423,7 +423,7 @@ def _is_title(text: str, unit: Sentence, line: int) -> bool:
     if unit.kind != "prose" or len(words) > 60 or text[line : unit.start].strip() or "\n" in words:
         return False
     after = text[unit.end : unit.end + 200]
-    tokens = _large(words.rstrip(":"))
+    tokens = _capitalised(words.rstrip(":"))
     alone = after.lstrip(" ").startswith("\n") and bool(after.strip()) and words[-1] not in ".!?。"
     return alone and not _uncased(words) and bool(tokens) and all(one.value for one in tokens)
 
@@ -582,7 +582,7 @@ def _heading(words: str, passages: Sequence[Passage]) -> str:
     ):
         return words
     name = lead(words) or (words if _VERSION.search(words) else "")
-    tokens = _large(name)
+    tokens = _capitalised(name)
     ordinary = all(any(one.key in passage.lower for passage in known) for one in tokens)
     certain = any(map(str.isdigit, words)) or sum(one.named for one in tokens) > 1
     return name if name and not ordinary and certain else ""
@@ -599,7 +599,7 @@ def _about_inherited(subject: str, passages: Sequence[Passage]) -> Sequence[Pass
             for one, title in zip(passages, titles, strict=True)
         ]
     else:
-        tokens = [one for one in _large(subject) if one.low not in _HONORIFICS]
+        tokens = [one for one in _capitalised(subject) if one.low not in _HONORIFICS]
         needed = [one.bare for one in tokens if one.named or any(map(str.isdigit, one.low))][-2:] or [*keys]
         exact = {name for own in known for name in own.names if {*name} <= {*keys}}
         exact -= {one for one in exact for other in exact if {*one} < {*other} and other[: len(one)] == one}
@@ -653,7 +653,7 @@ def _without_others(claim: str, subject: str, passage: Passage) -> Passage:
             return False
         if subject:
             return _same_name(_keys(subject), keys)
-        certain = any(map(str.isdigit, words)) or (len(_large(words)) > 1 and names.issuperset(keys))
+        certain = any(map(str.isdigit, words)) or (len(_capitalised(words)) > 1 and names.issuperset(keys))
         keys = _unversioned(keys)
         return certain and any(claimed[at : at + len(keys)] == keys for at in range(len(claimed)))
 
@@ -700,7 +700,7 @@ def _other_value(claim: str, sentence: str, passage: Passage) -> str:
     if len(claim) > _LONGEST or len(sentence) > _LONGEST:
         return ""
     known = _known(passage.title, passage.text)
-    claimed, read = _large(claim), _large(sentence)
+    claimed, read = _capitalised(claim), _capitalised(sentence)
     keys, read_keys = [token.key for token in claimed], [token.key for token in read]
     here = {*read_keys, *known.title, *known.opening}
     steps = SequenceMatcher(None, keys, read_keys, autojunk=False).get_opcodes()
@@ -746,7 +746,7 @@ def _under_another(claim: str, passage: Passage, start: int) -> str:
         if not opening.isdisjoint(one.key for one in _tokens(above)):
             return ""
         label = _LABELLED.match(above.strip("-*•# \t"))
-        name = _large((label[1] or label[2]).split(",")[0]) if label else []
+        name = _capitalised((label[1] or label[2]).split(",")[0]) if label else []
         if 1 < len(name) < 5 and all(one.named for one in name) and keys.isdisjoint(t.key for t in name):
             why = "the evidence says it under another name"
     return why
