@@ -96,8 +96,8 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument(
         "--form",
         choices=get_args(AnswerForm),
-        help="what counts as right: short, a text that equals an accepted answer; sentence, one that contains it (default: "
-        "sentence; short with --extract, or for a FILE with the --config of a reward)",
+        help="what counts as right: short, a text that equals an accepted answer; sentence, one that "
+        "contains it (default: sentence; short with --extract, or for a FILE with the --config of a reward)",
     )
     add_option(parser, "--by COLUMN", "also the rows of each value, e.g. question_type")
     add_option(
@@ -137,7 +137,7 @@ def add_verbs(verbs: Verbs) -> None:
         (
             "--agreement",
             "agreement",
-            "confidence: the share of K samples that agree with the commonest answer",
+            "confidence: the share of K samples with the commonest answer",
         ),
         ("--likelihood", "likelihood", "confidence: the probabilities of the tokens that it writes"),
     ):
