@@ -19,7 +19,6 @@ torch = pytest.importorskip("torch", reason="needs the extra `train`")
 from tiny import FEW_STEPS, GivenTexts, small_run  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
-from commands import write  # noqa: E402
 from factrl.errors import LLMError  # noqa: E402
 from factrl.rewards import reward  # noqa: E402
 from factrl.runs.folder import read_metrics  # noqa: E402
@@ -180,6 +179,8 @@ def word_signs(text: str, width: int) -> Any:
 
 
 def test_the_verb_on_two_processes_leaves_one_folder_that_goes_on(tiny_model: Path, tmp_path: Path) -> None:
+    from commands import write  # beside this folder: not found where this file is run as a program
+
     names = ("ada", "bo", "cleo", "dan")
     rows = ({"question": f"where is {name} from ?", "answers": ["rome"]} for name in names)
     data = write(tmp_path / "q.jsonl", *rows)
