@@ -134,11 +134,7 @@ def add_verbs(verbs: Verbs) -> None:
     sure = parser.add_mutually_exclusive_group()
     for option, source, about in (
         ("--confidence", "stated", "confidence: what the model states when it is asked"),
-        (
-            "--agreement",
-            "agreement",
-            "confidence: the share of K samples with the commonest answer",
-        ),
+        ("--agreement", "agreement", "confidence: the share of K samples with the commonest answer"),
         ("--likelihood", "likelihood", "confidence: the probabilities of the tokens that it writes"),
     ):
         sure.add_argument(option, dest="confidence", action="store_const", const=source, help=about)

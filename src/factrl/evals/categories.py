@@ -124,12 +124,8 @@ def categorize(kind: Kind, rows: Sequence[EvalSample], judge: LLM, workers: int)
             return Categorized(row, (), error.cause)
 
     pairs = [(row, text) for row in rows if (text := text_of(kind, row)) is not None]
-    results = []
     with Progress(kind, len(pairs)) as progress, ThreadPoolExecutor(workers) as pool:
-        for result in pool.map(one, pairs):
-            results.append(result)
-            progress.advance()
-    return results
+        return [*progress.over(pool.map(one, pairs))]
 
 
 def _read_analysis(reply: str) -> tuple[tuple[str, ...], str, float]:

@@ -223,13 +223,13 @@ def win_rate(
 
     masked, scores, stuck = Counter[str](), list[float](), Counter[str]()
     with Progress(f"{name}: prefer", len(pairs)) as progress, ThreadPoolExecutor(workers) as pool:
-        for result in pool.map(compared, pairs):  # the first failure cancels what has not begun
+        # The first failure cancels what has not begun.
+        for result in progress.over(pool.map(compared, pairs)):
             if isinstance(result, Unscored):
                 masked[result.cause] += 1
             else:
                 scores.append(result[0])
                 stuck[result[1]] += 1
-            progress.advance()
     return WinRate(
         wins=sum(score > 0.5 for score in scores),
         ties=scores.count(0.5),

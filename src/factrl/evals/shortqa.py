@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import re
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, get_args
@@ -244,7 +244,7 @@ def grade_completions(
         known = get_args(Extract)
         raise ConfigError(f"extract {extract!r} is not one of {', '.join(known)}{nearest(extract, known)}")
     pairs = [(example, NOTHING_STORED if text is None else text) for example, text in completions]
-    return _side_by_side(pairs, lambda one, text: (short_answer(one, text, grader, extract), {}), workers)
+    return [*_side_by_side(pairs, lambda one, text: (short_answer(one, text, grader, extract), {}), workers)]
 
 
 def grade_texts(
@@ -263,7 +263,7 @@ def grade_texts(
 
     pairs = [(example, texts[example.id, number]) for example, number in keys]
     with Progress(f"{benchmark.name}: grade", len(pairs)) as progress:
-        rows = _side_by_side(pairs, score, tools.workers, progress.advance)
+        rows = [*progress.over(_side_by_side(pairs, score, tools.workers))]
     return [
         replace(row, benchmark=benchmark.name, number=number)
         for row, (_, number) in zip(rows, keys, strict=True)
@@ -325,8 +325,7 @@ def _side_by_side(
     pairs: Sequence[tuple[Example, str | Unscored]],
     score: Callable[[Example, str], ScoredAnswer],
     workers: int,
-    on_done: Callable[[int], None] = lambda count: None,
-) -> list[EvalSample]:
+) -> Iterator[EvalSample]:
     """A row for every text, in order; what has not begun is left when a grader fails.
 
     The one place of an evaluation where `Unscored` is caught: the row is masked, and in no number.
@@ -346,12 +345,8 @@ def _side_by_side(
             raise RewardBug(f"the grader failed on {_named(example)}: {error!r}") from error
         return EvalSample(example, text, grade, values=values)
 
-    rows = []
     with ThreadPoolExecutor(workers) as pool:
-        for row in pool.map(grade, pairs):  # the first failure cancels what has not begun
-            rows.append(row)
-            on_done(1)
-    return rows
+        yield from pool.map(grade, pairs)  # the first failure cancels what has not begun
 
 
 def _named(example: Example) -> str:

@@ -114,8 +114,8 @@ class Preparation:
         with ThreadPoolExecutor(self.workers, thread_name_prefix="factrl-prepare") as pool:
             for label, stage in (("check", self._check), ("choose", self._choose)):
                 with Progress(label, len(prepared)) as progress:
-                    for _ in pool.map(partial(_done, stage), prepared):  # an error cancels what is left
-                        progress.advance()
+                    # An error cancels what is left.
+                    list(progress.over(pool.map(partial(_done, stage), prepared)))
         return prepared
 
     # Stage 1

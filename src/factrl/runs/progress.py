@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TextIO
+from collections.abc import Iterable, Iterator
+from typing import TextIO, TypeVar
 
 HEARTBEAT_SECONDS = 30.0
+T = TypeVar("T")
 
 
 class Progress:
@@ -60,6 +62,12 @@ class Progress:
             self._bar.update(self._task, completed=self.done, left=left, note=note)
         elif time.monotonic() - self._last_beat >= HEARTBEAT_SECONDS:
             self._write(f"{self.done}/{self.total}, {self._left()} left{', ' + note if note else ''}")
+
+    def over(self, items: Iterable[T]) -> Iterator[T]:
+        """The items, each counted as done when the next one is wanted."""
+        for item in items:
+            yield item
+            self.advance()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._bar is not None:

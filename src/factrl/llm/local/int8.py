@@ -320,14 +320,13 @@ def _prepare(path: Path, prefix: str, folder: Path) -> None:
         Progress(f"prepare {path.stem} for this processor, once", shape.layers) as progress,
     ):
         x, turn = held["read"][tokens].float(), _turn(shape, range(len(tokens)))
-        for n in range(shape.layers):
+        for n in progress.over(range(shape.layers)):
             products = {letter: _Measured(reader, n, names) for letter, names in _PRODUCTS.items()}
             norms = [reader(f"blk.{n}.{name}_norm.weight") for name in ("attn", "ffn")]
             x, keys, values = _Layer(shape, products, norms)(x, turn, batch)
             held |= {f"{n}.keys": keys.contiguous(), f"{n}.values": values.contiguous()}
             held |= {f"{n}.norms": torch.stack(norms)}
             held |= {f"{n}.{a}.{name}": value for a, one in products.items() for name, value in one.packed()}
-            progress.advance()
     save_file(held, folder / "weights.safetensors", {"shape": json.dumps(shape)})
 
 
