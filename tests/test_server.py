@@ -221,9 +221,7 @@ def test_a_remote_reward_is_a_reward_like_any_other(make: Make) -> None:
 def test_a_reply_of_another_shape_is_no_outage(document: Any) -> None:
     """Waiting for the server to come back, or asking it again, would hold a run for a quarter of an hour."""
     with FaultServer(answers(200, document)) as server:
-        started = time.monotonic()
         results = remote(server.url, "truthrl").batch([PARIS] * 40, [RIGHT] * 40)
-        assert time.monotonic() - started < 20
     assert {(result.state, result.cause) for result in results} == {("masked", "bad_body")}
     assert "factrl serve" in results[0].detail
     assert len(server.requests) == 2  # of 32 samples and of 8

@@ -478,3 +478,12 @@ def test_who_is_greeted_and_nobody_are_no_subjects(text: str, document: str) -> 
 @pytest.mark.parametrize("name", ["Madame Tussauds", "Best Buy", "Warm Springs", "Hello Fresh"])
 def test_a_name_that_begins_like_a_greeting_is_a_subject(name: str) -> None:
     assert lead(f"{name} is in London.") == name
+
+
+@pytest.mark.parametrize("name", ["Howard", "Somerset", "Anyang", "Whitby"])
+def test_a_name_that_begins_like_a_pronoun_is_a_subject(name: str) -> None:
+    document = "The lighthouse was built in 1871. It is 40 m high."
+    report = open_verifier("local", judge="weak")(
+        f"{name} has a lamp. It is 40 m high.", evidence=[Passage(document, "notes")]
+    )
+    assert not report.checks[-1].passages

@@ -258,7 +258,7 @@ def held_out_metrics(results: Sequence[Result]) -> dict[str, float]:
         results: one or more; the outcomes are those of rewards that give each answer a label.
     """
     graded = [result for result in results if result.value is not None]
-    metrics = {"eval/masked_frac": 1 - len(graded) / len(results)}
+    metrics = {"eval/masked": 1 - len(graded) / len(results)}
     if graded:
         metrics["eval/reward"] = sum(result.value or 0.0 for result in graded) / len(graded)
     labels = Counter(result.facts["label"] for result in graded if "label" in result.facts)

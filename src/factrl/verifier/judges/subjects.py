@@ -139,7 +139,8 @@ _NO_NAME = re.compile(
     re.IGNORECASE,
 )
 _VERB = re.compile(
-    r"(?!every|some|any|no(?:body|thing)|today|here|what|who|how)([^\W\d_][\w-]{3,30}) "
+    r"(?!(?:(?:every|some|any|no)(?:one|body|thing|where|times?)?|none|today|here(?:by|after)?"
+    r"|(?:what|who|how)(?:ever)?)\b)([^\W\d_][\w-]{3,30}) "
     r"(?:[a-z]{2,12}s|is|was|has|ist|war|hat|est|a|es|fue|era)\b",
     re.IGNORECASE,
 )
