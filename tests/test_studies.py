@@ -46,6 +46,7 @@ def test_every_study_loads_and_names_rewards_that_there_are() -> None:
         ("knowlr", (), "did you mean 'knowrl'"),
         ("knowrl", ("train.setps=3",), "setps"),
         ("nowhere.toml", (), "is not there"),
+        ("shared", (), "no study 'shared'"),
     ],
 )
 def test_mistakes_are_one_line(name: str, words: tuple[str, ...], named: str) -> None:
@@ -62,6 +63,12 @@ def test_a_reward_of_ones_own_is_a_row(tmp_path: Path) -> None:
     assert study.rows["my-sure"].reward == spec
     with pytest.raises(ConfigError, match="already"):
         add_row(study, spec)
+
+
+def test_a_part_without_a_question_is_refused() -> None:
+    rows = [(f"Town {n}", "river", (f"River {n}",)) for n in range(40)]
+    with pytest.raises(DataError, match="the column `several`"):
+        split(Table(rows, several={"river"}), seed=0)
 
 
 def test_entities_are_split_once_and_nothing_is_asked_twice(tmp_path: Path) -> None:
@@ -166,7 +173,9 @@ task = "short"
         ("title = 'é'".encode("latin-1"), "is not UTF-8 text"),
         (b'title = "t"\ntask = ["short"]\n[rows.a]\nreward = "truthrl"\n', "task"),
         (f"{ROWS}reward = 'truthrl:tenary'".encode(), "ternary"),
-        (f"{ROWS}reward = 'truthrl'\ntrain = {{ stepz = 3 }}".encode(), "rows.mine.train.stepz"),
+        (f"{ROWS}reward = 'truthrl'\ntrain = {{ stepz = 3 }}".encode(), "rows.mine.train: unknown key stepz; did"),
+        (f"{ROWS}reward = 'truthrl'\ntrain = {{ steps = 'x' }}".encode(), "must be a whole number"),
+        (f"{ROWS}reward = 'truthrl'\nknobs = {{ wrong = 'x' }}".encode(), "must be a finite number"),
         (f"{ROWS}reward = 'corver'".encode(), "corver needs together"),
     ],
 )
@@ -186,6 +195,7 @@ def test_a_file_with_a_mistake_is_refused_when_it_is_read(tmp_path: Path, conten
         (["--only", "truthrl/nope"], "is no step"),
         (["--table", "none.csv"], "cannot be read"),
         (["--table", ""], "cannot be read"),
+        (["table=none.csv"], "cannot be read"),
         (["--first-seed", "-5"], "first-seed"),
         (["train.stepz=1"], "stepz"),
     ],

@@ -21,7 +21,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "my.py").write_text(
         "import factrl as fx\n\n\n@fx.reward\ndef sure(example, completion):\n"
         "    return {'long': float(len(completion))}\n\n\n@fx.reward\n"
-        "def asks(example, completion, *, oracle):\n    return {'x': 0.0}\n"
+        "def asks(example, completion, *, oracle):\n    return {'x': 0.0}\n\n\n@fx.reward\n"
+        "def fails(example, completion):\n    return {'x': float('nan')}\n\n\n@fx.reward\n"
+        "def masked(example, completion):\n    raise fx.Unscored('my_cause', 'x')\n"
     )
     return folder
 
@@ -62,9 +64,9 @@ def test_a_folder_that_was_begun_otherwise_is_refused(
     only = ("--only", "factreason/random")
     assert study(place, "other", *only) == 0
     for word, named in (
-        ("train.steps=2", "train = "),
-        ("start.steps=3", "start"),
-        ("size.test=3", "size = "),
+        ("train.steps=2", "train.steps = "),
+        ("start.steps=3", "start.steps = "),
+        ("size.test=3", "size.test = "),
     ):
         assert study(place, "other", *only, word) == 2
         assert named in capsys.readouterr().err
@@ -111,3 +113,46 @@ def test_mistakes_are_said_before_anything_is_trained(
     assert study(place, "dry", "--dry-run") == 0
     assert "factreason/random: random" in capsys.readouterr().out
     assert not (place / "dry").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--add", "{my}:fails"), "not a finite number"),
+        (("train.prompts_per_step=64", "train.micro_batch_size=64"), "fewer than the 64 of one step"),
+        (("--model", "{place}/nothere"), "nothere"),
+    ],
+)
+def test_a_row_that_cannot_be_trained_leaves_no_trace(
+    place: Path, tmp_path: Path, words: tuple[str, ...], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [word.format(my=place / "my.py", place=place) for word in words]
+    model = [] if "--model" in words else ["--model", str(place / "model")]
+    table = ["--table", str(place / "facts.csv")]
+    command = ["study", "factreason", "--output", str(tmp_path / "out"), *table, *TOWN_STUDY]
+    assert main([*command, *model, *given]) != 0
+    assert named in capsys.readouterr().err
+    assert not [*tmp_path.rglob("start.safetensors")]
+    assert main([*command, "--model", str(place / "model"), "--only", "start"]) == 0
+
+
+def test_a_row_without_one_graded_text_is_kept(place: Path) -> None:
+    words = ("--add", f"{place / 'my.py'}:masked", "--only", "factreason/my-masked")
+    assert study(place, "masked", *words) == 0
+    assert {*rows(place, "masked")["factreason-my-masked"]["rewards"]} == {None}
+
+
+def test_an_edited_file_is_no_longer_what_a_folder_was_begun_with(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, own = tmp_path / "facts.csv", tmp_path / "own.py"
+    table.write_bytes((place / "facts.csv").read_bytes())
+    own.write_bytes((place / "my.py").read_bytes())
+    words = ("--table", str(table), "--add", f"{own}:sure", "--only", "factreason/own-sure")
+    assert study(place, "edited", *words) == 0
+    own.write_text(own.read_text("utf-8").replace("float(len(completion))", "-5.0"), "utf-8")
+    assert study(place, "edited", *words) == 2
+    assert "another file of the reward" in capsys.readouterr().err
+    table.write_text(table.read_text("utf-8").replace("Peru", "Mali"), "utf-8")
+    assert study(place, "edited", *words) == 2
+    assert "another table" in capsys.readouterr().err

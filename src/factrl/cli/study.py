@@ -44,8 +44,7 @@ from factrl.studies.full import (
     read_table,
     run,
 )
-from factrl.studies.world import Task
-from factrl.verifier.judges import Table
+from factrl.studies.world import Task, open_world
 
 from .options import Verbs, a_seed, add_option, add_settings, add_verb, at_least_one, needs_extra
 from .terminal import say, tell
@@ -85,8 +84,10 @@ def add_verbs(verbs: Verbs) -> None:
     add_option(scale, "--small", "the small world, a 135M model on two CPU cores (default)")
     add_option(scale, "--full", "the paper's pipeline: its model, its data, its values")
     add_option(parser, "--output DIR", "folder of everything that is made", required=True)
-    add_option(parser, "--seeds N", "seeds 0 to N-1 (default: 1)", type=at_least_one, default=1)
-    add_option(parser, "--first-seed N", "begin with this seed instead of 0", type=a_seed, default=0)
+    add_option(
+        parser, "--seeds N", "how many seeds, from --first-seed on (default: 1)", type=at_least_one, default=1
+    )
+    add_option(parser, "--first-seed N", "the first seed (default: 0)", type=a_seed, default=0)
     add_option(
         parser,
         "--only STEP",
@@ -148,8 +149,6 @@ def _study(args: argparse.Namespace) -> int:
 def _small(args: argparse.Namespace) -> int:
     if args.model[1:]:
         raise ConfigError(f"--model {', '.join(args.model)}: the small world starts from one; or give --full")
-    if args.table is not None:
-        Table.read(args.table)  # mistakes come before torch is loaded
     words = (*args.settings, *([] if args.table is None else [f"table={args.table}"]))
     names = study_names() if args.study == ALL else [args.study]
     studies = {Path(name).stem: load_study(name, words, gpu=args.gpu) for name in names}
@@ -162,6 +161,9 @@ def _small(args: argparse.Namespace) -> int:
     steps_of(studies, args.only)
     out, seeds = Path(args.output), range(args.first_seed, args.first_seed + args.seeds)
     _check_output(out, _MARK)
+    for table in {study.table for study in studies.values() if study.table is not None}:
+        for seed in seeds:
+            open_world(table, seed)  # mistakes come before torch is loaded
     if args.dry_run:
         for name, study in studies.items():
             say(f"{name}: {study.title}\n  {_settings(study.train.model_dump(exclude_unset=True))}")

@@ -20,13 +20,13 @@ from pathlib import Path
 from string import Formatter
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from factrl.errors import ConfigError, nearest
 from factrl.papers import load_reward
 from factrl.rewards import Reward
 from factrl.rewards.resources import RESOURCES
-from factrl.runs.config import load_settings, read_toml
+from factrl.runs.config import check_knobs, load_settings, read_toml
 from factrl.runs.settings import Positive, Section, TrainSettings
 
 RANDOM = "random"
@@ -270,11 +270,11 @@ def load_study(name: str, overrides: tuple[str, ...] = (), *, gpu: bool = False)
     Raises:
         ConfigError: no such study, or its settings are wrong; every problem at once.
     """
+    known = study_names()
     path = Path(name) if name.endswith(".toml") else _HERE / f"{name}.toml"
-    if not path.is_file():
+    if not path.is_file() or (name not in known and not name.endswith(".toml")):
         if name.endswith(".toml"):
             raise ConfigError(f"the study's file {name} is not there")
-        known = study_names()
         raise ConfigError(f"no study {name!r}{nearest(name, known)} (there are: {', '.join([*known, ALL])})")
     shared, own = read_toml(_HERE / "shared.toml"), read_toml(path)
     forced = {**shared.get("gpu", {}), **own.get("gpu", {})} if gpu else {}
@@ -319,14 +319,12 @@ def row_settings(study: StudySettings, row: str) -> TrainSettings:
     Raises:
         ConfigError: the row has an unknown setting, or one with a wrong value.
     """
+    values = {**study.train.model_dump(exclude_unset=True), **study.rows[row].train}
     try:
-        return TrainSettings.model_validate(
-            {**study.train.model_dump(exclude_unset=True), **study.rows[row].train}
-        )
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"rows.{row}.train.{where}: {first['msg']}") from error
+        return load_settings(TrainSettings, defaults=values)
+    except ConfigError as error:
+        lines = (line.replace("paper's settings: ", f"rows.{row}.train: ") for line in str(error).split("\n"))
+        raise ConfigError(*lines) from None
 
 
 def row_reward(row: RowSettings) -> Reward | None:
@@ -337,7 +335,10 @@ def row_reward(row: RowSettings) -> Reward | None:
     """
     if row.reward == RANDOM:
         return None
-    bare = load_reward(row.reward).with_(**row.knobs)
+    bare = load_reward(row.reward)
+    if problems := check_knobs(row.knobs, bare.knobs, "knobs"):
+        raise ConfigError(*(f"{row.reward}: {problem}" for problem in problems))
+    bare = bare.with_(**row.knobs)
     by_table = [name for name, one in RESOURCES.items() if one.by_table]
     in_training = [name for name, one in RESOURCES.items() if one.make is None]
     if lacking := [name for name in bare.missing if name not in (*by_table, *in_training)]:

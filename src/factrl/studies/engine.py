@@ -24,6 +24,7 @@ import torch
 from safetensors.torch import load_model, save_model
 
 from factrl.errors import ConfigError
+from factrl.papers import split_spec
 from factrl.rewards import Reward, reward
 from factrl.rewards.grading import Grader
 from factrl.rewards.resources import RESOURCES, TableFacts, supply
@@ -69,6 +70,7 @@ _TURN = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 _HELD_OUT = 60  # entities on whose claims a truthfulness model is measured
 _DECIDED = ("supported", "refuted")
 SHOWN = 20  # texts of a row that are kept
+_DIGESTS = {"facts": "table", "source": "file of the reward", "asked": "choice of questions"}
 Tell = Callable[[str], None]
 
 
@@ -403,6 +405,9 @@ class Seed:
             "size": study.size.model_dump(),
             "calibrate": study.calibrate.model_dump(),
         }
+        file = Path(split_spec(row.reward)[0])
+        if file.suffix == ".py":
+            identity["source"] = hashlib.sha256(file.read_bytes()).hexdigest()[:12]
         trained = None
         if row.truthfulness == "trained":
             trained, identity["truthfulness_auc"] = self.truthfulness_model(study, tell)
@@ -414,13 +419,8 @@ class Seed:
             write_whole(path, json.dumps({**same, "row": name}).encode())
             tell(f"seed {self.number}: {name} is {same['row']}")
             return same
-        if len(examples) < train.prompts_per_step:
-            raise ConfigError(
-                f"{name} has {len(examples)} training questions, fewer than the {train.prompts_per_step} of "
-                "one step; lower train.prompts_per_step, or raise known.questions, where samples choose them"
-            )
         reward_func = self.reward(row, trained)
-        reward_func.check_examples(examples)
+        _check_questions(name, examples, train, reward_func)
         settings = self.settings(study.task, train, row)
         first_weights = self.calibrate(study_name, study, tell)
         models = self.folder / "models"
@@ -439,20 +439,43 @@ class Seed:
             self._save_model(models / path.stem, settings)
         costs = {"seconds": time.monotonic() - started, "cpu_seconds": time.process_time() - cpu}
         costs["judged_claims"] = self.judge.count - judged
-        length = sum(line["completions/mean_length"] for line in steps)
+        length = sum(line["completions/mean_length"] or 0.0 for line in steps)
         costs["tokens"] = round(length * train.prompts_per_step * train.num_generations)
         gc.collect()
         facts = {
             **identity,
             "questions": len(examples),
             **costs,
-            "rewards": [round(line["reward"], 4) for line in steps],
+            "rewards": [None if line["reward"] is None else round(line["reward"], 4) for line in steps],
             "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
             "gpu_peak_mb": torch.cuda.max_memory_allocated() // 2**20 if torch.cuda.is_available() else 0,
         }
         results = self._write_row(path, name, study, train, facts)
         tell(f"seed {self.number}: {name} in {costs['seconds']:.0f} s, {costs['cpu_seconds']:.0f} s of CPU")
         return results
+
+    def check(self, name: str, study: StudySettings) -> None:
+        """Refuse a row whose reward fails, before the start is trained.
+
+        The reward is tried on one training question with a text as the start is taught it; a row whose
+        checklists or truthfulness come from the start's samples is checked when it is trained.
+
+        Raises:
+            ConfigError: too few questions, or the reward needs what the study has not.
+            DataError: the reward cannot use the questions.
+            RewardBug: what the reward raises or returns is wrong.
+        """
+        row = study.rows[name]
+        if row.checklist == "own" or row.truthfulness == "trained":
+            return
+        all_examples = self.examples(study.task, "train")
+        examples = all_examples if study.practice else self.train_examples(study, row)
+        reward_func = self.reward(row)
+        _check_questions(name, examples, row_settings(study, name), reward_func)
+        if not reward_func.missing:
+            draw = random.Random(self.number)
+            text = target(study.task, examples[0], self.world.table, draw, 0.0)
+            reward_func(examples[0], PREFILLS[study.task] + text)
 
     def _equal_run(self, identity: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """A row of another study that was trained in the same way on the same questions."""
@@ -482,6 +505,18 @@ class Seed:
         return results
 
 
+def _check_questions(
+    name: str, examples: Sequence[Example], train: TrainSettings, reward_func: Reward
+) -> None:
+    """Refuse a row with too few training questions, or with some that its reward cannot use."""
+    if len(examples) < train.prompts_per_step:
+        raise ConfigError(
+            f"{name} has {len(examples)} training questions, fewer than the {train.prompts_per_step} of "
+            "one step; lower train.prompts_per_step, or raise known.questions, where samples choose them"
+        )
+    reward_func.check_examples(examples)
+
+
 def _read_stored(path: Path, settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The results in a file; None where there is no file yet, and then its folder is made.
 
@@ -491,34 +526,54 @@ def _read_stored(path: Path, settings: Mapping[str, Any]) -> Mapping[str, Any] |
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         return None
-    stored = json.loads(path.read_text("utf-8"))
-    for key, setting in settings.items():
-        if stored.get(key) != json.loads(json.dumps(setting)):
-            raise ConfigError(
-                f"{path} was made with {key} = {stored.get(key)}, and now it is {setting}; give another "
-                "--output, or delete the file"
-            )
+    stored: Mapping[str, Any] = json.loads(path.read_text("utf-8"))
+    if other := _first_difference(stored, settings):
+        raise ConfigError(f"{path} was made with {other}; give another --output, or delete the file")
     return stored
 
 
+def _first_difference(stored: Mapping[str, Any], now: Mapping[str, Any], of: str = "") -> str:
+    """`key = old, and now it is new` of the first setting that is another; empty where none is.
+
+    >>> _first_difference({"train": {"steps": 2, "bf16": True}}, {"train": {"steps": 3, "bf16": True}})
+    'train.steps = 2, and now it is 3'
+    """
+    for key, value in json.loads(json.dumps(now)).items():
+        held = stored.get(key)
+        if held == value:
+            continue
+        if isinstance(held, dict) and isinstance(value, dict):
+            return _first_difference(held, {**dict.fromkeys(held), **value}, f"{of}{key}.")
+        if key in _DIGESTS:
+            return f"another {_DIGESTS[key]} than it has now"
+        return f"{of}{key} = {held}, and now it is {value}"
+    return ""
+
+
 def open_seed(folder: Path, number: int, study: StudySettings, model: str = MODEL) -> Seed:
-    """The folder of one seed with its world and model."""
+    """The folder of one seed with its world and model.
+
+    Raises:
+        ConfigError: the folder was begun with something else.
+    """
     world_file, made_with = folder / "world.json", folder / "begun.json"
-    identity = {"model": model, "table": study.table, "start": study.start.model_dump()}
-    identity |= {} if study.table else {"more": study.size.more}
-    if made_with.exists() and (stored := json.loads(made_with.read_text("utf-8"))) != identity:
-        key, now = next((key, now) for key, now in identity.items() if stored.get(key) != now)
-        raise ConfigError(
-            f"{folder} was begun with {key} = {stored.get(key)}, and now it is {now}; give another --output"
-        )
-    if world_file.exists():
-        world = World.read(world_file)
+    identity: dict[str, Any] = {"model": model, "table": study.table, "start": study.start.model_dump()}
+    if study.table is None:
+        identity["more"] = study.size.more
     else:
-        world = open_world(study.table, number, more=study.size.more)
-        folder.mkdir(parents=True, exist_ok=True)
-        world.save(world_file)
+        identity["facts"] = hashlib.sha256(Path(study.table).read_bytes()).hexdigest()[:12]
+    if made_with.exists() and (
+        other := _first_difference(json.loads(made_with.read_text("utf-8")), identity)
+    ):
+        raise ConfigError(f"{folder} was begun with {other}; give another --output")
+    if world_file.exists():
+        return Seed(folder, number, World.read(world_file), study.start, model)
+    world = open_world(study.table, number, more=study.size.more)
+    seed = Seed(folder, number, world, study.start, model)  # nothing is written where there is no such model
+    folder.mkdir(parents=True, exist_ok=True)
     write_whole(made_with, json.dumps(identity).encode())
-    return Seed(folder, number, world, study.start, model)
+    world.save(world_file)
+    return seed
 
 
 def read_results(out: Path, seeds: Iterable[int]) -> dict[int, dict[str, Any]]:
@@ -556,11 +611,15 @@ def run_studies(
         keep: the row whose model is kept as a folder when it is trained, and the start's with it.
 
     Raises:
-        ConfigError: `only` names no step.
+        ConfigError: `only` names no step, or a row cannot be trained.
     """
     names = steps_of(studies, only)
     for number in seeds:
         seed = open_seed(out / f"seed-{number}", number, next(iter(studies.values())), model)
+        for name in names[1:]:
+            if not only or name in only:
+                study_name, _, row = name.partition("/")
+                seed.check(row, studies[study_name])
         seed.make_start(tell)
         for name, study in studies.items():
             seed.evaluate_start(study)

@@ -123,7 +123,7 @@ def open_world(table: str | Path | None, seed: int, *, more: int = 0) -> World:
         DataError: the table cannot be read, or has too few entities.
         MissingExtra: one of the real world's data packages is not installed.
     """
-    return split(Table.read(table), seed) if table else real_world(seed, more=more)
+    return real_world(seed, more=more) if table is None else split(Table.read(table), seed)
 
 
 def split(table: Table, seed: int, extra: Sequence[str] = ()) -> World:
@@ -133,7 +133,7 @@ def split(table: Table, seed: int, extra: Sequence[str] = ()) -> World:
         extra: entities that are for the test alone.
 
     Raises:
-        DataError: too few entities to split.
+        DataError: too few entities to split, or a part has nothing to ask for.
     """
     entities = [entity for entity in table.facts if entity not in {*extra}]
     if len(entities) < 20:
@@ -145,6 +145,12 @@ def split(table: Table, seed: int, extra: Sequence[str] = ()) -> World:
         "train": entities[first:second],
         "test": [*entities[second:], *extra],
     }
+    for part, held in parts.items():
+        if all(table.facts[entity].keys() <= table.several for entity in held):
+            raise DataError(
+                f"none of the {len(held)} entities of the part {part!r} has a relation with one value, and "
+                "the questions ask for those; add such facts, or take relations out of the column `several`"
+            )
     return World(table, parts)
 
 

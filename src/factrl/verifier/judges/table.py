@@ -81,19 +81,25 @@ class Table:
         """
         try:
             held = list(read_separated(Path(path)))
-        except (OSError, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
+            raise DataError(f"the table {str(path)!r} is not UTF-8 text; save it as UTF-8") from error
+        except OSError as error:
             raise DataError(f"the table {str(path)!r} cannot be read: {error}") from error
-        missing = {"entity", "relation", "value"} - {*(held[0] if held else ())}
-        if missing:
-            there = f"it has {', '.join(held[0])}" if held else "it has no rows"
-            raise DataError(f"the table {str(path)!r} has no column {sorted(missing)[0]!r}; {there}")
+        if not held:
+            raise DataError(f"the table {str(path)!r} has no rows")
+        if missing := sorted({"entity", "relation", "value"} - {*held[0]}):
+            raise DataError(
+                f"the table {str(path)!r} has no column {missing[0]!r}; it has {', '.join(held[0])}. Its "
+                "first line must be entity,relation,value, with commas in a .csv and tabs in a .tsv file"
+            )
         rows = [{name: (value or "").strip() for name, value in row.items()} for row in held]
         several = {row["relation"] for row in rows if row.get("several", "").lower() in _YES}
         values = ([v.strip() for v in row["value"].split(ALIASES)] for row in rows)
-        return cls(
-            ((row["entity"], row["relation"], value) for row, value in zip(rows, values, strict=True)),
-            several,
-        )
+        facts = ((row["entity"], row["relation"], value) for row, value in zip(rows, values, strict=True))
+        try:
+            return cls(facts, several)
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
 
     def to_csv(self) -> bytes:
         """The file that `Table.read` reads."""
