@@ -173,7 +173,7 @@ task = "short"
         ("title = 'é'".encode("latin-1"), "is not UTF-8 text"),
         (b'title = "t"\ntask = ["short"]\n[rows.a]\nreward = "truthrl"\n', "task"),
         (f"{ROWS}reward = 'truthrl:tenary'".encode(), "ternary"),
-        (f"{ROWS}reward = 'truthrl'\ntrain = {{ stepz = 3 }}".encode(), "rows.mine.train: unknown key stepz; did"),
+        (f"{ROWS}reward = 'truthrl'\ntrain = {{ stepz = 3 }}".encode(), "train: unknown key stepz"),
         (f"{ROWS}reward = 'truthrl'\ntrain = {{ steps = 'x' }}".encode(), "must be a whole number"),
         (f"{ROWS}reward = 'truthrl'\nknobs = {{ wrong = 'x' }}".encode(), "must be a finite number"),
         (f"{ROWS}reward = 'corver'".encode(), "corver needs together"),
