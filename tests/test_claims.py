@@ -92,6 +92,11 @@ FOUND = [
         'Works Cited\n\n"Curie Is Honored." *Times*, 5 May 1921.\nLee, A. (2017). Attention is all you need.',
         [],
     ),
+    (f"Sources:\n- https://a.org\n\n{BORN[:-1]} (https://b.org).", [f"{BORN[:-1]} (https://b.org)."]),
+    (f"```markdown\n## Life\n\n{BORN}\n\n## Work\n\nShe won.\n```", [BORN, "She won."]),
+    (f"```\n# Curie\n**Died:** 1934\n{BORN}\n```", ["Curie: Died: 1934", BORN]),
+    ("```bash\n# Restart the server\nrestart it\n```", []),
+    ('Sources:\n- Life of Curie. https://a.org\n- "Curie Is Dead". https://b.org', []),
     ("Learn more:\n- [Curie - Wikipedia](https://en.wikipedia.org/wiki/Curie)", []),
     ("I hope this guide helps you make the most of your time in Rome!", []),
     ("Let me know if anything about Bern is unclear.", []),
@@ -165,6 +170,8 @@ TALK: list[tuple[str, str | None]] = [
             *("Thanks to the mayor's fraud, it is poor.", f"This answer explains that {MAYOR}."),
             *("Wussten Sie, dass die Brücke rot ist?", "Saviez-vous que le pont est rouge ?"),
             *("¿Sabías que el puente es rojo?", "Sapevi che il ponte è rosso?", "$99", "95%", "Gluten-free"),
+            *("Maybe not everyone knows, but the mayor is in jail.", "Perhaps well known, Dunn is in jail."),
+            *("He may be 90 years old, but he won in 2021.", f"Perhaps the main fact: {MAYOR}."),
             *("Was the mayor jailed? Yes.", "Le maire est-il en prison ? Oui.", "¿Está en la cárcel? Sí."),
             *("Ist der Mann im Gefängnis? Ja.", "(1950–2001)"),
         )
@@ -179,6 +186,7 @@ TALK: list[tuple[str, str | None]] = [
             *("Let me know whether the mayor is in jail.", "I'm sorry, but the question is unclear."),
             *("I hope this helps, and good luck with the project!", "Is that clear? Yes.", "1.", "Hello!"),
             *("This answer explains that the claims are correct.", f"Perhaps {MAYOR}.", "Bye-bye!"),
+            *(f"Maybe, {MAYOR}.", "He may be 90 years old, but I am not sure."),
             *("If you are in danger, it is important to seek help.", "I'm sorry, but I don't know."),
         )
     ],

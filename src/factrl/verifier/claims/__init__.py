@@ -296,7 +296,7 @@ def mark(claims: Iterable[Claim], question: str = "") -> list[Claim]:
 
     - `self`: it speaks of this text, its author, its grader or its instructions, and says nothing else.
     - `unverifiable`: a question, an announcement, a sentence about "I", or a greeting, if it has no value;
-      or a sentence that begins with "perhaps".
+      or a sentence that begins with "perhaps" and has no other clause.
     - `question`: every content word of it is in the question.  A question that asks whether something is so,
       or which of several, does not count, as it asserts nothing.
     - `repeat`: an earlier claim is equal after `normalised`.
@@ -496,8 +496,8 @@ def _is_unverifiable(seen: str) -> bool:
     talk = _TALK.match(seen)
     if bare.endswith((":", "：")) and not quoted:
         return talk is not None or _LEADS_IN.search(bare) is not None or not _has_statement(bare[:-1])
-    if hedges(seen):
-        return True
+    if hedged := _HEDGES.match(seen):
+        return _SAYS.search(seen[hedged.end() :].lstrip(" ,")) is None
     if talk is not None:
         rest = _CONDITION.sub("", seen[talk.end() :])
         denied = "not" if talk[0].endswith(("n't", "not")) or rest.startswith("'t ") else ""

@@ -252,9 +252,9 @@ def names_source(line: str, *, listed: bool) -> bool:
     address = _ADDRESS.search(line) is not None
     by = _AUTHORS.match(line) is not None and _YEAR.search(line) is not None
     rest = _TITLED.sub(" ", line) if listed else line
-    silent = not has_predicate(rest, title=True) and any(map(str.isalnum, rest))
+    silent = not has_predicate(rest, title=True) and (address or any(map(str.isalnum, rest)))
     if listed:
-        return by or address or silent
+        return by or silent
     if cites := _CITES.match(line):
         return not has_predicate(line[cites.end() :])
     return (silent and any((by, _NOTE.match(line), _ONLY_LINK.fullmatch(line)))) or (
