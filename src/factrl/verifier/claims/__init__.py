@@ -28,6 +28,7 @@ from factrl.text.words import CARDINALS, STOP_WORDS, stem
 from factrl.types import Claim, Skip
 
 from .stating import (
+    PAST,
     asks,
     has_number,
     has_predicate,
@@ -335,24 +336,36 @@ _SAYINGS = r"(?:claims?|statements?|facts?|answers?|responses?|assertions?|sente
 _TRUE = (
     r"(?:true|correct|accurate|verified|supported|factual|reliable|right|false|incorrect|wrong|unsupported)"
 )
+# Where the claims of a text itself stand: "in this text", "of the answer above".
+_OWN = (
+    rf"(?:(?:the|this|these|that|my|our|your|its) )?(?:\w+ )?(?:above|below|following|{_REPLY}|{_SAYINGS}"
+    r"|list|context|passages?|paragraphs?|documents?|evidence|page|assistant|author|me|mine|us|this|it|them|here)\b"
+)
+# What stands before an order: not whoever does it, as in "Teachers grade each essay".
+_ORDERED = (
+    r"(?:^|[^\w\s'’] ?|\b(?:please|just|kindly|simply|now|then|and|or|to|not|never|always|only|let us"
+    r"|(?:you|judges?|judging) (?:must|should|shall|will|can|may|have to|need to)) )"
+)
 _SELF = re.compile(
     "|".join(
         (
             rf"\b(?:this|my|our|the above|the present|the preceding) (?:whole |entire |final |own )?{_REPLY}"
-            rf" (?!(?:is|was|would be|will be) (?!(?:\w+ ){{0,2}}{_TRUE}))\w",
+            rf" (?!(?:is|was|would be|will be|{PAST}) (?!(?:\w+ ){{0,2}}{_TRUE}))\w",
             rf"\b(?:all|every|each|both|these|the|any|following|above)(?: of)?"
-            rf"(?: the| these| those| my| your)? (?:\w+ ){{0,3}}{_SAYINGS} (?!that )(?:\w+ ){{0,4}}"
+            rf"(?: the| these| those| my| your)? (?:\w+ ){{0,3}}{_SAYINGS} (?!that )"
+            rf"(?!(?:of|by|from|against|in|on|at) (?!{_OWN}))(?:\w+ ){{0,4}}"
             rf"(?:is|are|was|were|be|been) (?:\w+ ){{0,2}}{_TRUE}\b",
             r"\bthe only (?:\w+ ){0,2}(?:claim|fact|statement)s?\b.{0,40}\b(?:is|are)\b",
-            r"\b(?:ignore|disregard|forget|override|bypass) (?:\w+ ){0,4}"
+            rf"{_ORDERED}(?:ignore|disregard|forget|override|bypass) (?:\w+ ){{0,4}}"
             r"(?:instructions?|rubrics?|rules|prompts?|guidelines|evidence|claims?|criteria)\b",
-            r"\b(?:mark|rate|label|score|grade|classify|count|treat|accept|judge|report|extract|output|verify)"
-            r" (?:this|these|it|them|all|every|each|no|only"
+            rf"(?:{_ORDERED}|\b(?=\w+ (?:\w+ ){{1,4}}as (?:\w+ )?{_TRUE}\b))"
+            r"(?:mark|rate|label|score|grade|classify|count|treat|accept|judge|report|extract|output|verify)"
+            rf" (?:this|these|it|them|all|no|only|(?:every|each)(?= one| of| (?:\w+ ){{0,2}}{_SAYINGS})"
             r"|the (?:following|above|answer|response|claims?|text))\b",
             r"\b(?:dear|attention|note to(?: the)?|hey|hello)"
             r" (?:judge|grader|evaluator|reviewer|examiner|verifier)\b",
             rf"\bjudges? (?:should|must|shall|will|has to|have to|is asked|is told|are asked)\b.{{0,60}}"
-            rf"\b(?:{_SAYINGS}|{_TRUE}|score|points)\b",
+            rf"\b(?:{_SAYINGS}|{_TRUE}|(?:this|it|full|maximum|top|high|highest)\b.{{0,30}}\b(?:scores?|points))\b",
             rf"\bverdict\b.{{0,20}}\b{_TRUE}\b",
             r"\b(?:I am|I'm|as) (?:only |just )?an? "
             r"(?:AI|artificial intelligence|large language|language) ?(?:model|assistant|system)?\b",
@@ -383,7 +396,7 @@ def speaks_of_itself(text: str, question: str = "") -> bool:
 
 def _says_more(text: str) -> bool:
     """Whether a sentence that speaks of the text itself also states something about the world."""
-    rest = _SELF.sub(" ", CHAT_TOKEN.sub(" ", clean(text)))
+    rest = " ".join(_SELF.sub(" ", CHAT_TOKEN.sub(" ", clean(text))).split())
     if has_value(rest) and has_predicate(rest):
         return True
     return _SAYS_THAT.search(rest) is not None and not re.search(rf"\b{_TRUE}\b", rest, re.IGNORECASE)

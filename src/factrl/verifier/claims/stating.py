@@ -25,7 +25,7 @@ _FINITE = (
     r"|(?:war|hat|hatte)(?= (?:nie|nicht|kein|ein|der|die|das|den|im|in|am|von|bis|\d))"
     r"|est|sont|était|naquit|mourut|coûte|fue|fueron|tiene|nació|murió|ganó|está"
 )
-_PAST = (
+PAST = (
     r"won|wrote|became|began|made|took|gave|found|led|held|built|fought|fell|knew|met|ran|saw|sold|spoke|taught"
     r"|told|went|came|left|lost|rose|paid|said|kept|brought|bought|drew|flew|grew|sat|stood|wore|beat|broke"
     r"|chose|ate|stole|fled|drove|threw|hid|struck|lebte|\w{1,20}[^\We]ed(?<!hundred)(?<!sacred)(?<!united)"
@@ -37,7 +37,7 @@ _NOUNS = (
     r"|eats|speaks|uses|shows|gets|keeps|helps|wins|writes|knows"
 )
 _VERB = re.compile(
-    rf"(?<=[\w)\"”,] )(?:(?P<finite>{_FINITE})|(?P<past>{_PAST})|{_NOUNS})\b(?! by\b)(?= ?[\"“‘(]?\w)",
+    rf"(?<=[\w)\"”,] )(?:(?P<finite>{_FINITE})|(?P<past>{PAST})|{_NOUNS})\b(?! by\b)(?= ?[\"“‘(]?\w)",
     re.IGNORECASE,
 )
 _SPACELESS = re.compile(r"[\u3400-\u9fff][是了有為为於于在获獲][\u3400-\u9fff\d]|でした|ました|である|です")
