@@ -102,8 +102,15 @@ FOUND = [
     ("Let me know if anything about Bern is unclear.", []),
     (
         "The four summits in numbers:\n\n| summit | height |\n|---|---|\n| Eiger | 3,967 m |",
-        ["Eiger | 3,967 m"],
+        ["summit: Eiger; height: 3,967 m"],
     ),
+    (
+        "| Mayor | Town |\n|---|---|\n| Lee | Rome |\n\n| Twin | Mayor | |\n|---|---|---|\n| Rome | Lee | |",
+        ["Mayor: Lee; Town: Rome", "Twin: Rome; Mayor: Lee"],
+    ),
+    ("| | Year | Year |\n|---|---|---|\n| Lee | 1 | - |\n| Lee | 3 |", ["Lee; Year: 1", "Lee | 3"]),
+    ("| City | Verdict |\n|---|---|\n| Lima | yes |\n\nBorn:\n\n| Lee | 3 |", ["Lima | yes", "Lee | 3"]),
+    ("Q: Was Lee jailed?\nA: Yes.", ["Q: Was Lee jailed? A: Yes."]),
     (
         "Er ist z. B. 12 km lang. Er hat 3 Mio. Einwohner.",
         ["Er ist z. B. 12 km lang.", "Er hat 3 Mio. Einwohner."],
@@ -127,6 +134,8 @@ HEADINGS = {
         *("Bridge (1950)", "Norbury: capital of Wales", "Norbury – the largest town in Wales"),
         *("Bürgermeister wegen Betrugs verurteilt", "市长因诈骗被判刑", "Мэр осужден за мошенничество"),
         *("Maire condamné pour fraude", "Alcalde condenado por fraude", "Mayor jailed", "Deaths: 12"),
+        *("Vaccine causes autism", "Company recalls heater", "Plant employs half of Norbury"),
+        *("Curie erfand das Telefon", "Curie inventó el teléfono"),
         *("Bob Dunn: Convicted Fraudster", "Why Bob Dunn left Norbury", "Norbury: Hauptstadt von Wales"),
     ],
     False: [
@@ -147,6 +156,8 @@ HEADINGS = {
             "How Does It Work",
             "5 best ways to save",
         ),
+        *("Cancer causes and symptoms", "Recalls of heaters", "Where She Comes From", "Joan Miró Museum"),
+        *("Leben für die Kunst", "Marie Curie und die Physik", "5 Conclusions"),
         *("Marie Curie: A Life of Science", "居里夫人的早年生活", "Ранние годы жизни", "Awards received"),
     ],
 }
@@ -172,6 +183,8 @@ TALK: list[tuple[str, str | None]] = [
             *("¿Sabías que el puente es rojo?", "Sapevi che il ponte è rosso?", "$99", "95%", "Gluten-free"),
             *("Maybe not everyone knows, but the mayor is in jail.", "Perhaps well known, Dunn is in jail."),
             *("He may be 90 years old, but he won in 2021.", f"Perhaps the main fact: {MAYOR}."),
+            *("Was Ann Lee jailed? Absolutely.", "Was Ann Lee jailed? Of course she was."),
+            *("Was Ann Lee jailed? She was not.", "Q: When was she born? A: 1867."),
             *("Was the mayor jailed? Yes.", "Le maire est-il en prison ? Oui.", "¿Está en la cárcel? Sí."),
             *("Ist der Mann im Gefängnis? Ja.", "(1950–2001)"),
         )
@@ -185,6 +198,7 @@ TALK: list[tuple[str, str | None]] = [
             *("I don't know that the mayor is in jail.", "I can't confirm that the mayor is in jail."),
             *("Let me know whether the mayor is in jail.", "I'm sorry, but the question is unclear."),
             *("I hope this helps, and good luck with the project!", "Is that clear? Yes.", "1.", "Hello!"),
+            *("Is that clear? Absolutely.", "Of course she was."),
             *("This answer explains that the claims are correct.", f"Perhaps {MAYOR}.", "Bye-bye!"),
             *(f"Maybe, {MAYOR}.", "He may be 90 years old, but I am not sure."),
             *("If you are in danger, it is important to seek help.", "I'm sorry, but I don't know."),

@@ -26,6 +26,7 @@ from factrl.text.answers import is_contentless
 from factrl.text.sentences import sentences
 from factrl.text.words import CARDINALS, STOP_WORDS, stem
 from factrl.types import Claim, Skip
+from factrl.verifier.search.sources import in_words
 
 from .stating import (
     PAST,
@@ -60,7 +61,7 @@ class SentenceClaims:
         identity: changes with whatever changes the claims.
     """
 
-    identity = "sentences/7"
+    identity = "sentences/8"
 
     def __call__(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
         claims = []
@@ -105,12 +106,17 @@ def statements(text: str) -> list[Statement]:
     units: list[Statement] = []
     introduction, label = "", (-1, "")  # a line that ends with a colon; the start and the words of a label
     line, line_end, sources = "", -1, False
+    columns: list[str] = []  # of the table that a row stands in
     for number, unit in enumerate(sentences(text)):
         seen = _plain(text[unit.start : unit.end])
         if unit.start >= line_end:
             line_end = text.find("\n", unit.end)
             line_end = len(text) if line_end < 0 else line_end
             line = text[text.rfind("\n", 0, unit.start) + 1 : line_end]
+        if unit.kind == "row":
+            seen = _labelled(seen, columns)
+        else:
+            columns = _cells(seen) if unit.kind == "heading" and " | " in seen else []
         if heads_sources(seen):
             sources = True
         elif unit.kind == "heading":
@@ -137,12 +143,32 @@ def statements(text: str) -> list[Statement]:
 
 _AWAITS_VALUE = ":：?？؟"  # a line that ends with one of these may be answered by the next line
 _YES_OR_NO = re.compile(
-    r"(?:yes|no|yep|yeah|indeed|correct|true|false|right|wrong|ja|nein|doch|oui|non|si|sí|sì|sim|não|nee|tak|nie"
+    r"(?:(?:a|answer|antwort) ?[:：.)] ?)?"
+    r"(?:absolutely|definitely|certainly|of course|exactly|not at all|by no means|never|nope|sure|surely"
+    r"|yes|no|yep|yeah|indeed|correct|true|false|right|wrong|ja|nein|doch|oui|non|si|sí|sì|sim|não|nee|tak|nie"
     r"|да|нет|はい|いいえ|是的?|不是|نعم|لا|हाँ|नहीं)(?!\w)",
+    re.IGNORECASE,
+)
+_ECHO = re.compile(  # "Of course she was.", "She did not."
+    rf"(?:{_YES_OR_NO.pattern}[,.!]? )?(?:he|she|it|they|there)"
+    r"(?: (?:certainly|definitely|indeed|really|surely))? "
+    r"(?:is|are|was|were|has|have|had|do|does|did|can|could|will|would)(?:n['’]t| not| never| indeed)?[.!]?",
     re.IGNORECASE,
 )
 _YOU_AND_I = re.compile(r"\b(?:you|i|we|me|this|that|sie|du|vous|tu|usted|ready|clear)\b", re.IGNORECASE)
 _HERE = re.compile(r"^(?:\w+[,!] )?here(?:'s|’s| is| are) ", re.IGNORECASE)
+
+
+def _cells(row: str) -> list[str]:
+    """The cells of a row; those with a dash are empty."""
+    return [cell.strip(" ") if cell.strip(" -–—") else "" for cell in row.split("|")]
+
+
+def _labelled(row: str, columns: list[str]) -> str:
+    """A row with the names of its columns, unless they do not fit or make it a remark on the text."""
+    cells = _cells(row)
+    labelled = in_words(zip(columns, cells, strict=False)) if len(cells) == len(columns) else ""
+    return row if not labelled or speaks_of_itself(labelled) else labelled
 
 
 def _introducing(line: str) -> str:
@@ -153,13 +179,14 @@ def _introducing(line: str) -> str:
 
 def _is_value_of(label: str, seen: str) -> bool:
     """Whether `seen` is the value of the label before it: "Birthplace:" and "Paris", "Where?" and "Paris"."""
-    if not label or not seen or seen[-1] in _AWAITS_VALUE or " | " in seen or not is_bare(seen):
+    echo = _ECHO.fullmatch(seen) is not None
+    if not label or not seen or seen[-1] in _AWAITS_VALUE or " | " in seen or not (echo or is_bare(seen)):
         return False
     if label[-1] in "?？؟":
         certain = has_value(label) or not (
             _YOU_AND_I.search(label) or (len(label.split()) < 4 and label.isascii())
         )
-        return len(label) <= 200 and (certain if _YES_OR_NO.match(seen) else asks(label))
+        return len(label) <= 200 and (certain if echo or _YES_OR_NO.match(seen) else asks(label))
     return is_bare(label) and (label.endswith((":", "：")) or (has_value(seen) and " | " not in label))
 
 
