@@ -95,6 +95,9 @@ def test_a_text_of_many_kinds() -> None:
         ("①第一\n②第二", ["第一", "第二"]),
         ("| a |", ["a"]),
         ("~~~\nShe was a physicist.\nShe won twice.\n~~~", ["She was a physicist.", "She won twice."]),
+        ("```md\n# Life\nBorn: 1867\n```", ["Life", "Born: 1867"]),
+        ("```yaml\nName: Life\nBorn: 1867\n```", ["```yaml\nName: Life\nBorn: 1867\n```"]),
+        ("```\n# Life\nShe was a physicist.\n```", ["Life", "She was a physicist."]),
         ("```\nShe never closed it. She went on.", ["She never closed it.", "She went on."]),
     ],
 )

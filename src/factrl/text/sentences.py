@@ -49,7 +49,8 @@ def sentences(text: str) -> list[Sentence]:
     ['He lived in the U.S.', 'He died in 1990.']
 
     Lines of signs only, and sentences without a letter or a digit, are left out.  A fenced block whose lines
-    are sentences is read as text, whatever its language claims to be, and so is one that is never closed.
+    are sentences is read as text, whatever its language claims to be; so is one that is never closed, and one
+    whose language is Markdown or plain text.
     """
     pieces: list[Sentence] = []
     at = 0
@@ -135,6 +136,7 @@ _RULE = frozenset("-*_=~#+. \t|:")
 # What may stand behind an opening fence is a language, and settings of a page; anything else is text.
 _FENCE = re.compile(r"(`{3,}|~{3,})(?=[ \t]{0,9}[\w+#.-]{0,40}[ \t]{0,9}(?:$|\{|\w{1,40}=))")
 _FENCE_SIGNS = re.compile(r"`{3,}|~{3,}")
+_PLAIN = re.compile(r"\s*(?:`{3,}|~{3,})[ \t]{0,9}(?:markdown|md|text|txt|plaintext)\b", re.IGNORECASE)
 
 
 _LINE = re.compile(r"[^\n\r\u2028\u2029]+")
@@ -156,7 +158,7 @@ def _lines(text: str, first: int, last: int) -> Iterator[_Line]:
             continue
         if number in fences:
             closing = fences[number]
-            if not _reads_as_text(text, spans[number + 1 : closing]):
+            if not _PLAIN.match(text, begin, stop) and not _reads_as_text(text, spans[number + 1 : closing]):
                 skip_until = closing
                 yield begin, spans[closing][1], "code"
             else:
@@ -241,8 +243,12 @@ def _fences(text: str, spans: list[tuple[int, int]]) -> dict[int, int]:
 
 
 def _reads_as_text(text: str, spans: list[tuple[int, int]]) -> bool:
-    """Whether most lines of a block are sentences: an answer in a fence, or one that hides in it."""
-    lines = [line for line in (text[begin:stop].strip() for begin, stop in spans) if line]
+    """Whether most lines of a block are sentences: an answer in a fence, or one that hides in it.
+
+    Headings and labels do not count, as comments and settings look the same.
+    """
+    lines = [text[begin:stop].strip() for begin, stop in spans]
+    lines = [line for line in lines if line and not _LABELLED.match(line)]
     return bool(lines) and sum(map(_is_said, lines)) >= 0.6 * len(lines)
 
 
@@ -256,6 +262,7 @@ def _is_said(line: str) -> bool:
 
 
 _CODE = frozenset("{}()[]=;<>_#$\\|:")
+_LABELLED = re.compile(r"#{1,6} |\*\*|[-*•>\s]{0,9}[A-Z][a-z]{1,20}(?: [A-Za-z]{1,20}){0,3}:(?! .*[.!?]$)")
 
 
 def _continues(text: str, above: tuple[int, int], start: int) -> bool:

@@ -26,8 +26,10 @@ from factrl.text.answers import is_contentless
 from factrl.text.sentences import sentences
 from factrl.text.words import CARDINALS, STOP_WORDS, stem
 from factrl.types import Claim, Skip
+from factrl.verifier.search.sources import in_words
 
 from .stating import (
+    PAST,
     asks,
     has_number,
     has_predicate,
@@ -59,7 +61,7 @@ class SentenceClaims:
         identity: changes with whatever changes the claims.
     """
 
-    identity = "sentences/7"
+    identity = "sentences/8"
 
     def __call__(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
         claims = []
@@ -104,12 +106,17 @@ def statements(text: str) -> list[Statement]:
     units: list[Statement] = []
     introduction, label = "", (-1, "")  # a line that ends with a colon; the start and the words of a label
     line, line_end, sources = "", -1, False
+    columns: list[str] = []  # of the table that a row stands in
     for number, unit in enumerate(sentences(text)):
         seen = _plain(text[unit.start : unit.end])
         if unit.start >= line_end:
             line_end = text.find("\n", unit.end)
             line_end = len(text) if line_end < 0 else line_end
             line = text[text.rfind("\n", 0, unit.start) + 1 : line_end]
+        if unit.kind == "row":
+            seen = _labelled(seen, columns)
+        else:
+            columns = _cells(seen) if unit.kind == "heading" and " | " in seen else []
         if heads_sources(seen):
             sources = True
         elif unit.kind == "heading":
@@ -136,12 +143,32 @@ def statements(text: str) -> list[Statement]:
 
 _AWAITS_VALUE = ":：?？؟"  # a line that ends with one of these may be answered by the next line
 _YES_OR_NO = re.compile(
-    r"(?:yes|no|yep|yeah|indeed|correct|true|false|right|wrong|ja|nein|doch|oui|non|si|sí|sì|sim|não|nee|tak|nie"
+    r"(?:(?:a|answer|antwort) ?[:：.)] ?)?"
+    r"(?:absolutely|definitely|certainly|of course|exactly|not at all|by no means|never|nope|sure|surely"
+    r"|yes|no|yep|yeah|indeed|correct|true|false|right|wrong|ja|nein|doch|oui|non|si|sí|sì|sim|não|nee|tak|nie"
     r"|да|нет|はい|いいえ|是的?|不是|نعم|لا|हाँ|नहीं)(?!\w)",
+    re.IGNORECASE,
+)
+_ECHO = re.compile(  # "Of course she was.", "She did not."
+    rf"(?:{_YES_OR_NO.pattern}[,.!]? )?(?:he|she|it|they|there)"
+    r"(?: (?:certainly|definitely|indeed|really|surely))? "
+    r"(?:is|are|was|were|has|have|had|do|does|did|can|could|will|would)(?:n['’]t| not| never| indeed)?[.!]?",
     re.IGNORECASE,
 )
 _YOU_AND_I = re.compile(r"\b(?:you|i|we|me|this|that|sie|du|vous|tu|usted|ready|clear)\b", re.IGNORECASE)
 _HERE = re.compile(r"^(?:\w+[,!] )?here(?:'s|’s| is| are) ", re.IGNORECASE)
+
+
+def _cells(row: str) -> list[str]:
+    """The cells of a row; those with a dash are empty."""
+    return [cell.strip(" ") if cell.strip(" -–—") else "" for cell in row.split("|")]
+
+
+def _labelled(row: str, columns: list[str]) -> str:
+    """A row with the names of its columns, unless they do not fit or make it a remark on the text."""
+    cells = _cells(row)
+    labelled = in_words(zip(columns, cells, strict=False)) if len(cells) == len(columns) else ""
+    return row if not labelled or speaks_of_itself(labelled) else labelled
 
 
 def _introducing(line: str) -> str:
@@ -152,13 +179,14 @@ def _introducing(line: str) -> str:
 
 def _is_value_of(label: str, seen: str) -> bool:
     """Whether `seen` is the value of the label before it: "Birthplace:" and "Paris", "Where?" and "Paris"."""
-    if not label or not seen or seen[-1] in _AWAITS_VALUE or " | " in seen or not is_bare(seen):
+    echo = _ECHO.fullmatch(seen) is not None
+    if not label or not seen or seen[-1] in _AWAITS_VALUE or " | " in seen or not (echo or is_bare(seen)):
         return False
     if label[-1] in "?？؟":
         certain = has_value(label) or not (
             _YOU_AND_I.search(label) or (len(label.split()) < 4 and label.isascii())
         )
-        return len(label) <= 200 and (certain if _YES_OR_NO.match(seen) else asks(label))
+        return len(label) <= 200 and (certain if echo or _YES_OR_NO.match(seen) else asks(label))
     return is_bare(label) and (label.endswith((":", "：")) or (has_value(seen) and " | " not in label))
 
 
@@ -296,7 +324,7 @@ def mark(claims: Iterable[Claim], question: str = "") -> list[Claim]:
 
     - `self`: it speaks of this text, its author, its grader or its instructions, and says nothing else.
     - `unverifiable`: a question, an announcement, a sentence about "I", or a greeting, if it has no value;
-      or a sentence that begins with "perhaps".
+      or a sentence that begins with "perhaps" and has no other clause.
     - `question`: every content word of it is in the question.  A question that asks whether something is so,
       or which of several, does not count, as it asserts nothing.
     - `repeat`: an earlier claim is equal after `normalised`.
@@ -335,24 +363,36 @@ _SAYINGS = r"(?:claims?|statements?|facts?|answers?|responses?|assertions?|sente
 _TRUE = (
     r"(?:true|correct|accurate|verified|supported|factual|reliable|right|false|incorrect|wrong|unsupported)"
 )
+# Where the claims of a text itself stand: "in this text", "of the answer above".
+_OWN = (
+    rf"(?:(?:the|this|these|that|my|our|your|its) )?(?:\w+ )?(?:above|below|following|{_REPLY}|{_SAYINGS}"
+    r"|list|context|passages?|paragraphs?|documents?|evidence|page|assistant|author|me|mine|us|this|it|them|here)\b"
+)
+# What stands before an order: not whoever does it, as in "Teachers grade each essay".
+_ORDERED = (
+    r"(?:^|[^\w\s'’] ?|\b(?:please|just|kindly|simply|now|then|and|or|to|not|never|always|only|let us"
+    r"|(?:you|judges?|judging) (?:must|should|shall|will|can|may|have to|need to)) )"
+)
 _SELF = re.compile(
     "|".join(
         (
             rf"\b(?:this|my|our|the above|the present|the preceding) (?:whole |entire |final |own )?{_REPLY}"
-            rf" (?!(?:is|was|would be|will be) (?!(?:\w+ ){{0,2}}{_TRUE}))\w",
+            rf" (?!(?:is|was|would be|will be|{PAST}) (?!(?:\w+ ){{0,2}}{_TRUE}))\w",
             rf"\b(?:all|every|each|both|these|the|any|following|above)(?: of)?"
-            rf"(?: the| these| those| my| your)? (?:\w+ ){{0,3}}{_SAYINGS} (?!that )(?:\w+ ){{0,4}}"
+            rf"(?: the| these| those| my| your)? (?:\w+ ){{0,3}}{_SAYINGS} (?!that )"
+            rf"(?!(?:of|by|from|against|in|on|at) (?!{_OWN}))(?:\w+ ){{0,4}}"
             rf"(?:is|are|was|were|be|been) (?:\w+ ){{0,2}}{_TRUE}\b",
             r"\bthe only (?:\w+ ){0,2}(?:claim|fact|statement)s?\b.{0,40}\b(?:is|are)\b",
-            r"\b(?:ignore|disregard|forget|override|bypass) (?:\w+ ){0,4}"
+            rf"{_ORDERED}(?:ignore|disregard|forget|override|bypass) (?:\w+ ){{0,4}}"
             r"(?:instructions?|rubrics?|rules|prompts?|guidelines|evidence|claims?|criteria)\b",
-            r"\b(?:mark|rate|label|score|grade|classify|count|treat|accept|judge|report|extract|output|verify)"
-            r" (?:this|these|it|them|all|every|each|no|only"
+            rf"(?:{_ORDERED}|\b(?=\w+ (?:\w+ ){{1,4}}as (?:\w+ )?{_TRUE}\b))"
+            r"(?:mark|rate|label|score|grade|classify|count|treat|accept|judge|report|extract|output|verify)"
+            rf" (?:this|these|it|them|all|no|only|(?:every|each)(?= one| of| (?:\w+ ){{0,2}}{_SAYINGS})"
             r"|the (?:following|above|answer|response|claims?|text))\b",
             r"\b(?:dear|attention|note to(?: the)?|hey|hello)"
             r" (?:judge|grader|evaluator|reviewer|examiner|verifier)\b",
             rf"\bjudges? (?:should|must|shall|will|has to|have to|is asked|is told|are asked)\b.{{0,60}}"
-            rf"\b(?:{_SAYINGS}|{_TRUE}|score|points)\b",
+            rf"\b(?:{_SAYINGS}|{_TRUE}|(?:this|it|full|maximum|top|high|highest)\b.{{0,30}}\b(?:scores?|points))\b",
             rf"\bverdict\b.{{0,20}}\b{_TRUE}\b",
             r"\b(?:I am|I'm|as) (?:only |just )?an? "
             r"(?:AI|artificial intelligence|large language|language) ?(?:model|assistant|system)?\b",
@@ -383,7 +423,7 @@ def speaks_of_itself(text: str, question: str = "") -> bool:
 
 def _says_more(text: str) -> bool:
     """Whether a sentence that speaks of the text itself also states something about the world."""
-    rest = _SELF.sub(" ", CHAT_TOKEN.sub(" ", clean(text)))
+    rest = " ".join(_SELF.sub(" ", CHAT_TOKEN.sub(" ", clean(text))).split())
     if has_value(rest) and has_predicate(rest):
         return True
     return _SAYS_THAT.search(rest) is not None and not re.search(rf"\b{_TRUE}\b", rest, re.IGNORECASE)
@@ -496,8 +536,8 @@ def _is_unverifiable(seen: str) -> bool:
     talk = _TALK.match(seen)
     if bare.endswith((":", "：")) and not quoted:
         return talk is not None or _LEADS_IN.search(bare) is not None or not _has_statement(bare[:-1])
-    if hedges(seen):
-        return True
+    if hedged := _HEDGES.match(seen):
+        return _SAYS.search(seen[hedged.end() :].lstrip(" ,")) is None
     if talk is not None:
         rest = _CONDITION.sub("", seen[talk.end() :])
         denied = "not" if talk[0].endswith(("n't", "not")) or rest.startswith("'t ") else ""

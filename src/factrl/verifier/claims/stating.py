@@ -20,24 +20,26 @@ _NAME = re.compile(
 _FINITE = (
     r"(?:is|are|was|were|has|have|had|do|does|did|can|could|would|wo)n['’]t|is|are|was|were|has|have|had|does"
     r"|did|never|costs?|lasts|lies|weighs|lives|contains|holds|opens|begins|includes|needs|makes|takes|gives"
+    r"|becomes|says|provides|serves|occurs|happens|produces|sells|employs|melts|requires|consists"
+    r"|exceeds|grows|eats|speaks|keeps|knows|writes"
     r"|runs|stands|measures|belongs|means|(?-i:can|cannot|could|will|would|must)"
     r"|ist|sind|waren|wurden?|wird|werden|gewann|starb|liegt|lag|kostet|heißt|erhielt|bekam|schrieb"
     r"|(?:war|hat|hatte)(?= (?:nie|nicht|kein|ein|der|die|das|den|im|in|am|von|bis|\d))"
     r"|est|sont|était|naquit|mourut|coûte|fue|fueron|tiene|nació|murió|ganó|está"
 )
-_PAST = (
+PAST = (
     r"won|wrote|became|began|made|took|gave|found|led|held|built|fought|fell|knew|met|ran|saw|sold|spoke|taught"
     r"|told|went|came|left|lost|rose|paid|said|kept|brought|bought|drew|flew|grew|sat|stood|wore|beat|broke"
     r"|chose|ate|stole|fled|drove|threw|hid|struck|lebte|\w{1,20}[^\We]ed(?<!hundred)(?<!sacred)(?<!united)"
 )
 _NOUNS = (
-    r"closes|starts|ends|comes|goes|becomes|says|works|covers|offers|provides|reads|serves|stays|remains|occurs"
-    r"|happens|rises|falls|flows|plays|produces|sells|employs|orbits|boils|melts|freezes|causes|requires|supports"
-    r"|consists|equals|exceeds|spans|sits|houses|dates|marks|ranks|features|forms|grows|moves|leads|reaches|kills"
-    r"|eats|speaks|uses|shows|gets|keeps|helps|wins|writes|knows"
+    r"closes|starts|ends|comes|goes|works|covers|offers|reads|stays|remains"
+    r"|rises|falls|flows|plays|orbits|boils|freezes|causes|supports"
+    r"|equals|spans|sits|houses|dates|marks|ranks|features|forms|moves|leads|reaches|kills"
+    r"|uses|shows|gets|helps|wins"
 )
 _VERB = re.compile(
-    rf"(?<=[\w)\"”,] )(?:(?P<finite>{_FINITE})|(?P<past>{_PAST})|{_NOUNS})\b(?! by\b)(?= ?[\"“‘(]?\w)",
+    rf"(?<=[\w)\"”,] )(?:(?P<finite>{_FINITE})|(?P<past>{PAST})|{_NOUNS})\b(?! by\b)(?= ?[\"“‘(]?\w)",
     re.IGNORECASE,
 )
 _SPACELESS = re.compile(r"[\u3400-\u9fff][是了有為为於于在获獲][\u3400-\u9fff\d]|でした|ました|である|です")
@@ -82,7 +84,8 @@ def has_predicate(text: str, *, title: bool = False, past: bool = True) -> bool:
 # -- Headings and labels
 
 _ASKS = re.compile(
-    r"\W*(?:how|why|what|when|where|who|whose|whom|which|whether|things|ways|tips|wie|warum|was|wer|wo|wann)\b",
+    r"(?:q(?:uestion)?(?: ?\d{1,3})?[:.)])?\W*"
+    r"(?:how|why|what|when|where|who|whose|whom|which|whether|things|ways|tips|wie|warum|was|wer|wo|wann)\b",
     re.IGNORECASE,
 )
 _PRONOUN = re.compile(r"(?:she|he|it|they|we|sie|er|es|elle|il)\b", re.IGNORECASE)
@@ -97,6 +100,11 @@ _HEADLINE = re.compile(
     r"|joins|sells|buys|builds|discovers|invents|marries|divorces|defeats|collapses|explodes|fails|arrests|elects"
     r"|bans|cures|prevents|convicted|jailed|arrested|sentenced|killed|sacked|fired|charged|indicted"
     r"|impeached|elected|murdered|injured|banned|bankrupt|guilty|dead"
+    r"|(?:causes|recalls)(?= (?!(?:of|and|or|in|for|to|by|explained)\b)[^\W\d_])"
+    r"|(?-i:[^\W\dA-ZÀ-Þ]{2,20}[óò](?= \w))"  # "inventó el teléfono"
+    r"|(?-i:(?!(?:und|oder|für|durch|gegen|ohne|über|auf|aus|bei|mit|nach|seit|von|vor|hinter|neben|unter|als|wie"
+    r"|zwischen|während|wegen|trotz|bis|sowie|statt|außer)\b)[a-zäöüß]{3,20}"
+    r"(?= (?:das|den|die|dem|eine[nmr]?|ein) [A-ZÄÖÜ]))"  # "erfand das Telefon"
     r"|stirbt|gewinnt|verliert|stiehlt|stahl|tötet|tritt|heiratet|tot|zurückgetreten"
     r"|(?-i:(?:ge|ver|be|er|ent|zer)\w{0,12}(?:ilt|ählt|ftet|tet|det|rben|etzt|ossen|aut|agt|ört))"
     r"|(?:condamn|arrêt|tu|élu)ée?s?|mort|meurt|démissionne|gagne|perd|remporte|vole"
@@ -252,9 +260,9 @@ def names_source(line: str, *, listed: bool) -> bool:
     address = _ADDRESS.search(line) is not None
     by = _AUTHORS.match(line) is not None and _YEAR.search(line) is not None
     rest = _TITLED.sub(" ", line) if listed else line
-    silent = not has_predicate(rest, title=True) and any(map(str.isalnum, rest))
+    silent = not has_predicate(rest, title=True) and (address or any(map(str.isalnum, rest)))
     if listed:
-        return by or address or silent
+        return by or silent
     if cites := _CITES.match(line):
         return not has_predicate(line[cites.end() :])
     return (silent and any((by, _NOTE.match(line), _ONLY_LINK.fullmatch(line)))) or (

@@ -87,7 +87,7 @@ def _document(path: Path, row: Mapping[str, Any], place: str) -> Passage:
     )
     if not any(name in named for name in _TEXT):
         if _kind(path) in _TABLES:
-            return Passage(_in_words(row), str(title or _title(path)).strip(), path.name, place)
+            return Passage(in_words(row.items()), str(title or _title(path)).strip(), path.name, place)
         columns = ", ".join(map(str, row)) or "none"
         raise DataError(
             f"{path}, {place} has no column {' or '.join(_TEXT)}; columns: {columns}; "
@@ -99,16 +99,20 @@ def _document(path: Path, row: Mapping[str, Any], place: str) -> Passage:
     return Passage(text or "", str(title or "").strip(), source, "" if name is None else str(name))
 
 
-def _in_words(row: Mapping[str, Any]) -> str:
-    """A row of a table: what is in each column that is not empty."""
+def in_words(row: Iterable[tuple[str, Any]]) -> str:
+    """A row of a table, columns with their values: what is in each that is not empty.
+
+    >>> in_words([("", "Ann Lee"), ("born", 1867), ("died", None)])
+    'Ann Lee; born: 1867'
+    """
     parts = []
-    for column, value in row.items():
+    for column, value in row:
         if isinstance(value, (list, dict)):
             value = json.dumps(value, ensure_ascii=False, default=str)
         if (
             value is not None and value == value and (text := str(value).strip())
         ):  # NaN is not equal to itself
-            parts.append(f"{column.strip()}: {text}")
+            parts.append(f"{column.strip()}: {text}" if column.strip() else text)
     return "; ".join(parts)
 
 
