@@ -130,6 +130,26 @@ RUSSIAN = [
     Passage("Анна Белова была химиком. Родилась в Омске в 1931 году.", "Анна Белова"),
     Passage("Вера Ким была художницей. Родилась в Томске в 1922 году.", "Вера Ким"),
 ]
+NURSES = [
+    Passage("Alice Stone is a pilot who was born in Rome in 1980.", "Alice Stone"),
+    Passage("Carla Reed is a nurse who was born in Oslo in 1975.", "Carla Reed"),
+]
+PRESIDENTS = [
+    Passage("George H. W. Bush was the 41st president. He was born in Milton.", "George H. W. Bush"),
+    Passage("George W. Bush was the 43rd president. He was born in New Haven.", "George W. Bush"),
+]
+DRUGS = [
+    Passage("Aspirin reduces fever. Adults take 500 mg every four hours.", "Aspirin"),
+    Passage("Ibuprofen reduces fever. Adults take 400 mg every six hours.", "Ibuprofen"),
+]
+WARS = [
+    Passage("The First World War began in 1914 and ended in 1918.", "World War I"),
+    Passage("The Second World War began in 1939 and ended in 1945.", "World War II"),
+]
+COMPANIES = [
+    Passage("Alphabet Inc. owns Google. Its revenue was 307 billion dollars in 2023.", "Alphabet Inc."),
+    Passage("Apple Inc. makes the iPhone. Its revenue was 383 billion dollars in 2023.", "Apple Inc."),
+]
 ALL_OF_IT = "The heater weighs 6 kg and costs 99 euros. It has a five-year warranty."
 OF_ANOTHER: list[tuple[list[Passage], str]] = [
     (CASTLES, "Dunmore Castle was built in 1138."),
@@ -197,6 +217,19 @@ OF_ANOTHER: list[tuple[list[Passage], str]] = [
     (ARABIC, "سامي حداد كيميائي. ولد في حمص عام 1922."),
     (HINDI, "सीता देवी रसायनज्ञ थीं। उनका जन्म पुणे में 1922 में हुआ।"),
     (RUSSIAN, "Анна Белова была химиком. Родилась в Томске в 1922 году."),
+    (NURSES, "Alice Stone is a pilot. Born in Rome in 1980. Carla Reed is a nurse. Born in Rome in 1980."),
+    (HEATERS, "## Borea K2\n\nIt costs 99 euros.\n\n## Auron H1\n\nIt costs 99 euros."),
+    (
+        DRUGS,
+        "Aspirin reduces fever. Adults take 500 mg every four hours. Ibuprofen reduces fever. "
+        "Adults take 500 mg every four hours.",
+    ),
+    (PRESIDENTS, "George W. Bush was born in Milton."),
+    (DRUGS, "ibuprofen: adults take 500 mg every four hours"),
+    (DRUGS, "The dose of ibuprofen is 500 mg every four hours."),
+    (HEATERS, "The Auron-H1 weighs 6 kg."),
+    (HEATERS, "The Auron H1 costs 129 dollars."),
+    (HEATERS, "The Auron H1 weighs 4 lb."),
 ]
 OF_ITS_OWN: list[tuple[list[Passage], str]] = [
     (CASTLES, "Dunmore Castle was built in 1296."),
@@ -261,6 +294,9 @@ OF_ITS_OWN: list[tuple[list[Passage], str]] = [
             (ARABIC, ["سامي حداد كيميائي. ولد في حلب عام 1931."]),
             (HINDI, ["सीता देवी रसायनज्ञ थीं। उनका जन्म दिल्ली में 1931 में हुआ।"]),
             (RUSSIAN, ["Анна Белова была химиком. Родилась в Омске в 1931 году."]),
+            (NURSES, ["Alice Stone was born in Rome in 1980. Carla Reed is a nurse. Born in Oslo in 1975."]),
+            (PRESIDENTS, ["George H. W. Bush was born in Milton.", "George W. Bush was born in New Haven."]),
+            (DRUGS, ["ibuprofen: adults take 400 mg every six hours", "aspirin reduces fever"]),
         ]
         for text in texts
     ],
@@ -334,6 +370,60 @@ def test_what_is_said_of_its_own_subject_supports_it(
     assert last_label(judge, evidence, text) == "supported"
 
 
+@pytest.mark.parametrize("judge", JUDGES)
+@pytest.mark.parametrize(
+    ("evidence", "question", "text", "supported"),
+    [
+        (DRUGS, "How is ibuprofen dosed?", "Adults take 500 mg every four hours.", False),
+        (DRUGS, "How is ibuprofen dosed?", "Adults take 400 mg every six hours.", True),
+        (DRUGS, "How is it dosed?", "Adults take 500 mg every four hours.", True),
+        (
+            DRUGS,
+            "How is ibuprofen dosed?",
+            "Aspirin reduces fever. Adults take 500 mg every four hours.",
+            True,
+        ),
+        (COMPANIES, "What was Alphabet's revenue?", "383 billion dollars.", False),
+        (COMPANIES, "What was Alphabet's revenue?", "307 billion dollars.", True),
+        (COMPANIES, "What was Alphabet's revenue?", "Revenue was 383 billion dollars in 2023.", False),
+        (COMPANIES, "Is Alphabet the largest?", "Apple Inc. makes the iPhone.", True),
+        (HEATERS, "How heavy is the Auron H1?", "6 kg", False),
+        (HEATERS, "How heavy is the Auron H1?", "4 kg", True),
+        (HEATERS, "Which heater is heaviest?", "6 kg", True),
+        (WARS, "When did World War 1 end?", "It ended in 1945.", False),
+        (WARS, "When did World War Two end?", "It ended in 1945.", True),
+    ],
+)
+def test_a_short_answer_is_about_what_the_question_names(
+    judge: str, evidence: Sequence[Passage], question: str, text: str, supported: bool
+) -> None:
+    report = Verifier(SentenceClaims(), None, JUDGES[judge]())(text, question, evidence=evidence)
+    verdict = report.checks[-1].verdict
+    assert verdict is not None
+    assert (verdict.label == "supported") == supported
+
+
+@pytest.mark.parametrize(
+    ("text", "skips"),
+    [
+        ("Alice Stone is a pilot. She is 45. Carla Reed is a nurse. She is 45.", [None] * 4),
+        ("Alice Stone is a pilot. She is 45. She is 45.", [None, None, "repeat"]),
+        ("Alice Stone is 45. Carla Reed is a nurse. Alice Stone is 45.", [None, None, "repeat"]),
+        ("## Auron H1\n\nIt costs 9 euros.\n\n## Auron H2\n\nIt costs 9 euros.", [None] * 4),
+        (
+            "## Auron H1\n\n### Price\n\nIt costs 9 euros.\n\n### Warranty\n\nIt costs 9 euros.",
+            [None, None, "repeat"],
+        ),
+        ("青山酒店很大。它有25间客房。海景酒店很大。它有25间客房。", [None] * 4),
+        ("青山酒店很大。它有25间客房。它有25间客房。", [None, None, "repeat"]),
+        ("Is aspirin safe? Yes, it is safe. Is oxygen safe? Yes, it is safe.", ["unverifiable", None] * 2),
+    ],
+)
+def test_equal_words_about_another_subject_are_no_repeat(text: str, skips: Sequence[str | None]) -> None:
+    report = Verifier(SentenceClaims(), None, WeakJudge())(text, evidence=[Passage("x")])
+    assert [check.claim.skip for check in report.checks] == skips
+
+
 def test_what_is_shown_is_of_one_document_and_at_most_two_are_asked() -> None:
     model, many = letters(), [*CASTLES, *PHONES, *FIRMS]
     texts = [text for evidence, text in [*OF_ANOTHER, *OF_ITS_OWN] if evidence in (CASTLES, PHONES, FIRMS)]
@@ -375,6 +465,22 @@ def test_what_is_shown_is_of_one_document_and_at_most_two_are_asked() -> None:
         ),
         ("It is old.", [Passage("x")], [0]),
         ("Paris held the games in 1924.", PARIS, [0, 1]),  # a page of another subject that names it
+        ("Paris is old.", [*PARIS[:1], Passage("It was founded by a tribe.", "History of Paris")], [0, 1]),
+        ("York is old.", [Passage("York is old."), Passage("New York is young.", "New York")], [0]),
+        (
+            "Oxford University is old.",
+            [Passage("x", "Oxford Brookes University"), Passage("Oxford University is old.")],
+            [1],
+        ),
+        ("John Adams was president.", [Passage("x", "John Adams"), Passage("x", "John Quincy Adams")], [0]),
+        (
+            "John Adams was president.",
+            [Passage("x", "John Adams"), Passage("A son of John Adams.", "John Quincy Adams")],
+            [0, 1],
+        ),
+        ("World War 2 was long.", WARS, [1]),
+        ("World War One was long.", WARS, [0]),
+        ("GPT 3 is a model.", [Passage("x", "GPT-3"), Passage("y", "GPT-3.5")], [0]),
     ],
 )
 def test_passages_about_a_claims_own_subject(
@@ -401,6 +507,12 @@ def test_passages_about_a_claims_own_subject(
         ("Die Brücke ist niedriger als die alte.", "Die Brücke ist höher als die alte.", True),
         ("Die Schulden sanken um 35 Prozent.", "Die Schulden sanken um 3,5 Prozent.", True),
         ("The prize was 3 million euros.", "The prize was 3 billion euros.", True),
+        ("It costs 99 dollars.", "It weighs 6 kg and costs 99 euros.", True),
+        ("It weighs 6 lb.", "It weighs 6 kg and costs 99 euros.", True),
+        ("It weighs 6 kilograms.", "It weighs 6 kg and costs 99 euros.", False),
+        ("It costs $99.", "It costs 99 US dollars.", False),
+        ("It costs 5 pounds.", "It costs £5.", False),
+        ("It does 60 miles per hour.", "It does 60 mph.", False),
         ("Pell Keep was a bishop's seat.", "Built in 1138, it was a bishop's seat.", False),
         (
             "The Solis 7 has a battery of 5,100 mAh.",

@@ -165,6 +165,7 @@ class _Group:
         else:
             if verifier.own_subject:
                 before = contexts(claims, job.text, job.topic, job.question)
+                claims = _repeats_kept(claims, before)
             else:
                 before = [Context()] * len(claims)
             job.items = [Item(job, *one) for one in zip(claims, before, strict=True)]
@@ -330,6 +331,18 @@ class _Group:
         counter.done += len(verdicts)
         if verdicts and counter.watch is not None:
             counter.watch(counter.done, counter.total)
+
+
+def _repeats_kept(claims: Iterable[Claim], before: Iterable[Context]) -> list[Claim]:
+    """The claims, where equal words are a `repeat` only if they cannot be about another subject."""
+    seen: set[tuple[str, tuple[int, str]]] = set()
+    kept: list[Claim] = []
+    for claim, context in zip(claims, before, strict=True):
+        said = normalised(claim.text), context.named
+        again = claim.skip == "repeat" and said in seen
+        kept.append(replace(claim, skip=None) if claim.skip == "repeat" and not again else claim)
+        seen.add(said)
+    return kept
 
 
 def _merged(results: Iterable[_Result]) -> Given:

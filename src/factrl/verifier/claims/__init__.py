@@ -327,7 +327,8 @@ def mark(claims: Iterable[Claim], question: str = "") -> list[Claim]:
       or a sentence that begins with "perhaps" and has no other clause.
     - `question`: every content word of it is in the question.  A question that asks whether something is so,
       or which of several, does not count, as it asserts nothing.
-    - `repeat`: an earlier claim is equal after `normalised`.
+    - `repeat`: an earlier claim is equal after `normalised`.  A verifier judges it nevertheless where a name
+      in between may have given it another subject.
     """
     given = content_words(question) if question and not _LEAVES_OPEN.search(question) else frozenset()
     seen: set[str] = set()

@@ -134,7 +134,7 @@ class LocalJudge:
         self.calibration = Calibration.shipped()
         self.identity = (
             f"local {self.model.identity} prompt={prompt_digest()} calibration={self.calibration.identity} "
-            f"evidence={EVIDENCE} about={ABOUT} reads={READS} apart={ASKED} words=2"
+            f"evidence={EVIDENCE} about={ABOUT} reads={READS} apart={ASKED} words=3"
         )
 
     def judge(self, pairs: _Pairs) -> list[Verdict]:
@@ -297,7 +297,7 @@ class WeakJudge:
 
     weak = True
     per_call = 256
-    identity = f"weak word overlap/2 covered>={ENOUGH} names apart={ASKED}"
+    identity = f"weak word overlap/3 covered>={ENOUGH} names apart={ASKED}"
 
     def judge(self, pairs: _Pairs) -> list[Verdict]:
         """A verdict for every pair; without evidence `unknown` with the cause `no_evidence`."""

@@ -18,12 +18,14 @@ import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from difflib import SequenceMatcher
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from factrl.text.sentences import Sentence, sentences
-from factrl.text.words import CARDINALS, SCALES
+from factrl.text.words import CARDINALS, ROMAN, SCALES, STOP_WORDS, Amount, read
 from factrl.types import Claim, Passage
 from factrl.verifier.judges.overlap import MAX_EVIDENCE, Piece, pieces_of, words_of
 
@@ -40,7 +42,7 @@ _SENTENCE_SIGNS = ".!?:;\"'“”„«»"  # signs after which a function word m
 
 _WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]|\d[\d.,]*\d(?![^\W_])"
-    r"|[^\W_]+(?:[-‐‑.'’][^\W_]+)*"
+    r"|[^\W_]+(?:(?:[.'’]|[-‐‑](?!(?<=[^\W\d_].)[^\W\d_]{0,9}\d))[^\W_]+)*"  # but "H1" apart in "Auron-H1"
 )
 _ENDING = re.compile(r"(?<=...)(?:['’]s?|(?:e[nmr]?)?s?['’]?)$")
 _PRONOUNS = frozenset(
@@ -86,7 +88,7 @@ class _Token(NamedTuple):
 
 
 def _tokens(text: str) -> list[_Token]:
-    tokens = []
+    tokens: list[_Token] = []
     for match in _WORD.finditer(text):
         word = match[0]
         low = word.casefold().replace("’", "'")
@@ -98,6 +100,8 @@ def _tokens(text: str) -> list[_Token]:
         named = not small and letters and (digits or word.lower() == word.upper() or not word.islower())
         value = named or digits or low in CARDINALS or low.removesuffix("s") in SCALES
         key = low if digits else _ENDING.sub("", low)
+        if named and tokens and tokens[-1].named and not text[tokens[-1].end : match.start()].strip(" -‐‑"):
+            key = str(ROMAN.get(word) or CARDINALS.get(low, key))  # "World War II", "World War Two"
         tokens.append(_Token(word, *match.span(), low, key, small, named, value))
     return tokens
 
@@ -203,12 +207,17 @@ def lead(text: str) -> str:
     second = _WORD.findall(text)[1:2]
     if second and second[0] in _PLACES and not any(map(str.isdigit, words[0])):
         return ""  # "Born in Soria"
-    return " ".join(words[:-1] if words[1:] and words[-1].isdigit() and _UNIT.match(rest) else words)
+    unit = _UNIT.match(rest) and after and after[0] not in STOP_WORDS
+    return " ".join(words[:-1] if words[1:] and words[-1].isdigit() and unit else words)
 
 
-def _names_in(text: str) -> str:
-    """The names in a sentence, as written; its first word is left out."""
-    return " ".join(one.word for one in _tokens(text[:_LONGEST])[1:] if one.named)
+def _names_in(text: str, titles: Collection[str] = ()) -> str:
+    """The names in a sentence with their numbers, as written, and words of `titles`; its first word is left
+    out."""
+    steps = pairwise(_tokens(text[:_LONGEST]))
+    return " ".join(
+        one.word for last, one in steps if one.named or (one.value and last.named) or one.key in titles
+    )
 
 
 # -- Passages
@@ -255,6 +264,7 @@ class _Known(NamedTuple):
     names: tuple[tuple[str, ...], ...]  # of its subject: its title, and the name that it begins with
     words: frozenset[str]  # all words, in the form that names are compared in
     lower: frozenset[str]  # keys of the words in small letters
+    named: str  # its words in order, as `_in_order` writes them, and what its title names at its end
     sections: tuple[tuple[int, int, str], ...]  # every heading: its place, level and words
     headings: tuple[tuple[str, ...], ...]  # headings that are names of at least two words
 
@@ -277,6 +287,9 @@ def _known(title: str, text: str) -> _Known:
         sections.append((match.start(), len(match[1] or "1234567"), _MARKS.sub("", words).strip()))
     named = [words for *_, words in sections if all(one.value for one in _capitalised(words))]
     headings = [_keys(words) for words in named if len(_capitalised(words)) > 1]
+    of_bare = _tokens(bare)
+    ends = [of_bare[at:] for at in range(1, len(of_bare)) if of_bare[at - 1].small]  # "The history of Paris"
+    parts = [[one.key for one in part if not one.small] for part in (*ends, of_text)]
     return _Known(
         heading,
         _opening(of_first, first),
@@ -286,9 +299,20 @@ def _known(title: str, text: str) -> _Known:
         tuple(filter(None, names)),
         frozenset(one.bare for one in tokens),
         frozenset(one.key for one in tokens if one.word.islower()),
+        "".join(_in_order(part, heading) for part in parts),
         tuple(sections),
         tuple(one for one in headings if _TOPICS.isdisjoint(one)),
     )
+
+
+def _in_order(keys: Sequence[str], title: Collection[str]) -> str:
+    """Keys as one text, where neighbours that are both in a title are one word.
+
+    So "Oxford University" is not found in "Oxford Brookes University", nor "York" in "New York".
+    """
+    held = frozenset(title)
+    steps = zip(("", *keys), keys)  # noqa: B905
+    return "".join(f"{'+' if key in held and last in held else ' '}{key}" for last, key in steps) + " "
 
 
 def _known_of(passages: Sequence[Passage]) -> list[_Known]:
@@ -298,6 +322,12 @@ def _known_of(passages: Sequence[Passage]) -> list[_Known]:
 def _has_name(name: Sequence[str], keys: Collection[str], named: Collection[str]) -> bool:
     """Whether a sentence has all words of a name; a name of one word must be written as a name there."""
     return all(one in keys for one in name) and (len(name) > 1 or any(one in named for one in name))
+
+
+def _titled(tokens: Sequence[_Token], known: Sequence[_Known]) -> set[str]:
+    """The keys of the words that are titles of one word, however they are written: "ibuprofen"."""
+    titles = {one.title[0] for one in known if len(one.title) == 1 and _TOPICS.isdisjoint(one.title)}
+    return titles & {token.key for token in tokens if not token.small}
 
 
 def about(claim: str, passages: Sequence[Passage]) -> list[int]:
@@ -313,7 +343,7 @@ def about(claim: str, passages: Sequence[Passage]) -> list[int]:
     claim = claim[:_LONGEST]
     tokens = _tokens(claim)
     keys = {token.key for token in tokens if not token.small}
-    names = {token.key for token in tokens if token.named}
+    names = {token.key for token in tokens if token.named} | _titled(tokens, known)
     titles = [one.title if _has_name(one.title, keys, names) else () for one in known]
     subjects = [
         title or (one.opening if _has_name(one.opening, keys, names) else ())
@@ -328,7 +358,7 @@ def about(claim: str, passages: Sequence[Passage]) -> list[int]:
         number
         for number, one in enumerate(known)
         if not subjects[number]
-        and any(one.keys.issuperset(name) and one.title[: len(name)] != name for name in chosen)
+        and any(_in_order(name, one.title) in one.named and one.title[: len(name)] != name for name in chosen)
     ]
     if not kept:
         held = [{name for name in names if name in one.keys} for one in known]
@@ -371,11 +401,16 @@ class Context(NamedTuple):
         subject: what "she" refers to, as far as the text tells: the name that an earlier claim begins with.
         before: the last `_SENTENCES_BACK` claims before it.
         headings: the headings above it, the outermost first, each with the number of claims in between.
+        named: how many names the text has begun a sentence or heading with so far, and the last of them.  It
+            differs where equal words may be about another subject; empty if the claim names its own.
+        asked: the topic, or the question without its first word.
     """
 
     subject: str = ""
     before: Sequence[str] = ()
     headings: Sequence[tuple[str, int]] = ()
+    named: tuple[int, str] = (0, "")
+    asked: str = ""
 
 
 def contexts(claims: Sequence[Claim], text: str, topic: str, question: str) -> list[Context]:
@@ -388,21 +423,45 @@ def contexts(claims: Sequence[Claim], text: str, topic: str, question: str) -> l
     last = topic or _names_in(question)
     rest, above = _headings(text), list[tuple[int, str, int]]()
     texts = [claim.text for claim in claims]
+    asked = topic or question.strip().partition(" ")[2]
+    names_so_far: set[str] = set()
+    latest = ""
     result = []
     for number, claim in enumerate(claims):
         while rest and rest[0][0] < claim.start:
             _, level, title = rest.pop(0)
             above = [one for one in above if one[0] < level] + [(level, title, number)]
             last = title if lead(title) else last
+            if _TOPICS.isdisjoint(_keys(title)):
+                names_so_far.add(latest := title)
         name, own = subject_of(claim.text)
-        own = own and (not name or bool(lead(claim.text)))
+        leading = lead(claim.text)
+        own = own and (not name or bool(leading))
+        if marker := _marker(claim.text, leading):
+            names_so_far.add(latest := marker)
+        named = (0, "") if _is_whole(leading) else (len(names_so_far), latest)
         headings = [(title, number - count) for _, title, count in above]
         result.append(
-            Context("" if own else last, texts[max(0, number - _SENTENCES_BACK) : number], headings)
+            Context(
+                "" if own else last, texts[max(0, number - _SENTENCES_BACK) : number], headings, named, asked
+            )
         )
         names = f"{name} {_names_in(claim.text)}".strip()
         last = names if own and name else f"{last} {names}".strip()
     return result
+
+
+def _marker(text: str, leading: str) -> str:
+    """What tells a sentence that may name a new subject from others: its name, or all of a question."""
+    if text.rstrip().endswith(("?", "？", "؟")):
+        return text
+    return text.split()[0][:4] if _uncased(text) else leading
+
+
+def _is_whole(name: str) -> bool:
+    """Whether a name is one beyond doubt: it has two words that are names, or digits ("H1", not "Price")."""
+    tokens = [one for one in _tokens(name) if one.named]
+    return len(tokens) > 1 or any(map(str.isdigit, tokens[0].word if tokens else ""))
 
 
 def _headings(text: str) -> list[tuple[int, int, str]]:
@@ -438,8 +497,18 @@ def own_passages(claim: str, context: Context, passages: Sequence[Passage]) -> t
     if subject:
         passages = _about_inherited(subject, passages)
     else:
-        passages = _about_its_own(f"{context.subject} {claim}".lstrip(), passages)
+        own = context.subject or _subject(claim, tuple(passages), under=False)
+        before = context.subject if own else _asked(context.asked, passages)
+        passages = _about_its_own(f"{before} {claim}".lstrip(), passages)
     return tuple(_without_others(claim, subject, one) for one in passages)
+
+
+def _asked(asked: str, passages: Sequence[Passage]) -> str:
+    """The names in a topic or question, if the title of a passage has one of them; else empty."""
+    known, tokens = _known_of(passages), _tokens(asked[:_LONGEST])
+    names = "" if _uncased(asked) else _names_in(f"of {asked}", _titled(tokens, known))
+    keys = {*_keys(names)}
+    return names if any(not keys.isdisjoint(one.title) for one in known) else ""
 
 
 def _about_its_own(claim: str, passages: Sequence[Passage]) -> Sequence[Passage]:
@@ -483,8 +552,9 @@ def _subject(text: str, passages: tuple[Passage, ...], under: bool) -> str:
 
 def _known_name(text: str, passages: Sequence[Passage]) -> str:
     """The longest name of a passage's subject all of whose words are in a sentence; empty without one."""
-    keys, named = {*_keys(text)}, {one.key for one in _tokens(text) if one.named}
-    names = [name for one in _known_of(passages) for name in (*one.names, *one.headings)]
+    tokens, known = _tokens(text), _known_of(passages)
+    keys, named = {*_keys(text)}, {one.key for one in tokens if one.named} | _titled(tokens[:1], known)
+    names = [name for one in known for name in (*one.names, *one.headings)]
     found = [" ".join(name) for name in sorted(names, key=len, reverse=True) if _has_name(name, keys, named)]
     # A name without keys is only a pronoun: "Here" without its ending is "her".
     return next(filter(_keys, found), "")
@@ -689,11 +759,37 @@ _LABELLED = re.compile(r"^[^\W\d_][^:\n]{0,30}: *(.{3,60})$|^((?:Prof|Dr|Mr|Mrs|
 def differs(claim: str, passage: Passage, start: int, end: int) -> str:
     """Why a sentence of a passage with nearly the words of a claim does not say the claim; else empty.
 
-    It has another name or number in the same place ("in Bayern" and "in Baden-Württemberg"), another degree
-    or rank ("the largest" and "the second-largest", "more than" and "fewer than"), or it is about another
-    person, who is named in a line above it ("Referee: Prof. Karl Maier").
+    It has another name or number in the same place ("in Bayern" and "in Baden-Württemberg"), its number with
+    another unit ("99 euros" and "99 dollars"), another degree or rank ("the largest" and "the
+    second-largest", "more than" and "fewer than"), or it is about another person, who is named in a line
+    above it ("Referee: Prof. Karl Maier").
     """
-    return _other_value(claim, passage.text[start:end], passage) or _under_another(claim, passage, start)
+    sentence = passage.text[start:end]
+    return (
+        _other_unit(claim, sentence)
+        or _other_value(claim, sentence, passage)
+        or _under_another(claim, passage, start)
+    )
+
+
+# Units that no factor converts into each other.
+_APART = frozenset("dollar $ usd euro € £ yen ¥ celsius °c fahrenheit °f".split())  # noqa: SIM905
+
+
+def _other_unit(claim: str, sentence: str) -> str:
+    held = read(sentence[:_LONGEST]).amounts
+    for one in read(claim[:_LONGEST]).amounts:
+        same = [other for other in held if one.unit and one.value == other.value]
+        if same and all(_comparable(one, other) and not one.equals(other) for other in same):
+            return "the evidence has the number with another unit"
+    return ""
+
+
+def _comparable(one: Amount, other: Amount) -> bool:
+    """Whether two units measure the same, as kg and lb do; miles and mph do not."""
+    units = {one.unit, other.unit}
+    nothing = (replace(each, value=Decimal(0)) for each in (one, other))  # equal in all units of one kind
+    return units <= _APART or ("" not in units and next(nothing).equals(next(nothing)))
 
 
 def _other_value(claim: str, sentence: str, passage: Passage) -> str:
