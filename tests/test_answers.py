@@ -113,6 +113,13 @@ SAME = [
     *[("35\\%", "35%"), ("Beijing (China)", "Beijing, China"), ("Tom & Jerry", "Tom and Jerry")],
     *[("2nd", "second"), ("Crash! Boom! Bang!", "Crash Boom Bang"), ("St Andrews", "St. Andrews")],
     *[("Mr. Bean", "Mr Bean"), ("P.T. Barnum", "PT Barnum")],
+    *[
+        ("1914 - 1918", "1914–1918"),
+        ("none", "0"),
+        ("Mueller", "Müller"),
+        ("Gerhard Schroeder", "Gerhard Schröder"),
+    ],
+    *[("Saturday, 5 May 2001", "5 May 2001"), ("Saturday, May 5, 2001", "2001-05-05")],
 ]
 DIFFERENT = [
     *[("", ""), ("", "Paris"), ("\u200b", "\u200b"), (".", ""), ("Paris or Lyon", "Paris")],
@@ -157,7 +164,9 @@ DIFFERENT = [
     *[("1:30", "130"), ("1.30", "1:30"), ("2.0.1", "2.01"), ("v1.2", "v12"), ("1e-3", "1e3"), ("first", "1")],
     *[("The fifth", "5"), ("+5", "5"), ("Type A", "Type"), ("Se", "SE"), ("p → q", "q → p"), ("∀x", "∃x")],
     *[("a ∈ B", "a ∉ B"), ("x ≥ 2", "x > 2"), ("f(x)", "fx"), ("‖x‖", "x"), ("√2/2", "2/2"), ("π/2", "π2")],
-    ("50¢", "50"),
+    *[("50¢", "50"), ("1914 - 1919", "1914–1918"), ("none", "1"), ("Moeller", "Müller"), ("schoen", "schon")],
+    *[("Sunday, 5 May 2001", "5 May 2001"), ("Saturday, 5 May", "5 May 2001"), ("1980s", "1980")],
+    *[("Saturday", "5 May 2001"), ("Saturday,5", "5"), ("Saturday, 2001-13-05", "2001-12-05")],
 ]
 
 

@@ -296,6 +296,43 @@ WRONG = {
     "Which country is it?": {"Republic of the Congo": ["It is the Democratic Republic of the Congo."]},
     "谁写的？": {"鲁迅": ["是鲁迅的学生写的。"]},
     "Qui ?": {"Goethe": ["La femme de Goethe"]},
+    "Which are they?": {
+        "Estonia, Latvia and Lithuania": ["Estonia and Latvia", "They are Estonia and Lithuania."],
+        "Spain and France": ["It borders Spain.", "Only France."],
+        "red, white and blue": ["red and white", "They are red and blue."],
+        "Daimler and Chrysler": ["Chrysler"],
+        "London; Paris": ["Paris"],
+    },
+    "Who were they?": {
+        "John Lennon and Paul McCartney": ["Paul McCartney", "Written by Paul McCartney alone."],
+        "Wilbur and Orville Wright": ["It was Orville Wright."],
+    },
+    "What was the temperature?": {
+        "5 °C": ["It was minus 5 °C.", "5 degrees Celsius below zero", "negative five"],
+        "5": ["It was 5 degrees below zero.", "minus five", "It is negative five."],
+        "-5": ["It was 5 degrees.", "5 degrees above zero"],
+    },
+    "In which year or decade was it built?": {
+        "1980": ["In the 1980s.", "1980s", "It was built in the 1980's."],
+        "1980s": ["1980", "In 1980."],
+        "1900": ["It was built in the 1900s."],
+    },
+    "Which option is right?": {
+        "B": ["A and B", "A, B", "Both A and B", "B and C are correct.", "A, B, C, D", "B & C"],
+        "A": ["A, B, C, D"],
+    },
+    "Who was the winner?": {
+        "John Smith": ["It was Jane Smith.", "Jane Smith"],
+        "Michael Jackson": ["It was Mahalia Jackson."],
+        "Charlotte Brontë": ["Clara Brontë won it."],
+        "Serena Williams": ["Sarah Williams won."],
+    },
+    "What are the coordinates?": {
+        "40°N 74°W": ["It lies at 40°S, 74°E.", "40 degrees south, 74 degrees west"],
+    },
+    "Which release?": {"3.1": ["It is version 3.1.2."], "3.1.2": ["It is version 3.1.3.", "Version 3.1."]},
+    "Which song was it?": {"Let It Be": ["It was Let It Go."]},
+    "How many moons does Venus have?": {"0": ["None of its 3 moons is large.", "1"], "2": ["It has none."]},
 }
 # Nothing is said: a sign alone, and a word that an abstention has.
 SILENT = ("n!", "NET", "schon")
@@ -449,6 +486,43 @@ RIGHT = {
     "Who beat whom in the final?": {"Italy beat France": ["France was beaten by Italy."]},
     "Name the colours of the lights from top to bottom.": {"red, amber, green": ["Red, amber, green"]},
     "Wie viele?": {"750 Millionen": ["750 Millionen Menschen"]},
+    "Which are they?": {
+        "Estonia, Latvia and Lithuania": ["They are Lithuania, Latvia, and Estonia."],
+        "Spain and France": ["It borders France in the north and Spain in the south."],
+        "China, India, USA, Indonesia": ["They are China, India, the United States, and Indonesia."],
+        "Dom & Vincent": ["They were called Vince and Dom."],
+        "Laius, King of Thebes, and his queen, Jocasta": ["Laius and Jocasta"],
+        "Portland, Oregon": ["It is in Portland.", "It is in Oregon."],
+    },
+    "Who were they?": {
+        "Justice Harlan": ["It was John Marshall Harlan."],
+        "John Lennon and Paul McCartney": ["Lennon and McCartney wrote it."],
+        "Wilbur and Orville Wright": ["The Wright brothers did."],
+    },
+    "What was the temperature?": {
+        "-5": ["It was 5 degrees below zero.", "minus five", "It is negative five."],
+        "-40 °C": ["It was minus 40 °C.", "minus 40 °C", "It was forty degrees Celsius below zero."],
+    },
+    "What is left?": {"4": ["10 minus 6 is 4."], "6": ["Ten minus 6 leaves 4."]},
+    "In which year or decade was it built?": {
+        "1980s": ["In the 1980s.", "It was the 1980's.", "It was built in the1980s1."],
+        "1980": ["It was built in 1980, and the 1990s saw it grow."],
+    },
+    "How long does it take?": {"30 seconds": ["It takes 30s."]},
+    "Which option is right?": {"B": ["B, not A.", "It is B, I think.", "B) Paris", "The answer is B."]},
+    "Who was the winner?": {
+        "John Smith": ["It was J. Smith.", "Jack Smith won."],
+        "James Carter": ["It was Jimmy Carter."],
+        "Michael Jackson": ["It was Mike Jackson."],
+        "Thomas Müller": ["It was Thomas Mueller who won."],
+    },
+    "What are the coordinates?": {
+        "40°N 74°W": ["It lies at 40° N, 74° W.", "40 degrees north and 74 degrees west", "40 N, 74 W"],
+    },
+    "Which release?": {"3.1.2": ["It is version 3.1.2."], "3.1": ["It is version 3.1."]},
+    "In which year did it end?": {"1918": ["On 11.11.1918."]},
+    "Which song was it?": {"Let It Be": ["It was let it be."]},
+    "How many moons does Venus have?": {"0": ["It has none.", "None."], "none": ["0", "It has none."]},
     "Where was Marie Curie born?": {
         "Warsaw": [
             *("Warsaw. However, I may be mistaken, so please verify.", "Warsaw, but I could be wrong."),

@@ -13,6 +13,7 @@ import re
 import string
 import unicodedata
 from collections.abc import Collection, Iterable
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -26,6 +27,8 @@ from factrl.text.words import (
     ORDINALS,
     ROMAN,
     TOKEN,
+    UMLAUTS,
+    WEEKDAYS,
     Amount,
     fold,
     parse_number,
@@ -95,7 +98,7 @@ class _Quantity(NamedTuple):
 
 def _quantity(text: str) -> _Quantity | None:
     """A number, a percentage, a power, or a fraction in lowest terms (2/4 may be a time signature)."""
-    text = text.removesuffix(".")
+    text = "0" if text.lower() in ("none", "none.") else text.removesuffix(".")
     for spelling in (" per cent", " percent", " %"):
         text = text[: -len(spelling)] + "%" if text.endswith(spelling) else text
     number = parse_number(text.removesuffix("%"))
@@ -129,6 +132,11 @@ def _date(text: str) -> tuple[int, int, int] | None:
         # 3/4/1889 is ambiguous: the third of April or the fourth of March.
         return (year, month, day) if month <= 12 and (day > 12 or day == month) and day <= 31 else None
     tokens = [token for token in _DATE_TOKEN.findall(text.lower()) if token not in _DATE_FILLERS]
+    if tokens[:1] and tokens[0] in WEEKDAYS:
+        year, month, day = _date(text.lower().partition(tokens[0])[2].strip(" ,")) or (0, 0, 0)
+        plain = year and day and 1 <= month <= 12
+        right = plain and WEEKDAYS[(date(year, month, 1).weekday() + day - 1) % 7] == tokens[0]
+        return (year, month, day) if right else None
     months = [MONTH_NUMBERS[token] for token in tokens if token in MONTH_NUMBERS]
     years = [int(token) for token in tokens if token.isdecimal() and len(token) == 4]
     days = [int(token) for token in tokens if token.isdecimal() and len(token) <= 2]
@@ -145,13 +153,13 @@ LOOSENINGS = {
     "case": "capitals come from the place of a word; they count in K, Co, mJ and MJ, CO2 and Co2",
     "punctuation": "stops, commas, quotation marks, brackets and hyphens between words are a matter of taste",
     "articles": "a, an and the name nothing before a word: The Beatles; they count at the end: Vitamin A",
-    "accents": "names are typed without them: São Paulo; in words in small letters they count: año, ano",
+    "accents": "names are typed without them: São Paulo, Mueller; in small letters they count: año, ano",
     "markup": "LaTeX and HTML write one text in many ways: \\frac12, 10^{6}, New~York, AT&amp;T",
     "initials": "J. R. R. Tolkien, J.R.R. Tolkien and JRR Tolkien are one spelling",
     "abbreviations": "Mt. Everest is Mount Everest, & is and, 44 BCE is 44 BC",
     "numerals": "World War II, 2 and Two; Henry VIII and Henry the Eighth; but 8 is not the eighth",
-    "values": "1,000 is 1000, 12.0 is 12, 50% is 50 percent, 1/2 is 0.5, 10^6 is 1,000,000",
-    "dates": "13 March 2018, March 13th, 2018 and 2018-03-13 are one day; 2018 alone is less",
+    "values": "1,000 is 1000, 12.0 is 12, 50% is 50 percent, none is 0, 1/2 is 0.5, 10^6 is 1,000,000",
+    "dates": "13 March 2018, Tuesday, March 13th, 2018 and 2018-03-13 are one day; 2018 alone is less",
     "order": "Austen, Jane is Jane Austen, and a list of names is one in any order",
     "units": "5 km is 5,000 m, and 8849 is 8,849 m where metres are asked for",
 }
@@ -249,7 +257,9 @@ _SHORT_FOR = re.compile(r"([A-Za-z]{2,4})\.?")
 _INITIALS = re.compile(r"(?:[A-Z]\.){1,5}[A-Z]?|[A-Z]|[A-Z](?:\.[A-Z]){1,5}")
 _AROUND = ".,;:!?\"'()[]"
 # Spaces that do not matter: beside operators, and inside an interval (`_ENDS`).
-_SPACED = re.compile(r"(?<=\S) ?([+*^=<>≤≥×·±]) ?(?=[\w(√\[-])|(?<![^\W_])(\w) ([-/]) (?=\w(?!\w))")
+_SPACED = re.compile(
+    r"(?<=\d{4}) - (?=\d{4})|(?<=\S) ?([+*^=<>≤≥×·±]) ?(?=[\w(√\[-])|(?<![^\W_])(\w) ([-/]) (?=\w(?!\w))"
+)
 _ENDS = re.compile(r"[(\[{]([^()\[\]{}]{1,80})[)\]}]")
 _LONG_WORD = re.compile(r"[^\W\d_]{2}")
 
@@ -262,7 +272,7 @@ def _respelt(text: str, loosen: Loosen) -> str:
         text = re.sub(r"\bA\.?D\.? (\d{1,4})\b", r"\1 AD", re.sub(r"(?<=\d) C\.?E\b\.?", " AD", text))
         text = re.sub(r"(?<=\d)(?=(?:am|pm|AM|PM|BC|AD|BCE)\b)", " ", text)
     if "punctuation" in loosen:
-        text = _HYPHEN.sub(" ", _SPACED.sub(r"\1\2\3", text))
+        text = _HYPHEN.sub(" ", _SPACED.sub(lambda match: match[0].replace(" ", ""), text))
         text = _ENDS.sub(
             lambda ends: ends[0] if _LONG_WORD.search(ends[1]) else ends[0].replace(" ", ""), text
         )
@@ -433,6 +443,8 @@ def _same_word(words: tuple[str, ...], wanted: tuple[str, ...], place: int, loos
     # In an answer of one short word an accent can be the only difference: Bär, bar.
     names = (word[0].isupper() or want[0].isupper()) and (len(words) > 1 or min(len(word), len(want)) > 3)
     if "accents" in loosen and names:
+        if folded != other and folded.translate(UMLAUTS) == other.translate(UMLAUTS):
+            return True
         folded, other = (plain_letters(text.replace("ё", "е")) for text in (folded, other))
     if folded != other:
         return False

@@ -2,10 +2,10 @@
 
 A model that answers in sentences says "The first Test victory came against England, in Madras, in 1952" and
 never "1952" alone.  Here an answer counts when what it adds to the question is said: at least half of its
-words, every number of it (`one thousand` is `1,000`, `29,029 ft` is `8,848 m`), its date at least to the
-year, the surname of a person under no other first name.  It does not count when another word stands in the
-place of a missing one (`North Korea` for `South Korea`), when it is denied, when it is offered as one of
-several candidates, or when the text is too long to be an answer.
+words and a word of each item of a list, every number of it (`one thousand` is `1,000`, `29,029 ft` is
+`8,848 m`), its date at least to the year, the surname of a person under no other first name.  It does not
+count when another word stands in the place of a missing one (`North Korea` for `South Korea`), when it is
+denied, when it is offered as one of several candidates, or when the text is too long to be an answer.
 
 These rules agree with people far more often than equality does, but they can be exploited: a policy that is
 rewarded by them learns to name many things.  They are for measuring; rewards grade with
@@ -34,9 +34,11 @@ from factrl.text.retractions import (
 from factrl.text.words import (
     IDLE,
     STOP_STEMS,
+    UMLAUTS,
     Amount,
     Day,
     Reading,
+    below_zero,
     beside,
     fold,
     initials,
@@ -53,7 +55,7 @@ MIN_SHARE = 0.5
 """The share of an answer's informative words that a reply must have."""
 
 
-_TITLES = stems("sir dame lord lady mr mrs ms dr prof st saint jr sr obe esq president king queen")
+_TITLES = stems("sir dame lord lady mr mrs ms dr prof justice st saint jr sr obe esq president king queen")
 _SURNAMES = stems("king queen president lord")
 _FIRMS = stems("inc ltd limited company corporation corp co llc plc group resources studios pictures")
 _WHO = stems("who whose whom actor actress singer author")
@@ -96,6 +98,7 @@ _GLUED = re.compile(r"(?<=[^\W\d_]{3})\d{1,2}(?=[.,;]|\s[A-Z]|\s?$)|(?<=\b[12]\d
 _RUN_ON = re.compile(r"\b([oi]n)(?=[A-Z][a-z]{2,8} \d)")
 _ASIDE = re.compile(r"(?<!\w)\([^()]{0,200}\)|, (?:who|which|when|where|whose) .{0,400}$")
 _OR = re.compile(r",? or ")
+_NONE = re.compile(r"\bnone\b(?! (?:of|but|other)\b)", re.I)
 _ABOUT = re.compile(r"(?:about|around|approximately|approx\.?|almost|nearly|roughly|circa|c\.|~|≈)", re.I)
 _SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
@@ -174,6 +177,8 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
         return exact
     query = read(question)
     query_words = frozenset(query.words)
+    if {"how", "many"} <= query_words:
+        text = _NONE.sub("zero", text)
     accepted = [(answer, one, read(one)) for answer in answers for one in _spellings(answer)]
     known = query_words.union(*(wanted.words for *_, wanted in accepted))
     signs = "".join([question, *answers])
@@ -184,7 +189,7 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
         return None  # a chance for each candidate
     if _BOUNDS.isdisjoint(signs):
         text = _BOUNDED.sub(" ", text)
-    raw = _CITED.sub("", _RUN_ON.sub(r"\1 ", clean(text)))
+    raw = _CITED.sub("", _RUN_ON.sub(r"\1 ", below_zero(clean(text))))
     raw = without_retracted(_GLUED.sub("", raw) if len(raw) > _GLUE_FREE else raw, known)
     if lists_candidates(raw, known):
         return None
@@ -205,6 +210,7 @@ def _signed(raw: str, answer: str) -> bool:
     one or two letters stands alone in its own case: C, Co, US.
     """
     if len(answer) <= 2 and answer.isalpha() and answer.isascii() and not answer.islower() and answer != "No":
+        raw = _LETTERS.sub(" ", raw) if len(raw) <= BRIEF else raw  # "A and B" are two candidates
         return _found_whole(answer, raw.replace("U.S", "US")) is not None
     letters, digits = _FORMULA.fullmatch(answer), _CODE.fullmatch(answer)
     if answer.isalpha() and not _unprefixed(answer, raw):
@@ -236,6 +242,7 @@ def _unprefixed(answer: str, raw: str) -> bool:
     )
 
 
+_LETTERS = re.compile(r"(?<![\w.])[A-HJ-Z](?:(?:, (?:and )?| and | & )[A-HJ-Z](?![\w.]))+")
 _PREFIX = re.compile(r"(?:(?:^|\W)(?:counter|anti|non|un|pre|post|semi|sub|super|ex)|[A-Z]\w{1,10})-$", re.A)
 _COMPOUND = re.compile(r"-[A-Z]")
 
@@ -294,7 +301,9 @@ def _spellings(answer: str) -> list[str]:
     """An answer without asides, and each side of its `or`."""
     answer = clean(answer)[:MAX_ANSWER].replace(" & ", " and ")
     bare = " ".join(_ASIDE.sub("", answer).split()) or answer
-    return list(dict.fromkeys([bare, *_OR.split(bare)]))
+    none = ["0"] if bare.lower() == "none" else []
+    umlauts = [bare.translate(UMLAUTS)] if bare[:1].isupper() else []  # Mueller
+    return list(dict.fromkeys([bare, *umlauts, *none, *_OR.split(bare)]))
 
 
 def _denied(reading: Reading, known: frozenset[str]) -> set[int]:
@@ -338,6 +347,10 @@ def _subject(reading: Reading, place: int, known: frozenset[str]) -> range:
 def _gives_answer(reply: _Reply, wanted: Reading, query: Reading) -> bool:
     query_words = frozenset(query.words)
     informative = [word for word in wanted.words if word not in IDLE]
+    pairs = zip(wanted.words[1:], wanted.spelt[1:], strict=True)
+    titled = [word for word, spelt in pairs if word in STOP_STEMS and spelt[0].isupper()]
+    if len(titled) > len(informative) and not all(word in reply.places for word in titled):
+        return False  # "Let It Go" for "Let It Be"
     polarity = (_YES | _NO).intersection(wanted.words)
     if polarity and set(informative) <= polarity:
         return _agrees(reply, query, not polarity.isdisjoint(_YES))
@@ -351,6 +364,8 @@ def _gives_answer(reply: _Reply, wanted: Reading, query: Reading) -> bool:
     titles = (_TITLES | _FIRMS) - ({wanted.words[-1]} & _SURNAMES)
     informative = [word for word in informative if len(word) > 1 and word not in titles] or informative
     if not _numbered(wanted, reply, informative, query) or _other_quantifier(wanted, reply, query_words):
+        return False
+    if _lacks_an_item(wanted, reply, informative):
         return False
     compact = _compact(" ".join(wanted.spelt))
     if _related(reply, wanted, query_words) or _qualified(reply, wanted, query_words):
@@ -370,6 +385,32 @@ def _gives_answer(reply: _Reply, wanted: Reading, query: Reading) -> bool:
         return False
     share = sum(word not in missing for word in informative) / len(informative)
     return share >= MIN_SHARE and not (missing and _replaced(reply, wanted, missing, query_words))
+
+
+def _lacks_an_item(wanted: Reading, reply: _Reply, informative: list[str]) -> bool:
+    """Whether nothing is said of one item of a list: `red and blue` for `red, white and blue`.
+
+    Two names with a comma are none, as they may be a place and where it lies: Portland, Oregon; nor is a text
+    with little words such as "of".  Of people with one surname the surname is enough, but not one of them:
+    Wilbur and Orville Wright.  An item may be abbreviated: Vince, US.
+    """
+    items: list[list[str]] = [[]]
+    for word, spelt in zip(wanted.words, wanted.spelt, strict=True):
+        if word == "and" or spelt in (",", ";"):
+            items.append([])
+        elif word in STOP_STEMS and word != "the":
+            return False
+        elif word in informative and not spelt.isupper():
+            items[-1].append(word)
+    items = [item for item in items if item]
+    pair = len(items) == 2 and "and" not in wanted.words and ";" not in wanted.spelt
+    if len(items) < 2 or pair or max(map(len, items)) > _SMALL:
+        return False
+    surname = len(items[0]) == 1 < len(items[-1]) and not any(_places(item[0], reply) for item in items)
+    starts = {fold(name)[:3] for name in reply.reading.spelt if name[:1].isupper()}
+    return not surname and not all(
+        any(word[:3] in starts or _places(word, reply) for word in item) for item in items
+    )
 
 
 def _places(word: str, reply: _Reply) -> list[int]:
@@ -555,14 +596,22 @@ def _names(wanted: Reading, informative: list[str]) -> list[str]:
     return names if is_person else []
 
 
+_SHORT_FOR = {"jim": "james", "jimmy": "james", "jack": "john", "harry": "henry"}
+
+
 def _named(reply: _Reply, names: list[str]) -> bool:
     """Whether the surname is said, and not with the first name of somebody else."""
-    first = {fold(name)[0] for name in names[:-1]}
+    first = [_first_name(name) for name in names[:-1]]
+    starts = {name[:size] for name in first for size in (1, 2)}  # Dave, David and D., but not Jane and John
     for place in reply.places.get(stem(fold(names[-1])), ()):
-        before = _names_before(reply.reading.spelt, place)
-        if not before or any(fold(name)[0] in first for name in before):
+        before = [_first_name(name) for name in _names_before(reply.reading.spelt, place)]
+        if not before or any(name[:2] in starts or name[0] in first for name in before):
             return True
     return False
+
+
+def _first_name(name: str) -> str:
+    return _SHORT_FOR.get(fold(name), fold(name))
 
 
 def _names_before(spelt: tuple[str, ...], place: int) -> list[str]:

@@ -53,6 +53,8 @@ def _without_accents(text: str) -> str:
     return unicodedata.normalize("NFC", "".join(kept))
 
 
+UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
+"""The spelling of German umlauts in names without them: Mueller."""
 # Letters with a stroke or joined letters, which Unicode does not decompose.
 _STROKES = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "ı": "i", "æ": "ae", "œ": "oe", "ð": "d", "þ": "th"}
@@ -187,6 +189,8 @@ _MEASURES: dict[str, tuple[str, Decimal | None]] = {
         "morning": "am=",
         "afternoon": "pm=",
         "before Christ": "bc=",
+        "decade": "ten-years=",
+        **{f"degrees {side}": f"°{side[0]}=" for side in ("south", "east")},
     }.items()
     for unit in units.split("|")
     for names, _, size in (unit.partition("="),)
@@ -228,7 +232,7 @@ TOKEN = re.compile(
     r"(?P<number>(?<![\d/])(?:\d{1,3} )?\d{1,3}/\d{1,3}(?![\d/])|(?<!\d)\d{1,3}\^-?\d{1,2}(?!\d)"
     r"|\d{1,3}(?:\.\d{3}){0,9},\d{1,2}(?![\d,])|\d{1,3}(?:\.\d{3}){2,9}(?!\d)"
     r"|\d{1,3}(?:,\d{3}){1,9}(?:\.\d{1,32})?|\d{1,64}(?:\.\d{1,32})?(?:[eE][+-]?\d{1,2}(?!\w))?)(?![xyzn](?!\w))"
-    r"(?P<suffix>(?:st|nd|rd|th|k|bn|mn|%|万|萬|亿|億)(?![^\W\d_]))?"
+    r"(?P<suffix>(?:st|nd|rd|th|k|bn|mn|%|万|萬|亿|億|(?<=[12]\d\d0)'?s)(?![^\W\d_]))?"
     r"|(?P<word>(?:[kcmµ]?(?:m|g|[lL]|mol)/(?:[kcmd]?[mglL]|[hs]|min|mol)|[kcm]?m\^?[23])(?!\w)|(?<![\w-])[A-Z]{1,2}-(?![\w-])|√\w{1,64}"
     rf"|[^\W\d_]{{1,64}}(?:[{_SIGNS}][^\W\d_]{{0,64}}){{0,64}}(?:'[^\W\d_]{{1,16}})?(?:\+\+?|[#♯♭](?!\w))?)"
     r"|(?P<sign>°[CF]\b|[%$£€¥°])|(?P<stop>[.!?;:,\n。，、；])"
@@ -245,11 +249,14 @@ _AFTER_CHRIST = re.compile(
     r"\bA\.?D\.? (?=\d)|(?<=\d) ?(?:\bA\.?D\b\.?|\bC\.?E\b\.?|\bn\. ?Chr\.?|\bap(?:r|rès|\.)? ?J\.?-?C\.?"
     r"|\bd\. ?C\.|\bн\. ?э\.|\bn\. ?l\.)"
 )
+_BELOW_ZERO = re.compile(
+    r"(?<![\w.,-])([\w.,-]{1,40} ?(?:°|degrees?)? ?(?:[CF]|Celsius|Fahrenheit)?) below zero\b", re.I
+)
 _BEFORE_CHRIST_ZH = re.compile(r"公元前 ?(\d{1,4})")
 _ISO = re.compile(r"\b(\d{4})[-/.年](\d{1,2})(?:[-/.月](\d{1,2}))?(?![\d/.-]\d)")
 _SLASHED = re.compile(r"\b(\d{1,2})[/.](\d{1,2})[/.](\d{4})\b")
 _BETWEEN = frozenset({"of", "the", "in", ",", "."})
-_WEEKDAYS = frozenset(["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"])
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,8 +306,8 @@ class Amount:
 
 
 _THOUSANDTH = Decimal("0.001")  # 1.000 may be a thousand
-_SAID = frozenset({"am", "pm", "bc"})  # what an amount must be said with
-_SAID_ALONE = frozenset({"bc", "%", "percent"})  # and what none without it is
+_SAID = frozenset({"am", "pm", "bc", "ten-years"})  # what an amount must be said with
+_SAID_ALONE = frozenset({"bc", "%", "percent", "ten-years"})  # and what none without it is
 
 
 def _measure(unit: str) -> tuple[str, Decimal | None]:
@@ -397,7 +404,7 @@ _KEPT = 1_000  # characters
 
 @lru_cache(maxsize=4_096)
 def _reading(text: str) -> Reading:
-    text = _era(clean(text))
+    text = _era(below_zero(clean(text)))
     tokens = list(TOKEN.finditer(text))
     spelt = [match[0] for match in tokens]
     words: list[str] = []
@@ -423,6 +430,11 @@ def _reading(text: str) -> Reading:
         int(word) for i, word in enumerate(spelt) if i not in dated and len(word) == 4 and word.isdecimal()
     }
     return Reading(tuple(words), tuple(kept), tuple(amounts), frozenset(dates), frozenset(years))
+
+
+def below_zero(text: str) -> str:
+    """A text with "minus 5 degrees" for "5 degrees below zero"."""
+    return _BELOW_ZERO.sub(r"minus \1", text)
 
 
 def _era(text: str) -> str:
@@ -463,6 +475,8 @@ def _amount(tokens: list[re.Match[str]], spelt: list[str], place: int) -> tuple[
         value = _value(match["number"])
         if value is None:
             return None
+        if "." in match[0] and _VERSION.match(match.string, match.end()):
+            return None  # the 3.1 of version 3.1.2
         start = match.start()
         before = match.string[max(start - 6, 0) : start]
         if len(match[0]) == 2 and re.fullmatch(r"\D?\d{4}-", before):
@@ -477,6 +491,10 @@ def _amount(tokens: list[re.Match[str]], spelt: list[str], place: int) -> tuple[
     elif match["word"]:
         if numeral := _numeral(spelt, place):
             return Amount(Decimal(numeral), "", Decimal(1)), place + 1
+        if match[0].lower() in _MINUS and not _is_operand(_at(spelt, place - 1)):
+            known = _at(spelt, place + 1) not in ("", *_MINUS)
+            below = _amount(tokens, spelt, place + 1) if known else None
+            return below and (replace(below[0], value=-below[0].value), below[1])
         value, end = _spelled(spelt, place)
         if end == place:
             return None
@@ -491,6 +509,15 @@ def _amount(tokens: list[re.Match[str]], spelt: list[str], place: int) -> tuple[
         if power > 30:
             break
     return Amount(value.scaleb(power), "", step.scaleb(power), nth), end
+
+
+_VERSION = re.compile(r"\.\d{1,3}(?!\d)")
+_MINUS = ("minus", "negative")
+
+
+def _is_operand(word: str) -> bool:
+    """Whether `minus` behind a word is no sign: "x minus 5", "ten minus 5"."""
+    return (len(word) == 1 and word.isalpha()) or word[:1].isdigit() or word in _SPELLED or word in SCALES
 
 
 def _value(number: str) -> Decimal | None:
@@ -560,9 +587,16 @@ def _with_unit(amount: Amount, spelt: list[str], start: int, end: int) -> Amount
         unit = _at(spelt, start - 1)
         country = f"{spelt[start - 2]}$" if start > 1 and unit == "$" else ""
         unit = country if country in _MEASURES else unit
+    if spelt[end - 1].endswith(("0s", "0's")):
+        unit = "ten-years"
+    unit = _SIDES.get(after[1].lower(), unit) if degree else unit
     if not unit and spelt[end - 1].endswith("%"):
         unit = "%"
     return replace(amount, unit=unit) if unit else amount
+
+
+# 40°N, 40 degrees north and 40 N are one, so north and west have the symbols of newton and watt.
+_SIDES = {"n": "N", "north": "N", "w": "W", "west": "W", "s": "°s", "south": "°s", "e": "°e", "east": "°e"}
 
 
 def _dated_before(between: list[str]) -> bool:
@@ -623,8 +657,8 @@ def _day(word: str) -> int:
 
 def is_date(reading: Reading) -> bool:
     """Whether a text is nothing but a date or dates."""
-    rest = {word for word in reading.words if word[0] not in "#|"}
-    named = {stem(name) for name in MONTH_NUMBERS} | {stem(name) for name in _WEEKDAYS}
+    rest = {word for word in reading.words if word[0] != "|" and not word.lstrip("#-")[:1].isdigit()}
+    named = {stem(name) for name in MONTH_NUMBERS} | {stem(name) for name in WEEKDAYS}
     return bool(reading.dates) and rest <= named | STOP_STEMS
 
 
