@@ -33,6 +33,16 @@ def train(tiny_model: Path, questions: Path, tmp_path: Path, monkeypatch: pytest
     return run
 
 
+def test_a_package_that_is_not_there_is_all_that_is_said(
+    train: Train, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("factrl.train.plan.find_spec", lambda name: None if name == "xllamacpp" else name)
+    for more in ([], ["--dry-run"]):
+        assert train("--judge", "local", *more) == 2
+        [line] = capfd.readouterr().err.splitlines()
+        assert line.startswith("factrl: xllamacpp is not installed")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
