@@ -87,7 +87,17 @@ class _Token(NamedTuple):
         return re.sub(r"^v(?=\d)", "", self.key)
 
 
-def _tokens(text: str) -> list[_Token]:
+def _tokens(text: str) -> Sequence[_Token]:
+    """The words of a text; those of a sentence are kept, as each claim is read some ten times."""
+    return _sentence_tokens(text) if len(text) <= _LONGEST else _read_tokens(text)
+
+
+@lru_cache(maxsize=4_096)
+def _sentence_tokens(text: str) -> Sequence[_Token]:
+    return _read_tokens(text)
+
+
+def _read_tokens(text: str) -> Sequence[_Token]:
     tokens: list[_Token] = []
     for match in _WORD.finditer(text):
         word = match[0]
@@ -103,7 +113,7 @@ def _tokens(text: str) -> list[_Token]:
         if named and tokens and tokens[-1].named and not text[tokens[-1].end : match.start()].strip(" -‐‑"):
             key = str(ROMAN.get(word) or CARDINALS.get(low, key))  # "World War II", "World War Two"
         tokens.append(_Token(word, *match.span(), low, key, small, named, value))
-    return tokens
+    return tuple(tokens)
 
 
 def _capitalised(text: str) -> list[_Token]:
