@@ -97,9 +97,9 @@ def _train(args: argparse.Namespace) -> int:
         raise ConfigError(f"--verl {args.verl[0]} needs --engine verl")
     plan = make_plan(job)
     missing = not_installed(settings, job.reward)
+    if missing is not None and find_spec("torch") is not None and find_spec("trl") is not None:
+        raise missing
     if args.dry_run:
-        if missing is not None and find_spec("torch") is not None and find_spec("trl") is not None:
-            raise missing  # as the run would
         tell(_described(plan))
         if plan.repeats:
             tell(as_lines({"repeated": plan.repeats}))
@@ -109,8 +109,6 @@ def _train(args: argparse.Namespace) -> int:
             tell(as_lines({"measured": _measured(plan)}))
         say(dump_toml(plan.settings).rstrip())
         return 0
-    if missing is not None:
-        raise missing
     if plan.repeats:
         tell(plan.repeats)
     needs_extra("train.model", "train").for_command_line()
