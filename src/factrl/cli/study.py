@@ -44,7 +44,8 @@ from factrl.studies.full import (
     read_table,
     run,
 )
-from factrl.studies.world import Task, open_world
+from factrl.studies.world import Task, split
+from factrl.verifier.judges import Table
 
 from .options import Verbs, a_seed, add_option, add_settings, add_verb, at_least_one, needs_extra
 from .terminal import say, tell
@@ -161,9 +162,10 @@ def _small(args: argparse.Namespace) -> int:
     steps_of(studies, args.only)
     out, seeds = Path(args.output), range(args.first_seed, args.first_seed + args.seeds)
     _check_output(out, _MARK)
-    for table in {study.table for study in studies.values() if study.table is not None}:
+    for path in {study.table for study in studies.values() if study.table is not None}:
+        table = Table.read(path)  # mistakes come before torch is loaded
         for seed in seeds:
-            open_world(table, seed)  # mistakes come before torch is loaded
+            split(table, seed)
     if args.dry_run:
         for name, study in studies.items():
             say(f"{name}: {study.title}\n  {_settings(study.train.model_dump(exclude_unset=True))}")

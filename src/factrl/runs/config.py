@@ -57,6 +57,7 @@ def load_settings(
     knobs: Mapping[str, Knobs] | None = None,
     problems: Sequence[str] = (),
     unused: Callable[[S], Unused] | None = None,
+    defaults_from: str = "paper's settings",
 ) -> S:
     """Settings of type `cls`, resolved from all layers, or one error that lists every problem.
 
@@ -71,6 +72,7 @@ def load_settings(
         problems: problems that the caller has already noticed; listed first.
         unused: of the settings, those that the job does not read: an override of one is a problem.  A file
             may be for several jobs, and a paper for several stages: what they have for others is no problem.
+        defaults_from: what a problem with one of the defaults is said to come from.
 
     >>> from factrl.runs.settings import AskSettings
     >>> overrides = ["model.name=Qwen/Qwen2.5-0.5B", "data.train=questions.jsonl", "sampling.top_p=0.9"]
@@ -82,7 +84,7 @@ def load_settings(
     """
     keys = settable(cls)
     free = dict(knobs or {})
-    draft = _read(keys, source, overrides, defaults, free)
+    draft = _read(keys, source, overrides, defaults, free, defaults_from)
     for section in {key.split(".")[0] for key in keys if "." in key}:
         draft.values.setdefault(section, {})  # so that what is missing in it is named by its key
     settings = None
@@ -233,11 +235,12 @@ def _read(
     overrides: Sequence[str],
     defaults: Mapping[str, Any] | None,
     knobs: Mapping[str, Knobs],
+    defaults_from: str = "",
 ) -> _Draft:
     draft = _Draft()
     for table, known in knobs.items():
         draft.merge({table: _without_none(known)}, "")
-    draft.merge(defaults or {}, "paper's settings: ")
+    draft.merge(defaults or {}, f"{defaults_from}: ")
     if source is not None:
         draft.merge(read_toml(_recipe(source)), f"{source}: ")
     names = _names(keys, knobs)

@@ -271,10 +271,11 @@ def load_study(name: str, overrides: tuple[str, ...] = (), *, gpu: bool = False)
         ConfigError: no such study, or its settings are wrong; every problem at once.
     """
     known = study_names()
-    path = Path(name) if name.endswith(".toml") else _HERE / f"{name}.toml"
-    if not path.is_file() or (name not in known and not name.endswith(".toml")):
-        if name.endswith(".toml"):
-            raise ConfigError(f"the study's file {name} is not there")
+    own_file = name.endswith(".toml")
+    path = Path(name) if own_file else _HERE / f"{name}.toml"
+    if own_file and not path.is_file():
+        raise ConfigError(f"the study's file {name} is not there")
+    if not own_file and name not in known:
         raise ConfigError(f"no study {name!r}{nearest(name, known)} (there are: {', '.join([*known, ALL])})")
     shared, own = read_toml(_HERE / "shared.toml"), read_toml(path)
     forced = {**shared.get("gpu", {}), **own.get("gpu", {})} if gpu else {}
@@ -320,11 +321,7 @@ def row_settings(study: StudySettings, row: str) -> TrainSettings:
         ConfigError: the row has an unknown setting, or one with a wrong value.
     """
     values = {**study.train.model_dump(exclude_unset=True), **study.rows[row].train}
-    try:
-        return load_settings(TrainSettings, defaults=values)
-    except ConfigError as error:
-        lines = (line.replace("paper's settings: ", f"rows.{row}.train: ") for line in str(error).split("\n"))
-        raise ConfigError(*lines) from None
+    return load_settings(TrainSettings, defaults=values, defaults_from=f"rows.{row}.train")
 
 
 def row_reward(row: RowSettings) -> Reward | None:

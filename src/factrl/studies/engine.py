@@ -407,12 +407,12 @@ class Seed:
         }
         file = Path(split_spec(row.reward)[0])
         if file.suffix == ".py":
-            identity["source"] = hashlib.sha256(file.read_bytes()).hexdigest()[:12]
+            identity["source"] = _digest(file.read_bytes())
         trained = None
         if row.truthfulness == "trained":
             trained, identity["truthfulness_auc"] = self.truthfulness_model(study, tell)
         examples = self.train_examples(study, row)
-        identity["asked"] = hashlib.sha256(repr(examples).encode()).hexdigest()[:12]
+        identity["asked"] = _digest(repr(examples).encode())
         if (stored := _read_stored(path, identity)) is not None:
             return stored
         if (same := self._equal_run(identity)) is not None:
@@ -468,8 +468,7 @@ class Seed:
         row = study.rows[name]
         if row.checklist == "own" or row.truthfulness == "trained":
             return
-        all_examples = self.examples(study.task, "train")
-        examples = all_examples if study.practice else self.train_examples(study, row)
+        examples = self.examples(study.task, "train") if study.practice else self.train_examples(study, row)
         reward_func = self.reward(row)
         _check_questions(name, examples, row_settings(study, name), reward_func)
         if not reward_func.missing:
@@ -503,6 +502,10 @@ class Seed:
         results = {"row": row, "task": study.task, **facts, **held_out}
         write_whole(path, json.dumps(results).encode())
         return results
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def _check_questions(
@@ -561,7 +564,7 @@ def open_seed(folder: Path, number: int, study: StudySettings, model: str = MODE
     if study.table is None:
         identity["more"] = study.size.more
     else:
-        identity["facts"] = hashlib.sha256(Path(study.table).read_bytes()).hexdigest()[:12]
+        identity["facts"] = _digest(Path(study.table).read_bytes())
     if made_with.exists() and (
         other := _first_difference(json.loads(made_with.read_text("utf-8")), identity)
     ):

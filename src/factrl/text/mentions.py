@@ -596,7 +596,7 @@ def _names(wanted: Reading, informative: list[str]) -> list[str]:
     return names if is_person else []
 
 
-_SHORT_FOR = {"jim": "james", "jimmy": "james", "jack": "john", "harry": "henry"}
+_FULL_NAMES = {"jim": "james", "jimmy": "james", "jack": "john", "harry": "henry"}
 
 
 def _named(reply: _Reply, names: list[str]) -> bool:
@@ -611,7 +611,7 @@ def _named(reply: _Reply, names: list[str]) -> bool:
 
 
 def _first_name(name: str) -> str:
-    return _SHORT_FOR.get(fold(name), fold(name))
+    return _FULL_NAMES.get(fold(name), fold(name))
 
 
 def _names_before(spelt: tuple[str, ...], place: int) -> list[str]:

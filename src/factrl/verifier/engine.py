@@ -338,10 +338,9 @@ def _repeats_kept(claims: Iterable[Claim], before: Iterable[Context]) -> list[Cl
     seen: set[tuple[str, tuple[int, str]]] = set()
     kept: list[Claim] = []
     for claim, context in zip(claims, before, strict=True):
-        said = normalised(claim.text), context.named
-        again = claim.skip == "repeat" and said in seen
-        kept.append(replace(claim, skip=None) if claim.skip == "repeat" and not again else claim)
-        seen.add(said)
+        key = normalised(claim.text), context.named
+        kept.append(replace(claim, skip=None) if claim.skip == "repeat" and key not in seen else claim)
+        seen.add(key)
     return kept
 
 

@@ -87,16 +87,6 @@ class _Token(NamedTuple):
         return re.sub(r"^v(?=\d)", "", self.key)
 
 
-def _tokens(text: str) -> Sequence[_Token]:
-    """The words of a text; those of a sentence are kept, as each claim is read some ten times."""
-    return _sentence_tokens(text) if len(text) <= _LONGEST else _read_tokens(text)
-
-
-@lru_cache(maxsize=4_096)
-def _sentence_tokens(text: str) -> Sequence[_Token]:
-    return _read_tokens(text)
-
-
 def _read_tokens(text: str) -> Sequence[_Token]:
     tokens: list[_Token] = []
     for match in _WORD.finditer(text):
@@ -114,6 +104,14 @@ def _read_tokens(text: str) -> Sequence[_Token]:
             key = str(ROMAN.get(word) or CARDINALS.get(low, key))  # "World War II", "World War Two"
         tokens.append(_Token(word, *match.span(), low, key, small, named, value))
     return tuple(tokens)
+
+
+_sentence_tokens = lru_cache(maxsize=4_096)(_read_tokens)
+
+
+def _tokens(text: str) -> Sequence[_Token]:
+    """The words of a text; those of a sentence are kept, as each claim is read some ten times."""
+    return _sentence_tokens(text) if len(text) <= _LONGEST else _read_tokens(text)
 
 
 def _capitalised(text: str) -> list[_Token]:
@@ -413,14 +411,14 @@ class Context(NamedTuple):
         headings: the headings above it, the outermost first, each with the number of claims in between.
         named: how many names the text has begun a sentence or heading with so far, and the last of them.  It
             differs where equal words may be about another subject; empty if the claim names its own.
-        asked: the topic, or the question without its first word.
+        query: the topic, or the question without its first word.
     """
 
     subject: str = ""
     before: Sequence[str] = ()
     headings: Sequence[tuple[str, int]] = ()
     named: tuple[int, str] = (0, "")
-    asked: str = ""
+    query: str = ""
 
 
 def contexts(claims: Sequence[Claim], text: str, topic: str, question: str) -> list[Context]:
@@ -433,7 +431,7 @@ def contexts(claims: Sequence[Claim], text: str, topic: str, question: str) -> l
     last = topic or _names_in(question)
     rest, above = _headings(text), list[tuple[int, str, int]]()
     texts = [claim.text for claim in claims]
-    asked = topic or question.strip().partition(" ")[2]
+    query = topic or question.strip().partition(" ")[2]
     names_so_far: set[str] = set()
     latest = ""
     result = []
@@ -453,7 +451,7 @@ def contexts(claims: Sequence[Claim], text: str, topic: str, question: str) -> l
         headings = [(title, number - count) for _, title, count in above]
         result.append(
             Context(
-                "" if own else last, texts[max(0, number - _SENTENCES_BACK) : number], headings, named, asked
+                "" if own else last, texts[max(0, number - _SENTENCES_BACK) : number], headings, named, query
             )
         )
         names = f"{name} {_names_in(claim.text)}".strip()
@@ -508,15 +506,15 @@ def own_passages(claim: str, context: Context, passages: Sequence[Passage]) -> t
         passages = _about_inherited(subject, passages)
     else:
         own = context.subject or _subject(claim, tuple(passages), under=False)
-        before = context.subject if own else _asked(context.asked, passages)
+        before = context.subject if own else _names_of_query(context.query, passages)
         passages = _about_its_own(f"{before} {claim}".lstrip(), passages)
     return tuple(_without_others(claim, subject, one) for one in passages)
 
 
-def _asked(asked: str, passages: Sequence[Passage]) -> str:
+def _names_of_query(query: str, passages: Sequence[Passage]) -> str:
     """The names in a topic or question, if the title of a passage has one of them; else empty."""
-    known, tokens = _known_of(passages), _tokens(asked[:_LONGEST])
-    names = "" if _uncased(asked) else _names_in(f"of {asked}", _titled(tokens, known))
+    known, tokens = _known_of(passages), _tokens(query[:_LONGEST])
+    names = "" if _uncased(query) else _names_in(f"of {query}", _titled(tokens, known))
     keys = {*_keys(names)}
     return names if any(not keys.isdisjoint(one.title) for one in known) else ""
 
@@ -798,8 +796,8 @@ def _other_unit(claim: str, sentence: str) -> str:
 def _comparable(one: Amount, other: Amount) -> bool:
     """Whether two units measure the same, as kg and lb do; miles and mph do not."""
     units = {one.unit, other.unit}
-    nothing = (replace(each, value=Decimal(0)) for each in (one, other))  # equal in all units of one kind
-    return units <= _APART or ("" not in units and next(nothing).equals(next(nothing)))
+    zero, other_zero = (replace(each, value=Decimal(0)) for each in (one, other))  # equal if of one kind
+    return units <= _APART or ("" not in units and zero.equals(other_zero))
 
 
 def _other_value(claim: str, sentence: str, passage: Passage) -> str:
