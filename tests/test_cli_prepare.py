@@ -221,6 +221,7 @@ def test_a_share_of_the_mixed_rows_is_unanswerable() -> None:
     [
         ({"answers": ["I don't know"]}, []),
         ({"answers": ["Ada"], "answerable": False}, []),
+        ({"answers": ["Ada"], "answerable": "False"}, []),  # as a .csv has it
         ({"question": "1 + 1?", "answer": "2", "aliases": ["II"]}, ["--column", "why"]),
     ],
 )

@@ -75,6 +75,7 @@ def test_all_problems_come_at_once_each_with_its_place(tmp_path: Path) -> None:
         ("bf16=yes", "override: train.bf16 = 'yes' must be 'auto' or true or false"),
         ("data.columns.qestion=q", "override: unknown key data.columns.qestion; did you mean 'question'?"),
         ("data.prompt=\\boxed{}", "override: data.prompt: {} is not a column name; write {{ and }}"),
+        ("data.prompt=Answer.", "override: data.prompt 'Answer.' names no column; write {question}"),
         ("paper.name=x", "override: paper is a value elsewhere and cannot be a table here"),
         ("model.trust_remote_code=true", "model.trust_remote_code = true needs model.revision"),
         ("micro_batch_size=7", "train.micro_batch_size = 7 does not divide the 512 completions of a step"),

@@ -140,6 +140,7 @@ def test_limit_reads_no_further(tmp_path: Path) -> None:
             "e.g. data.columns.answers=answers.text",
         ),
         ([{**ROW, "ook": "maybe"}], "data.jsonl, row 1: ook is 'maybe', not true or false"),
+        ([{**ROW, "answerable": "maybe"}], "data.jsonl, row 1: answerable is 'maybe', not true or false"),
     ],
 )
 def test_broken_rows(tmp_path: Path, rows: list[Any], message: str) -> None:

@@ -306,7 +306,7 @@ def _problems(
     if asks and args.output is None:
         yield "a model needs --output FOLDER, where its answers are kept"
     if args.output and (args.output.lower().endswith(".json") or Path(args.output).is_file()):
-        yield f"--output {args.output} must be a folder, as there are several files"
+        yield f"--output {args.output} names a file; give a folder, as several files are written"
     if args.demonstrations and not asks:
         yield "--demonstrations are shown to a --model; stored answers are there already"
     if args.samples and not asks:

@@ -352,11 +352,10 @@ def _example(row: Row, names: Mapping[str, str], at: str) -> Example:
     def value(name: ColumnName) -> Any:
         return native(_look_up(row, names[name])) if name in names else None
 
-    def flag(name: ColumnName) -> bool | None:
-        cell = value(name)
+    def flag(cell: Any, column: str | None) -> bool | None:
         word = "" if cell is None else str(cell).strip().lower()
         if word not in _FLAGS:
-            raise DataError(f"{at}: {names[name]} is {cell!r}, not true or false")
+            raise DataError(f"{at}: {column} is {cell!r}, not true or false")
         return _FLAGS[word]
 
     question, topic, given_id = value("question"), value("topic"), value("id")
@@ -380,13 +379,14 @@ def _example(row: Row, names: Mapping[str, str], at: str) -> Example:
     # An empty list means that a search found nothing; a row without the column was not searched for.
     shown = {"evidence": ""} if value("evidence") is not None and not evidence else {}
     shown |= {"rejected": value("rejected")} if "rejected" in names else {}
+    shown |= {"answerable": flag(native(row["answerable"]), "answerable")} if "answerable" in row else {}
     return Example(
         question=(question or "").strip(),
         answers=tuple(dict.fromkeys(answers)),
         id="" if given_id is None else str(given_id),
         topic=topic or "",
-        ook=flag("ook"),
-        false_premise=flag("false_premise"),
+        ook=flag(value("ook"), names.get("ook")),
+        false_premise=flag(value("false_premise"), names.get("false_premise")),
         evidence=evidence,
         checklist=_texts(_listed(value("checklist")), f"{at}: {names.get('checklist')}"),
         meta={column: content for column, content in row.items() if column not in used} | shown,

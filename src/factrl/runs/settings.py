@@ -107,7 +107,8 @@ class DataSettings(Section):
     @field_validator("prompt")
     @classmethod
     def _prompt_is_a_template(cls, value: str) -> str:
-        template_names(value)
+        if not template_names(value):
+            raise ValueError(f"data.prompt {value!r} names no column; write {{question}} where it goes")
         return value
 
 
