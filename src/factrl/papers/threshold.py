@@ -53,8 +53,17 @@ def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
         return no_answers(example)
     if "threshold" not in example.meta:
         return "it has no column `threshold`; factrl prepare thresholds writes one"
-    penalty(example.meta["threshold"])
+    penalty(_stated(example))
     return None
+
+
+def _stated(example: Example) -> Any:
+    """The column `threshold`, which a .csv has as text."""
+    t = example.meta.get("threshold")
+    try:
+        return float(t) if isinstance(t, str) else t
+    except ValueError:
+        return t
 
 
 @reward(requires=_requires, choices={"answer": truthrl.truthrl.choices["answer"]})
@@ -75,7 +84,7 @@ def threshold(
     Raises:
         ConfigError: the example has no threshold from 0 up to 1.
     """
-    t: Any = example.meta.get("threshold")
+    t = _stated(example)
     cost = penalty(t)
     scale = 1 - t if bounded else 1.0
     outcomes = {"correct": scale, "abstain": 0.0, "wrong": 0.0 - scale * cost}
