@@ -10,6 +10,8 @@ import pytest
 from tiny import TOWN_STUDY, save_towns
 
 from factrl.cli import main
+from factrl.studies import load_study, study_names
+from factrl.studies.engine import open_seed
 
 pytestmark = pytest.mark.torch
 
@@ -113,6 +115,14 @@ def test_mistakes_are_said_before_anything_is_trained(
     assert study(place, "dry", "--dry-run") == 0
     assert "factreason/random: random" in capsys.readouterr().out
     assert not (place / "dry").exists()
+
+
+def test_every_row_that_is_shipped_passes_the_check_before_the_start(place: Path) -> None:
+    for name in study_names():
+        one = load_study(name, (*TOWN_STUDY, f"table={json.dumps(str(place / 'facts.csv'))}"))
+        seed = open_seed(place / "checked" / name, 0, one, str(place / "model"))
+        for row in one.rows:
+            seed.check(row, one)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ from factrl.train.model import load_policy, render_prompts, uses_bf16
 from factrl.train.online import optimise
 from factrl.train.supervised import supervise
 from factrl.train.writing import AT_ONCE, answer
-from factrl.types import Claim, Example, Passage, Verdict
+from factrl.types import Claim, Completion, Example, Passage, TrainingState, Verdict
 from factrl.verifier import Report, Verifier
 from factrl.verifier.judges.table import TableJudge
 
@@ -473,8 +473,10 @@ class Seed:
         _check_questions(name, examples, row_settings(study, name), reward_func)
         if not reward_func.missing:
             draw = random.Random(self.number)
-            text = target(study.task, examples[0], self.world.table, draw, 0.0)
-            reward_func(examples[0], PREFILLS[study.task] + text)
+            text = PREFILLS[study.task] + target(study.task, examples[0], self.world.table, draw, 0.0)
+            completion = Completion(text, certainty=1.0)  # with what training knows of one
+            completion.group, completion.course = (text, text), TrainingState((), stalled=0)
+            reward_func(examples[0], completion)
 
     def _equal_run(self, identity: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """A row of another study that was trained in the same way on the same questions."""
