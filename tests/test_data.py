@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from factrl.errors import ConfigError, DataError, MissingExtra
-from factrl.runs.data import load_examples, render_prompt
+from factrl.runs.data import load_examples, read_completion, render_prompt
 from factrl.types import Example, Passage
 
 ROW = {"question": "Who wrote Ulysses?", "answers": ["James Joyce"]}
@@ -140,6 +140,19 @@ def test_limit_reads_no_further(tmp_path: Path) -> None:
             "e.g. data.columns.answers=answers.text",
         ),
         ([{**ROW, "ook": "maybe"}], "data.jsonl, row 1: ook is 'maybe', not true or false"),
+        ([{**ROW, "evidence": 5}], "data.jsonl, row 1: evidence holds 5; write a text or a table"),
+        (
+            [{**ROW, "evidence": [["t", ["P."]]]}],
+            "data.jsonl, row 1: evidence holds ['t', ['P.']]; write a text",
+        ),
+        (
+            [{**ROW, "evidence": [{"passage": "P."}]}],
+            "data.jsonl, row 1: evidence holds a table with passage; write",
+        ),
+        (
+            [{**ROW, "checklist": [{"fact": "x"}]}],
+            "data.jsonl, row 1: checklist holds {'fact': 'x'}, not text",
+        ),
         ([{**ROW, "answerable": "maybe"}], "data.jsonl, row 1: answerable is 'maybe', not true or false"),
     ],
 )
@@ -152,7 +165,7 @@ def test_broken_rows(tmp_path: Path, rows: list[Any], message: str) -> None:
     [
         ({"question": "qestion"}, "no column 'qestion' (data.columns.question); did you mean 'question'?"),
         ({"qestion": "q"}, "data.columns has no 'qestion'; did you mean 'question'?"),
-        ({"evidence": "e"}, "row 1: e holds a table with title, but without text"),
+        ({"evidence": "e"}, "row 1: e holds a table with title; write a text or"),
     ],
 )
 def test_wrong_columns(tmp_path: Path, columns: dict[str, str], message: str) -> None:
@@ -166,7 +179,7 @@ def test_wrong_columns(tmp_path: Path, columns: dict[str, str], message: str) ->
     ("name", "content", "message"),
     [
         ("d.jsonl", b'{"question": "Q"\n', r"d\.jsonl, line 1 is not JSON: "),
-        ("d.jsonl", b'{"question": "\xff"}', r"d\.jsonl is not UTF-8 text: "),
+        ("d.jsonl", b'{"question": "\xff"}', r"d\.jsonl is not UTF-8 text .*; save it as UTF-8"),
         (
             "d.jsonl.gz",
             gzip.compress(b'{"question": "Q", "answers": "a"}\n' * 99, mtime=0)[:-20],
@@ -175,6 +188,9 @@ def test_wrong_columns(tmp_path: Path, columns: dict[str, str], message: str) ->
         ("d.json", b'{"question": "Q"}', r"d\.json holds one dict, not a list of rows"),
         ("d.parquet", b"not parquet", r"d\.parquet is not a parquet file: "),
         ("d.txt", b"question,answers\nQ,a\n", r"d\.txt is none of \.jsonl, \.jsonl\.gz, \.json, \.csv"),
+        ("d.json", b'{"question": "Q"}\n{"question": "R"}\n', r"d\.json holds JSON Lines; name it \.jsonl"),
+        ("d.csv", b"question;answers\nQ;a\n", r"d\.csv, line 1 is separated by ';'; save it with commas"),
+        ("d.csv", b"sep=,\nquestion,answers\n", r"d\.csv, line 1 is Excel's 'sep='; delete that line"),
         ("d.csv", b"question,answers\nQ,a,b\n", r"d\.csv, line 2 has more fields than the first line"),
     ],
 )
@@ -245,6 +261,29 @@ def test_without_the_hub_package(monkeypatch: pytest.MonkeyPatch) -> None:
         load_examples("owner/name")
 
 
+def test_an_empty_column_of_a_csv_is_as_good_as_none(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("query,question,answer,gold\nWho?,,,Ada\nWhere?,,,Rome\n")
+    assert [one.answers for one in load_examples(tmp_path / "d.csv")] == [("Ada",), ("Rome",)]
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        ("Rome", "Rome"),
+        ('["Rome"]', '["Rome"]'),
+        ([{"role": "user", "content": "Paris?"}, {"role": "assistant", "content": "Rome"}], "Rome"),
+        ([{"role": "user", "content": "Paris?"}], None),
+        (None, None),
+        (float("nan"), None),
+    ],
+)
+def test_what_a_policy_wrote(cell: Any, text: str | None) -> None:
+    assert read_completion(cell, "row 1") == text
+    if isinstance(cell, list):
+        assert read_completion(json.dumps(cell), "row 1", spelled=True) == text
+        assert read_completion(json.dumps(cell), "row 1") == json.dumps(cell)  # a policy may write that
+
+
 # Prompts
 
 EXAMPLE = Example("Is {x} {{1}}?", ("yes",), "e1", "sets", meta={"year": 1999, "docs": ["d"], "note": None})
@@ -268,6 +307,7 @@ def test_prompts(template: str, prompt: str) -> None:
         ("{qestion}", r"\{qestion\} is no column of example 'e1'; did you mean 'question'\?; columns: docs"),
         ("{answers}", r"\{answers\} is no column"),
         ("{docs}", "column docs of example 'e1' is list, not text"),
+        ("{note}", "column note of example 'e1' is empty; fill it, or leave the row out"),
         ("{question.__class__}", r"\{question\.__class__\} is not a column name"),
         ("{question", "expected '}'.*; write {{ and }} for literal braces"),
     ],

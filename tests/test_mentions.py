@@ -184,6 +184,7 @@ WRONG = {
             *("Paris | Lyon", "Paris/Lyon", "Paris / Lyon", "Paris vs Lyon", "Paris vs. Lyon"),
             *("Paris or Lyon", "Either Paris or Lyon.", "Paris or maybe Lyon", "Paris, maybe Lyon"),
             *("Paris, or possibly Lyon", "Paris? Lyon?", "Paris? Or Lyon?", "Lyon? Paris?", "Paris; Lyon"),
+            *('["Paris", "Lyon"]', "['Lyon', 'Paris']", "“Paris”, “Lyon”"),
             *("Paris\nLyon", "1. Paris\n2. Lyon", "- Paris\n- Lyon", "a) Paris b) Lyon", "Paris oder Lyon"),
             *("Paris ou Lyon", "Paris o Lyon", "zwischen Paris und Lyon", "entre Paris et Lyon"),
             *("If not Paris, then Lyon", "Paris, if not Lyon", "Some say Paris, others Lyon"),

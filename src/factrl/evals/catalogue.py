@@ -19,13 +19,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from types import NoneType
 from typing import Any, Literal
 
 from factrl.errors import ConfigError, DataError, MissingExtra, nearest
 from factrl.runs.config import read_toml
-from factrl.runs.data import ColumnName, documents, load_examples, to_example
-from factrl.runs.rows import READERS, Row, read_rows
+from factrl.runs.data import ColumnName, documents, load_examples, read_completion, to_example
+from factrl.runs.rows import READERS, SEPARATED, Row, read_rows
 from factrl.runs.settings import DataSettings
 from factrl.types import Example
 
@@ -290,14 +289,14 @@ def completions_of(path: str | Path, examples: Sequence[Example], column: str = 
         column: of the completions; by default `completion`, `response`, `prediction` or `output`.
 
     Raises:
-        DataError: the column is missing, or holds something else than text.
+        DataError: the column is missing, or holds something else than text and conversations.
     """
     chosen = completions_column(path, column, [name for example in examples for name in example.meta])
-    texts = [example.meta.get(chosen) for example in examples]
-    for number, text in enumerate(texts, start=1):
-        if not isinstance(text, (str, NoneType)):
-            raise DataError(f"{path}, row {number}: {chosen} is a {type(text).__name__}, not text or null")
-    return texts
+    spelled = str(path).lower().endswith(SEPARATED)
+    return [
+        read_completion(example.meta.get(chosen), f"{path}, row {number}: {chosen}", spelled=spelled)
+        for number, example in enumerate(examples, start=1)
+    ]
 
 
 def completions_column(path: str | Path, column: str, columns: Iterable[str]) -> str:

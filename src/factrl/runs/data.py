@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from factrl.errors import ConfigError, DataError, nearest
 from factrl.runs.rows import Row, read_rows
-from factrl.text.messages import is_conversation, last_message, text_of
+from factrl.text.messages import completion_of, is_conversation, last_message, text_of
 from factrl.types import Example, Passage
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def render_prompt(example: Example, template: str) -> str:
     Raises:
         ConfigError: a malformed template, an unknown column, or a column that is neither text nor a number.
     """
-    time = example.meta.get("query_time")
+    time = native(example.meta.get("query_time"))
     asked_at = f"Asked at: {time}\n" if time else ""
     values = {"asked_at": asked_at, **example.meta}
     values |= {"question": example.question, "id": example.id, "topic": example.topic}
@@ -197,9 +197,13 @@ def render_prompt(example: Example, template: str) -> str:
                 f"data.prompt: {{{name}}} is no column of example {example.id!r}{nearest(name, values)}; "
                 f"columns: {shown}{remedy}"
             )
-        if not isinstance(values[name], (str, int, float)):
-            kind = type(values[name]).__name__
-            raise ConfigError(f"data.prompt: column {name} of example {example.id!r} is {kind}, not text")
+        if (value := native(values[name])) is None or not isinstance(value, (str, int, float)):
+            kind = (
+                "empty; fill it, or leave the row out"
+                if value is None
+                else f"{type(value).__name__}, not text"
+            )
+            raise ConfigError(f"data.prompt: column {name} of example {example.id!r} is {kind}")
     text = template.format_map(values)
     half = _LONE_SURROGATE.search(text)
     if half is not None:
@@ -305,20 +309,24 @@ def _choose_columns(rows: Sequence[Row], given: Mapping[ColumnName, str], source
                     f"columns: {', '.join(known)}"
                 )
         else:
-            fits = (c for c in _USUAL[name] if any(_fits(name, native(_look_up(row, c))) for row in rows))
-            column = next(fits, "")
+            fits = (c for c in _USUAL[name] if any(_fits(name, native(_look_up(row, c)), c) for row in rows))
+            first = next(fits, "")
+            filled = (
+                c for c in (first, *fits) if any(native(_look_up(row, c)) not in _EMPTY for row in rows)
+            )
+            column = first and next(filled, first)
         if column:
             chosen[name] = column
     return chosen
 
 
-def _fits(name: ColumnName, value: Any) -> bool:
+def _fits(name: ColumnName, value: Any, column: str) -> bool:
     """Whether a value fits the meaning of a column with a usual name."""
     if name == "question" and is_conversation(value):
         return True
     if name in ("question", "topic"):
         return isinstance(value, str)
-    if name not in ("evidence", "checklist"):
+    if name not in ("evidence", "checklist") or column == name:  # what our own name holds is read or refused
         return value is not None
     named = {*_PASSAGE} if name == "evidence" else set[str]()
     cells = value if isinstance(value, list) else [value]
@@ -509,6 +517,27 @@ def table_of(cell: Any, where: str) -> dict[str, Any]:
     return dict(value or {}) if isinstance(value, Mapping) else {}
 
 
+def read_completion(cell: Any, where: str, *, spelled: bool = False) -> str | None:
+    """What a policy wrote, in a cell: a text, or a conversation whose last message it is.
+
+    >>> read_completion([{"role": "assistant", "content": "Warsaw"}], "row 1")
+    'Warsaw'
+
+    Args:
+        spelled: a conversation may be in JSON, as a .csv has it.
+
+    Raises:
+        DataError: it is something else than text.
+    """
+    value = _listed(cell) if spelled else native(cell)
+    if is_conversation(value):
+        message = last_message(value, "assistant")
+        return None if message is None else completion_of(message)
+    if isinstance(cell, str) or value is None:
+        return None if value is None else cell
+    raise DataError(f"{where} is a {type(cell).__name__}, not text or null")
+
+
 def native(value: Any) -> Any:
     """A cell in Python's own types: arrays of numpy, torch and Arrow and tuples are lists, NaN is None.
 
@@ -529,6 +558,7 @@ def native(value: Any) -> Any:
     return value if read is None else native(read())
 
 
+_EMPTY = (None, "", [], {})  # a .csv has no other way to say that there is nothing
 _EXACT = 2**53  # every integer below this is exact as a float
 _FLAGS: Mapping[str, bool | None] = {
     "": None,
@@ -645,6 +675,9 @@ def _string(spelled: str) -> str:
         return spelled[1:-1]
 
 
+_AS_EVIDENCE = "write a text or a table with text, title and source; data.columns.evidence='' leaves it out"
+
+
 def _evidence(value: Any, where: str) -> tuple[Passage, ...]:
     """Passages in a cell: a text, or a list of texts or of tables with `text`, maybe `title` and `source`.
 
@@ -662,9 +695,9 @@ def _evidence(value: Any, where: str) -> tuple[Passage, ...]:
         called = next((name for name in _PASSAGE if part.get(name)), "text")
         text, title, source = (part.get(name) or "" for name in (called, "title", "source"))
         if not all(isinstance(words, str) for words in (text, title, source)):
-            raise DataError(f"{where} holds {cell!r}; write a text, or a table with text, title and source")
+            raise DataError(f"{where} holds {repr(cell)[:80]}; {_AS_EVIDENCE}")
         if isinstance(cell, Mapping) and not cell.keys() & {*_PASSAGE}:
-            raise DataError(f"{where} holds a table with {', '.join(map(str, cell))}, but without text")
+            raise DataError(f"{where} holds a table with {', '.join(map(str, cell))}; {_AS_EVIDENCE}")
         if text.strip():
             passages.append(Passage(text.strip(), title.strip(), source.strip()))
     return tuple(passages)

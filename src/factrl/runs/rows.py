@@ -9,6 +9,7 @@ import codecs
 import csv
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -85,7 +86,7 @@ def _read_file(path: Path) -> Iterator[Row]:
                 raise DataError(f"{path}: row {number} is a {type(row).__name__}, not an object with columns")
             yield row
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text: {error.reason}") from error
+        raise DataError(f"{path} is not UTF-8 text ({error.reason}); save it as UTF-8") from error
     except (OSError, EOFError, zlib.error, csv.Error) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
 
@@ -138,6 +139,13 @@ def read_separated(path: Path) -> Iterator[dict[str, Any]]:
         start = 1
         try:
             names = [*(reader.fieldnames or ())]  # reads the first line
+            first = "".join(names)
+            if len(names) == 1 and (other := next((one for one in ";\t|" if one in first), "")):
+                raise DataError(
+                    f"{path}, line 1 is separated by {other!r}; save it with commas, or as .tsv with tabs"
+                )
+            if first.startswith("sep="):
+                raise DataError(f"{path}, line 1 is Excel's {first!r}; delete that line")
             if twice := [name for name in names if names.count(name) > 1]:
                 raise DataError(f"{path} has two columns of the name {twice[0]!r}; rename one")
             start = reader.line_num + 1
@@ -154,7 +162,13 @@ def read_separated(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _read_list(path: Path) -> list[Any]:
-    rows = _parse(path.read_text(encoding="utf-8-sig"), str(path))
+    text = path.read_text(encoding="utf-8-sig")
+    try:
+        rows = _parse(text, str(path))
+    except DataError as error:
+        if not re.match(r"\s*\{.*\}\s*\n\s*\{", text):
+            raise
+        raise DataError(f"{path} holds JSON Lines; name it .jsonl") from error
     if not isinstance(rows, list):
         raise DataError(f"{path} holds one {type(rows).__name__}, not a list of rows")
     return rows
@@ -195,11 +209,13 @@ def without_hint(error: BaseException) -> str:
     return str(error).partition("; use sys.")[0]
 
 
+SEPARATED = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+"""Files whose cells are all text."""
 READERS: Mapping[str, Callable[[Path], Iterable[Any]]] = {
     ".jsonl": read_lines,
     ".jsonl.gz": read_lines,
     ".json": _read_list,
-    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), read_separated),
+    **dict.fromkeys(SEPARATED, read_separated),
     ".parquet": _read_parquet,
     ".arrow": _read_arrow,
 }

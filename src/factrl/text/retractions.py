@@ -234,13 +234,16 @@ _CLAUSAL = stems(  # of which no candidate is made
     " don't did this that so but however if which who not no though although note sorry correct sure verify"
 )
 _NAMES = re.compile(r"[A-Z\d]|[^\x00-\x7f]")
-_BROKEN = re.compile(r"\n+|; ?|(?:^|\s)(?:[-•·*]|\(?(?:\d{1,2}[.)]|[A-Ea-e]\)|[A-E]:))\s")
+_BROKEN = re.compile(
+    r"\n+|; ?|(?<=[\"'”’])\s*,\s*(?=[\"'“‘])|(?:^|\s)(?:[-•·*]|\(?(?:\d{1,2}[.)]|[A-Ea-e]\)|[A-E]:))\s"
+)
 
 
 def lists_candidates(raw: str, known: frozenset[str]) -> bool:
     """Whether a text is nothing but short items, too few of them accepted.
 
-    They are three or more between commas, or two to four on lines or behind numbers, as more are a survey.
+    They are three or more between commas, or two to four on lines, behind numbers or in quotation marks, as
+    more are a survey.
     """
     text = raw.strip(" .\n")
     for pattern, least in ((_BROKEN, 2), (_ITEM, 3)):
