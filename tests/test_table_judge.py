@@ -61,8 +61,15 @@ def test_evidence_that_is_cut_leaves_the_rest_unknown(facts: str) -> None:
     assert report.checks[0].quote == "Its capital is Tokyo."
 
 
-def test_a_table_is_read(facts: str) -> None:
-    read, table = Table.read(facts.partition(":")[2]), Table(ROWS, several={"neighbour"})
+@pytest.mark.parametrize(
+    "words", [("several", "yes", ""), (" Several", "TRUE", "False"), ("SEVERAL", "1.0", "nan")]
+)
+def test_a_table_is_read(facts: str, words: tuple[str, str, str]) -> None:
+    path, (column, yes, no) = Path(facts.partition(":")[2]), words
+    head, *lines = path.read_text().splitlines()
+    lines = [f"{line[:-3]}{yes}" if line.endswith("yes") else f"{line}{no}" for line in lines]
+    path.write_text("\n".join([head.replace("several", column), *lines]))
+    read, table = Table.read(path), Table(ROWS, several={"neighbour"})
     assert (read.facts, read.several) == (table.facts, table.several)
 
 
@@ -76,6 +83,9 @@ def test_a_table_is_read(facts: str) -> None:
         ("entity,relation\nA,capital\n", "no column 'value'"),
         ("entity;relation;value\nA;capital;B\n", "with commas in a .csv"),
         ("entity,relation,value\nA,,B\n", r"facts\.csv: .*empty cell"),
+        ("entity,relation,value\nA,b,nan\n", r"empty cell in the row \('A', 'b', ''\); fill it"),
+        ("entity,relation,value,several\nA,b,c,no\nA,d,e,oui\n", "line 3: several is 'oui'; write yes or no"),
+        ("entity,relation,value,Value\nA,b,c,d\n", "two columns of one name: entity, relation, value, Value"),
         ("entity,relation,value\n", "no rows"),
         ("entity,relation,value\nJapan,capital,Tokyo, the city\n", "line 2 has more fields"),
         ('entity,relation,value\nJapan,capital,"Tokyo\nItaly,capital,Rome\n', "line 2 cannot be read"),

@@ -28,7 +28,8 @@ from factrl.text.sentences import Sentence, sentences
 from factrl.types import Claim, Passage, Verdict
 
 ALIASES = "|"  # between the spellings of a value in a file; the first is the one that is written
-_YES = {"yes", "true", "1"}
+_YES, _NO = {"yes", "true", "1", "1.0"}, {"no", "false", "0", "0.0", ""}
+_COLUMNS = ("entity", "relation", "value", "several")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,10 @@ class Table:
         for entity, relation, values in rows:
             entity, relation = (usual.setdefault(_key(name), name) for name in (entity, relation))
             if not (entity.strip() and relation.strip() and values and all(v.strip() for v in values)):
-                raise DataError(f"the table has an empty cell in the row {(entity, relation, *values)!r}")
+                row = (entity, relation, *values)
+                raise DataError(
+                    f"the table has an empty cell in the row {row!r}; fill it or leave the row out"
+                )
             held = self.facts.setdefault(entity, {}).setdefault(relation, [])
             if tuple(values) in held:
                 continue
@@ -87,12 +91,21 @@ class Table:
             raise DataError(f"the table {str(path)!r} cannot be read: {error}") from error
         if not held:
             raise DataError(f"the table {str(path)!r} has no rows")
-        if missing := sorted({"entity", "relation", "value"} - {*held[0]}):
+        names = {name: name.strip().lower() for name in held[0]}  # whatever their capitals
+        names = {name: usual for name, usual in names.items() if usual in _COLUMNS}
+        if missing := sorted({*_COLUMNS[:3]} - {*names.values()}):
             raise DataError(
                 f"the table {str(path)!r} has no column {missing[0]!r}; it has {', '.join(held[0])}. Its "
                 "first line must be entity,relation,value, with commas in a .csv and tabs in a .tsv file"
             )
-        rows = [{name: (value or "").strip() for name, value in row.items()} for row in held]
+        if len({*names.values()}) < len(names):
+            raise DataError(f"the table {str(path)!r} has two columns of one name: {', '.join(names)}")
+        # A gap is empty, or nan where pandas wrote text.
+        cells = [{usual: (row[name] or "").strip() for name, usual in names.items()} for row in held]
+        rows = [{k: "" if v in ("nan", "NaN") else v for k, v in row.items()} for row in cells]
+        for line, row in enumerate(rows, start=2):
+            if (word := row.get("several", "").lower()) not in _YES | _NO:
+                raise DataError(f"the table {str(path)!r}, line {line}: several is {word!r}; write yes or no")
         several = {row["relation"] for row in rows if row.get("several", "").lower() in _YES}
         values = ([v.strip() for v in row["value"].split(ALIASES)] for row in rows)
         facts = ((row["entity"], row["relation"], value) for row, value in zip(rows, values, strict=True))
