@@ -222,3 +222,4 @@ def test_the_verb(
     Path("empty.jsonl").write_text("\n")
     assert main(["index", "empty.jsonl", "--out", "other"]) == 2
     assert "there is no text in empty" in capsys.readouterr().err
+    assert not Path("other").exists()

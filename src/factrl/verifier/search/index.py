@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -129,6 +130,7 @@ class Index:
         known = {str(file.resolve()): fingerprint(file) for file in files}
         marks = set(known.values())
         if not _is_built(folder, marks):
+            is_new = not folder.exists()
             with _writing(folder):
                 folder.mkdir(parents=True, exist_ok=True)
             lock = FileLock(folder / _LOCK, f"the index in {folder}")
@@ -137,6 +139,9 @@ class Index:
                     _write(folder, files, Manifest(tuple(known.items())))
             finally:
                 lock.release()
+                if is_new:
+                    with suppress(OSError):  # there is something in it
+                        folder.rmdir()
         return cls(folder)
 
     @classmethod
@@ -242,6 +247,8 @@ def _write(folder: Path, files: Sequence[Path], manifest: Manifest) -> None:
     except BaseException:
         with suppress(ValueError, OSError):  # of a writer that has ended already
             writer.rollback()  # what was not committed
+        (folder / NAME).unlink(missing_ok=True)
+        shutil.rmtree(folder / ENGINE, ignore_errors=True)
         raise
 
 
