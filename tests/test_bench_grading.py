@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,9 @@ from factrl.errors import DataError
 from factrl.evals.catalogue import benchmarks
 from factrl.evals.metrics import Interval, Number
 from factrl.evals.numbers import majority, numbers_of
-from factrl.evals.paired import Paired, compare_outputs
+from factrl.evals.paired import Paired, compare_outputs, texts_in_both
 from factrl.evals.report import write_eval_page
-from factrl.evals.samples import EvalSample, Output, read_output
+from factrl.evals.samples import EvalSample, Output, read_output, results_folder
 from factrl.evals.shortqa import Tools, continued, score_text
 from factrl.evals.suite import ask, stored_texts
 from factrl.rewards.grading import Grader
@@ -42,6 +43,28 @@ def output(folder: Path, samples: Sequence[EvalSample], kind: str = "short", **a
     row = {"kind": kind, "numbers": numbers, "about": "", "source": "s", "judge": "j", "licence": "l"}
     row |= {"questions": 1, "answers": 1, "asked_for": "text", "prompt": "p", "masked": {}, "floored": {}}
     return Output(folder, about, {"b": row}, {"b": samples})
+
+
+def test_one_id_of_two_questions_is_no_pair(tmp_path: Path) -> None:
+    before = output(tmp_path, [sample("0", "correct"), sample("1", "correct")])
+    moved = replace(sample("1", "incorrect"), example=Example("Q  1? ", ("gold",), "1"))
+    (pair,) = compare_outputs(before, output(tmp_path, [moved]))
+    assert (pair.n, pair.broken) == (1, 1)
+    other = replace(moved, example=Example("Another?", ("gold",), "1"))
+    for name in (compare_outputs, partial(texts_in_both, "b")):
+        with pytest.raises(
+            DataError,
+            match=r"b has different questions of one id .*, first '1', 'Q 1\?' and 'Another\?' \(1 of 2\)",
+        ):
+            name(before, output(tmp_path, [other]))
+
+
+def test_a_folder_that_got_nothing_is_left_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    for name in ("old", "new"):
+        with pytest.raises(DataError), results_folder(tmp_path / name, {}, {}):
+            raise DataError("the server is down")
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
 
 
 def test_a_comparison_has_the_denominators_of_the_numbers(tmp_path: Path) -> None:
@@ -126,16 +149,34 @@ def test_a_question_is_found_by_its_words_before_its_id(tmp_path: Path) -> None:
         {"id": "2", "output": "by id"},
     ]
     write(path, *rows)
-    texts = stored_texts(path, "", SIMPLE, [OSLO, Example("Who wins?", id="2")])
+    texts, left = stored_texts(path, "", SIMPLE, [OSLO, Example("Who wins?", id="2")])
+    assert "1 of 3 rows" in left
+    assert "belong to no question, first 'Something else?'" in left
     assert texts == {("1", 0): "Oslo", ("2", 0): "by id"}
-    with pytest.raises(DataError, match=r"ouptut; .*'output'"):
+    with pytest.raises(DataError, match=r"no column 'ouptut' .*'output'"):
         stored_texts(path, "ouptut", SIMPLE, [OSLO])
     with pytest.raises(DataError, match="1 questions of simpleqa"):
         stored_texts(path, "", SIMPLE, [Example("Who?", ("Ann",), "7")])
     twins = [replace(OSLO, id="a"), replace(OSLO, id="b")]
     rows = [{"id": one.id, "question": one.question, "output": one.id} for one in twins]
     write(path, *rows)
-    assert stored_texts(path, "", SIMPLE, twins) == {("a", 0): "a", ("b", 0): "b"}
+    assert stored_texts(path, "", SIMPLE, twins) == ({("a", 0): "a", ("b", 0): "b"}, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.jsonl", '{"question": "Capital of  Norway? \\n", "output": "Oslo"}'),
+        ("a.jsonl", '{"id": 1.0, "output": "Oslo"}'),
+        ("a.jsonl", '{"id": 1, "question": null, "benchmark": null, "output": "Oslo"}'),
+        ("a.csv", "id,question,benchmark,output\n 1,,,Oslo\n"),
+        ("a.csv", "id,output\n1.0,Oslo\n"),
+    ],
+)
+def test_both_sides_are_compared_as_plain_text(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content)
+    asked = replace(OSLO, id="1", question="Capital of Norway?")
+    assert stored_texts(tmp_path / name, "", SIMPLE, [asked]) == ({("1", 0): "Oslo"}, "")
 
 
 def test_half_a_character_is_kept(tmp_path: Path) -> None:

@@ -374,6 +374,9 @@ def test_eval_and_report(verbs: Any, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (pair["n"], pair["broken"], pair["notes"]) == (1, 1, [])
     with pytest.raises(ConfigError, match=r"report.html"):
         verbs("report", a)
+    for sides in ([a, str(tmp_path / "x.jsonl")], [str(tmp_path / "x.jsonl"), a]):
+        with pytest.raises(DataError, match=r"x\.jsonl holds no evaluation"):
+            verbs("report", *sides)
     with pytest.raises(DataError, match="holds no evaluation"):
         read_output(tmp_path)
     stored = ["--completions", f"{b}/samples.jsonl", "--output", c, "--limit", "6", "--json"]

@@ -85,12 +85,16 @@ MISTAKES: list[tuple[str, str]] = [
         "train good.toml",
         "4 of 4 questions can be used, fewer than the 64 of one step; give train.prompts_per_step=4 or",
     ),
-    ("eval questions.jsonl --column completoin", "no column completoin; did you mean 'completion'?"),
+    (
+        "eval questions.jsonl --column completoin",
+        "no column 'completoin' beside the question and its answers; did you mean 'completion'?",
+    ),
     ("eval questions.jsonl --judge {closed}#m", "{closed} could not be reached: "),
     ("train --resume outt", "run outt does not exist; did you mean 'out'?"),
     ("train truthrl --resume out", "--resume takes everything from the run; leave out 'truthrl'"),
     ("eval questions.jsonl --model m", "a model needs --output FOLDER"),
     ("eval questions.jsonl data.limit=3", "'data.limit=3' says how a model is asked; name one with --model"),
+    ("eval questions.jsonl data.columns.id='' data.prompt=x", "'data.prompt=x' says how a model is asked"),
     ("score questions.jsonl", "paper is required"),
     ("score questions.jsonl --paper truthrl --output s", "--output s must end in .jsonl"),
     (

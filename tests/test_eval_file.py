@@ -126,10 +126,14 @@ def test_rows_are_parted_by_a_column(tmp_path: Path, capsys: pytest.CaptureFixtu
         "comparison": (0.0, 0.5),
         "simple": (1.0, 0.0),
     }
+    write(file, *[{**rows[0], "year": year} for year in (2001, 2001.0, "2001 ", 1999)])
+    assert main(["eval", str(file), "--by", "year", "--json"]) == 0
+    assert [*json.loads(capsys.readouterr().out)["benchmarks"]["crag"]["by"]] == ["1999", "2001"]
+    write(file, *rows)
     assert main(["eval", str(file), "--by", "question_type"]) == 0
     assert "comparison" in capsys.readouterr().out
     assert main(["eval", str(file), "--by", "question_typ"]) == 2
-    assert "no row has a column 'question_typ'; did you mean 'question_type'?" in capsys.readouterr().err
+    assert "--by 'question_typ' parts no rows; did you mean 'question_type'?" in capsys.readouterr().err
 
 
 def test_a_sentence_that_gives_the_answer_is_right(

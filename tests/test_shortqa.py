@@ -75,8 +75,24 @@ def test_columns_of_the_completions(write: Write, tmp_path: Path, evaluated: Cal
 @pytest.mark.parametrize(
     ("rows", "words", "message"),
     [
-        ([{"question": "q", "answers": ["a"], "completions": "x"}], [], "beside the question: completions"),
+        (
+            [{"question": "q", "answers": ["a"], "completions": "x"}],
+            [],
+            "beside the question: 'completions'; name",
+        ),
         ([row("x")], ["--column", "completoin"], "did you mean 'completion'"),
+        ([row("x")], ["--column", "answers"], "no column 'answers' beside the question and its answers;"),
+        (
+            [row("x", title="T")],
+            ["--by", "title"],
+            "parts no rows; there are: 'completion', 'topic', 'id' (a col",
+        ),
+        (
+            [{"question": "q", " answer": "a", "completion": "x"}],
+            [],
+            "no column with accepted answers was found; did you mean ' answer'?; columns beside the question:"
+            " ' answer', 'completion'; say which one it is with data.columns.answers=",
+        ),
         ([row("x"), row(["x"])], [], "row 2: completion is a list, not text or null"),
         ([row("x"), row("x", answers=[])], [], "1 of 2 rows have no accepted answer"),
     ],
@@ -86,6 +102,43 @@ def test_a_file_that_cannot_be_graded_says_why(
 ) -> None:
     assert main(["eval", str(write(*rows)), *words]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("columns", "chance"),
+    [
+        *(({"right": value}, None) for value in (True, 1, "yes", [1, 0], "[1, 0]")),
+        *(({"choices": value}, None) for value in (["Lima", "Rome"], None, 3, "Lima, Rome")),
+        ({"choices": ["Lima", "Rome"], "right": [True, False]}, 0.5),
+        ({"choices": '["Lima", "Rome", "Oslo", "Bonn"]', "right": "[0, 1, 0, 0]"}, 0.25),
+        *(({"choices": ["Lima", "Rome"], "right": value}, None) for value in ([1], [0, 0], ["x", {}])),
+        *(({"chance": value}, None) for value in ("a quarter", True, 2, [1])),
+        *(({"chance": value}, 0.25) for value in (0.25, "0.25")),
+    ],
+)
+def test_columns_of_options_are_read_only_in_their_form(
+    write: Write, tmp_path: Path, evaluated: Callable[..., Any], columns: dict[str, Any], chance: float | None
+) -> None:
+    assert numbers(evaluated(write(row("Lima", **columns)), "--output", str(tmp_path / "o")), "accuracy") == 1
+    marks = json.loads((tmp_path / "o" / "samples.jsonl").read_text())["marks"]
+    assert marks == ({} if chance is None else {"chance": chance})
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"q": "Capital of Peru?", "answers": ["Lima"]}, ["data.columns.question=q"]),
+        ({"question": "Q?", "answers": {"text": ["Lima"], "at": [3]}}, ["data.columns.answers=answers.text"]),
+        ({"question": "Q?", "answers": ["Lima"], "id": "1"}, ["data.columns.id=''"]),
+    ],
+)
+def test_stored_answers_take_the_columns_of_their_file(
+    write: Write, evaluated: Callable[..., Any], columns: dict[str, Any], words: list[str]
+) -> None:
+    path = write(*[{**columns, "completion": "Lima"}] * 2)
+    with pytest.raises(AssertionError):
+        evaluated(path)
+    assert numbers(evaluated(path, *words), "accuracy") == 1
 
 
 def test_questions_without_an_answer_have_numbers_of_their_own(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
@@ -17,6 +17,7 @@ from factrl.errors import ConfigError, MissingExtra, TooManyMasked
 from factrl.evals.catalogue import Benchmark, benchmarks, find, groups, load_questions, own_file
 from factrl.evals.metrics import Number
 from factrl.evals.numbers import check_parts
+from factrl.evals.paired import check_questions
 from factrl.evals.report import output_table, write_eval_page
 from factrl.evals.samples import EvalSample, Output, read_output, results_folder
 from factrl.evals.shortqa import Extract, Texts, Tools
@@ -56,6 +57,8 @@ _RECORDED = (
     *("reasoning", "demonstrations"),
 )
 
+_OF_STORED = ("data.columns.", "data.subset=", "data.eval_split=", "judge.")  # read with stored answers too
+
 
 def add_verbs(verbs: Verbs) -> None:
     """Add this module's verbs to the command line."""
@@ -77,8 +80,8 @@ def add_verbs(verbs: Verbs) -> None:
         nargs="+",
         metavar="FILE|BENCH",
         help="answers to grade; with --model, questions to answer; or names of benchmarks. After them "
-        "key=value, how a --model is asked, e.g. data.prompt=... train.max_completion_length=64; "
-        "factrl show --settings lists them",
+        "key=value, how FILE is read, e.g. data.columns.question=q, and how a --model is asked, e.g. "
+        "data.prompt=... train.max_completion_length=64; factrl show --settings lists them",
     )
     parser.set_defaults(settings=[])
     add_options(
@@ -156,7 +159,9 @@ def _eval(args: argparse.Namespace) -> int:
     benchmarks = [*named, *(own_file(file, settings.data, long=args.long) for file in files)]
     kinds = {one.kind for one in benchmarks}
     if len({one.name for one in benchmarks}) < len(benchmarks):
-        raise ConfigError(f"two of {', '.join(targets)} have one name; evaluate them one after the other")
+        raise ConfigError(
+            f"two of {', '.join(targets)} have one name; rename one, or evaluate each by itself"
+        )
     if "reasoning" in kinds and not importlib.util.find_spec("math_verify"):
         raise MissingExtra("math-verify", "eval")
     # Files are read first, so that their errors come before any paid request.
@@ -173,7 +178,8 @@ def _eval(args: argparse.Namespace) -> int:
     if asks:
         quiet_policy(settings.model)
     check_judge(job, rules="short" in kinds)
-    supplier, baseline = job.supplier, _baseline(args, benchmarks, job.judge)
+    long = {one.name: examples for one, examples, *_ in jobs if one.kind == "long"}
+    supplier, baseline = job.supplier, _baseline(args, long, job.judge)
     extract = args.extract or job.extract
     # What the rules expect: a text that is graded as a whole may consist of sentences.
     form: AnswerForm = args.form or (
@@ -224,12 +230,17 @@ def _eval(args: argparse.Namespace) -> int:
     return 0
 
 
-def _baseline(args: argparse.Namespace, benchmarks: Sequence[Benchmark], judge: LLM | None) -> Output | None:
+def _baseline(
+    args: argparse.Namespace, questions: Mapping[str, Sequence[Example]], judge: LLM | None
+) -> Output | None:
     """The evaluation that answers are compared with; None where there is none, or it is this one.
+
+    Args:
+        questions: of long answers, by benchmark.
 
     Raises:
         ConfigError: nobody compares, or no benchmark of long answers is in both.
-        DataError: there is no such evaluation.
+        DataError: there is no such evaluation, or it is of other questions with the same ids.
     """
     if not args.baseline:
         return None
@@ -237,9 +248,12 @@ def _baseline(args: argparse.Namespace, benchmarks: Sequence[Benchmark], judge: 
         raise ConfigError(f"--baseline {args.baseline} needs a --judge, which says whose answers are better")
     itself = args.output and Path(args.output).resolve() == Path(args.baseline).resolve()
     baseline = None if itself else read_output(args.baseline)
-    names = [one.name for one in benchmarks if one.kind == "long"]
-    if not {*names} & {*(names if baseline is None else baseline.benchmarks)}:
+    both = questions.keys() & (questions if baseline is None else baseline.benchmarks).keys()
+    if not both:
         raise ConfigError(f"--baseline {args.baseline} has no long answers to the prompts that are evaluated")
+    if baseline is not None:
+        for name in sorted(both):
+            check_questions(name, (one.example for one in baseline.samples[name]), questions[name])
     return baseline
 
 
@@ -273,7 +287,10 @@ def _read(
     if asks:
         return examples, source, None
     if args.completions is not None:
-        return examples, source, stored_texts(args.completions, args.column, benchmark, examples)
+        texts, left = stored_texts(args.completions, args.column, benchmark, examples)
+        if left and args.limit is None:
+            tell(f"{benchmark.name}: {left}")
+        return examples, source, texts
     return examples, source, own_texts(benchmark.path, examples, args.column)
 
 
@@ -296,9 +313,10 @@ def _problems(
             "a benchmark needs either --model NAME, which answers now, or --completions FILE, the answers "
             "that it gave"
         )
+    asking = [word for word in args.settings if not word.strip().startswith(_OF_STORED)]
     given = args.config and "--config"
-    if args.settings and not (args.long or args.reasoning):
-        given = args.settings[0]
+    if asking and not (args.long or args.reasoning):
+        given = asking[0]
     if files and args.model is None and given:
         yield f"{given!r} says how a model is asked; name one with --model, or leave it out"
     if asks and args.column:

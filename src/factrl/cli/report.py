@@ -70,7 +70,7 @@ def _report(args: argparse.Namespace) -> int:
     if args.of:
         return _sort(args)
     evaluations = [folder for folder in folders if is_output(folder)]
-    if len(evaluations) == len(folders) == 2:
+    if evaluations and len(folders) == 2:
         return _compare(args)
     if evaluations and len(folders) > 2 and args.judge is None:
         return _beside(args, read_outputs(folders))

@@ -14,6 +14,7 @@ import itertools
 import json
 import os
 import random
+import re
 import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from typing import Any, Literal
 
 from factrl.errors import ConfigError, DataError, MissingExtra, nearest
 from factrl.runs.config import read_toml
-from factrl.runs.data import ColumnName, documents, load_examples, read_completion, to_example
+from factrl.runs.data import ColumnName, documents, load_examples, native, read_completion, to_example
 from factrl.runs.rows import READERS, SEPARATED, Row, read_rows
 from factrl.runs.settings import DataSettings
 from factrl.types import Example
@@ -139,6 +140,13 @@ def load_questions(
         options = {"split": benchmark.split, "subset": benchmark.subset, "columns": benchmark.columns}
         rows = load_examples(source, limit=limit, require_answers=False, **options)
         bare = [one for one in rows if not (one.answers or one.false_premise or is_hopeless(one))]
+        if bare and benchmark.kind == "short" and not any(one.answers for one in rows):
+            others = dict.fromkeys(name for one in rows for name in one.meta)
+            raise DataError(
+                f"{source}: no column with accepted answers was found{nearest('answers', others)}; columns "
+                f"beside the question: {', '.join(map(repr, others)) or 'none'}; say which one it is with "
+                "data.columns.answers=..., or fill it"
+            )
         if bare and benchmark.kind == "short":
             raise DataError(
                 f"{source}: {len(bare)} of {len(rows)} rows have no accepted answer, first "
@@ -259,9 +267,9 @@ def _with_choices(options: str, row: Row, example: Example) -> Example:
 
 def _lettered(benchmark: Benchmark, example: Example) -> Example:
     """Options in an order that the question's id fixes, as lines, with letters where one is asked for."""
-    if "choices" not in example.meta:
+    if (options := options_of(example)) is None:
         return example
-    pairs = list(zip(example.meta["choices"], example.meta["right"], strict=True))
+    pairs = list(zip(*options, strict=True))
     random.Random(f"{benchmark.name} {example.id}").shuffle(pairs)
     choices, right = map(list, zip(*pairs, strict=True))
     if len(choices) > len(string.ascii_uppercase):
@@ -272,6 +280,34 @@ def _lettered(benchmark: Benchmark, example: Example) -> Example:
     )
     gold = string.ascii_uppercase[right.index(1)]
     return _with_meta(example, choices=choices, right=right, options="\n".join(lines), gold_letter=gold)
+
+
+def options_of(example: Example) -> tuple[Sequence[str], Sequence[int]] | None:
+    """Its `choices`, and `right`, 1 or 0 for each; None where columns of these names hold something else."""
+    choices, right = (in_json(example.meta.get(name)) for name in ("choices", "right"))
+    if not (isinstance(choices, list) and isinstance(right, list) and len(choices) == len(right)):
+        return None
+    texts = all(isinstance(one, (str, int, float)) for one in choices)
+    fits = texts and 1 in right and all(one in (0, 1) for one in right)
+    return ([*map(str, choices)], [*map(int, right)]) if fits else None
+
+
+def in_json(cell: Any) -> Any:
+    """A cell in Python's own types; what a text says in JSON, where it does."""
+    try:
+        return json.loads(cell) if isinstance(cell, str) else native(cell)
+    except (ValueError, RecursionError):
+        return cell
+
+
+def plain(cell: Any) -> str:
+    """A cell as text to compare: white space does not count, and 1 and 1.0, as data frames write it, are one.
+
+    >>> plain(" 2001.0"), plain(2001), plain(None)
+    ('2001', '2001', '')
+    """
+    value = native(cell)
+    return re.sub(r"^(-?\d+)\.0$", r"\1", " ".join(("" if value is None else str(value)).split()))
 
 
 def _with_meta(example: Example, **more: Any) -> Example:
@@ -306,10 +342,10 @@ def completions_column(path: str | Path, column: str, columns: Iterable[str]) ->
     if chosen not in present:
         hint = "its rows hold only questions and what is known about them; add a column `completion`"
         if present:
-            hint = f"columns beside the question: {', '.join(present)}; name the right one with --column NAME"
-        raise DataError(
-            f"{path} has no column {column or 'for the completions'}{nearest(column, present)}; {hint}"
-        )
+            shown = ", ".join(map(repr, present))
+            hint = f"columns beside the question: {shown}; name the right one with --column NAME"
+        said = f"{column!r} beside the question and its answers" if column else "for the completions"
+        raise DataError(f"{path} has no column {said}{nearest(column, present)}; {hint}")
     return chosen
 
 

@@ -26,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 
 from factrl.errors import DataError, nearest
-from factrl.evals.catalogue import is_hopeless
+from factrl.evals.catalogue import is_hopeless, plain
 from factrl.evals.metrics import (
     LABELS,
     OUTCOME_STATISTICS,
@@ -75,6 +75,7 @@ _ABOUT: Mapping[str, tuple[str, Better]] = {
     "detail": ("supported claims of an answer", "higher"),
     "claims": ("claims of an answer", "neither"),
 }
+_READ_AS = ("topic", "id", "ook", "false_premise")  # fields of `Example` that part rows too
 COUNTED = ("detail", "claims")  # numbers of claims; all others are shares
 
 
@@ -122,14 +123,16 @@ def check_parts(examples: Sequence[Example], column: str) -> None:
         DataError: which there are.
     """
     if column and not any(_part(example, column) for example in examples):
-        columns = dict.fromkeys(name for example in examples for name in example.meta)
-        known = f" (there are: {', '.join(columns)})" if columns else ""
-        raise DataError(f"no row has a column {column!r}{nearest(column, columns)}{known}")
+        names = dict.fromkeys((*(name for one in examples for name in one.meta), *_READ_AS))
+        columns = [name for name in names if any(_part(one, name) for one in examples)]
+        raise DataError(
+            f"--by {column!r} parts no rows{nearest(column, columns)}; there are: "
+            f"{', '.join(map(repr, columns))} (a column that is read as {', '.join(_READ_AS)} has that name)"
+        )
 
 
 def _part(example: Example, column: str) -> str:
-    value = example.meta.get(column, getattr(example, column, None)) if column else None
-    return "" if value is None else str(value)
+    return plain(example.meta.get(column, getattr(example, column, None))) if column else ""
 
 
 def usual_question(sample: EvalSample) -> bool:

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from factrl.errors import DataError, Unscored
+from factrl.evals.catalogue import plain
 from factrl.evals.longform import claim_rows, statistics
 from factrl.evals.metrics import OUTCOME_STATISTICS, Interval, bootstrap, compare_rows
 from factrl.evals.numbers import mean_value, outcomes, usual_question, values_in
@@ -97,7 +98,7 @@ def compare_outputs(before: Output, after: Output) -> list[Paired]:
     """Every benchmark that is in both.
 
     Raises:
-        DataError: there is none, or the two share no question.
+        DataError: there is none, the two share no question, or an id is of two different ones.
     """
     names = [name for name in before.benchmarks if name in after.benchmarks]
     if not names:
@@ -118,7 +119,7 @@ def _paired(name: str, before: Output, after: Output) -> Paired:
     notes = [note for key, note in _NOTES.items() if about[0].get(key) != about[1].get(key)]
     if before.about.get("sampling") != after.about.get("sampling"):
         notes.append("they were sampled differently")
-    samples = [side.samples.get(name, ()) for side in (before, after)]
+    samples = _sides(name, before, after)
     if any(one.claims for side in samples for one in side):
         k = next(
             (int(key[3:]) for key in about[0]["numbers"] if key.startswith("f1@") and "/" not in key), 32
@@ -155,6 +156,28 @@ def _paired(name: str, before: Output, after: Output) -> Paired:
         mcnemar(fixed, broken) if single else None,
         _changed([*graded.values()]),
     )
+
+
+def _sides(name: str, before: Output, after: Output) -> list[Sequence[EvalSample]]:
+    """The answers of both, which are paired by the id of their question."""
+    sides = [side.samples.get(name, ()) for side in (before, after)]
+    check_questions(name, *([one.example for one in side] for side in sides))
+    return sides
+
+
+def check_questions(name: str, before: Iterable[Example], after: Iterable[Example]) -> None:
+    """Refuse two different questions with one id, as two files have that number their rows.
+
+    Raises:
+        DataError: the first such id.
+    """
+    first, second = ({one.id: plain(one.question) for one in side} for side in (before, after))
+    if differ := [key for key in first if second.get(key, first[key]) != first[key]]:
+        raise DataError(
+            f"{name} has different questions of one id in the two evaluations, first {differ[0]!r}, "
+            f"{first[differ[0]][:80]!r} and {second[differ[0]][:80]!r} ({len(differ)} of {len(first)}); "
+            "evaluate the same questions, or give each an id of its own (data.columns.id='')"
+        )
 
 
 def mcnemar(fixed: int, broken: int) -> float:
@@ -259,7 +282,7 @@ def duel(example: Example, first: str, second: str, prefer: Prefer) -> tuple[flo
 
 def texts_in_both(name: str, before: Output, after: Output) -> list[tuple[Example, str, str]]:
     """The questions with a text in both, and what each says after reasoning; nothing, if that has no end."""
-    sides = [by_question(side.samples.get(name, ())) for side in (before, after)]
+    sides = [by_question(side) for side in _sides(name, before, after)]
     long = before.benchmarks[name].get("kind") == "long"
     chats = [side.about.get("chat", True) for side in (before, after)]
     pairs = []

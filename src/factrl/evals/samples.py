@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from factrl.errors import ConfigError, DataError
-from factrl.evals.catalogue import is_hopeless
+from factrl.evals.catalogue import in_json, is_hopeless, options_of
 from factrl.evals.metrics import Number
 from factrl.runs.disk import FileLock, check_free, whole_file
 from factrl.types import Completion, Example, Grade, Label
@@ -83,8 +83,10 @@ class EvalSample:
     @property
     def chance(self) -> float | None:
         """How likely a guess is right, where there are options to choose from."""
-        right = self.example.meta.get("right")
-        return sum(right) / len(right) if right else self.example.meta.get("chance")
+        if options := options_of(self.example):
+            return sum(options[1]) / len(options[1])
+        chance = in_json(self.example.meta.get("chance"))
+        return chance if type(chance) in (int, float) and 0 <= chance <= 1 else None
 
     @property
     def answer(self) -> str:
@@ -216,6 +218,7 @@ def results_folder(folder: Path, about: Mapping[str, Any], sources: Mapping[str,
     Raises:
         ConfigError: the folder holds something else, another process has it, or it cannot be written.
     """
+    is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -226,6 +229,9 @@ def results_folder(folder: Path, about: Mapping[str, Any], sources: Mapping[str,
         yield
     finally:
         lock.release()
+        if is_new:
+            with suppress(OSError):  # there is something in it
+                folder.rmdir()
 
 
 def _check_same(folder: Path, about: Mapping[str, Any], sources: Mapping[str, str]) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.errors import ConfigError, DataError, Unscored
-from factrl.evals.catalogue import Benchmark, completions_column, completions_of, template
+from factrl.evals.catalogue import Benchmark, completions_column, completions_of, plain, template
 from factrl.evals.longform import check_texts, claim_numbers, with_steps
 from factrl.evals.numbers import Source, confidence_numbers, numbers_by, numbers_of
 from factrl.evals.samples import EvalSample
@@ -335,37 +335,51 @@ def _digest(example: Example) -> str:
 # -- Answers that exist already ----------------------------------------------------------------------
 
 
-def stored_texts(path: str | Path, column: str, benchmark: Benchmark, examples: Sequence[Example]) -> Texts:
+def stored_texts(
+    path: str | Path, column: str, benchmark: Benchmark, examples: Sequence[Example]
+) -> tuple[Texts, str]:
     """The answers to a benchmark's questions in a file.
 
     A row belongs to a question by its `question`, of equal ones by its `id` too, and without a `question` by
-    its `id`; a column `benchmark`, where there is one, must agree.  Several rows of one question are its
-    samples, in the order of the file.  A question without a row is masked.
+    its `id`, compared as `plain` text; a column `benchmark`, where it is filled, must agree.  Several rows of
+    one question are its samples, in the order of the file.  A question without a row is masked.
 
     Args:
         path: .jsonl, .json, .csv, .tsv or .parquet; `samples.jsonl` of an earlier evaluation is one.
         column: of the completions; by default `completion`, `response`, `prediction` or `output`.
 
+    Returns:
+        The answers, and which rows belong to no question, in words.
+
     Raises:
-        DataError: the file or the column is not there.
+        DataError: the file or the column is not there, or no row belongs to a question.
     """
     rows, known = list(read_rows(str(path))), ("id", "question", "benchmark")
     chosen = completions_column(path, column, [name for row in rows for name in row if name not in known])
-    both: dict[tuple[str | None, str | None], list[Any]] = {}
-    for row in rows:
-        if row.get("benchmark") in (None, benchmark.name):
-            name, question = (None if row.get(k) is None else str(row[k]) for k in ("id", "question"))
-            for key in {(name, question), (None, question)}:
-                both.setdefault(key, []).append(row.get(chosen))
-    texts: Texts = {}
+    both, own = dict[tuple[str, str], list[int]](), list[int]()
+    for number, row in enumerate(rows):
+        if plain(row.get("benchmark")) in ("", benchmark.name):
+            name, question = plain(row.get("id")), plain(row.get("question"))
+            own.append(number)
+            for key in {(name, question), ("", question)} - {("", "")}:
+                both.setdefault(key, []).append(number)
+    texts, found = Texts(), set[int]()
     for example in examples:
-        keys = ((example.id, example.question), (None, example.question), (example.id, None))
-        answers = next((both[key] for key in keys if key in both), [None])
-        for number, text in enumerate(answers):
+        name, question = plain(example.id), plain(example.question)
+        numbers = next(
+            (both[key] for key in ((name, question), ("", question), (name, "")) if key in both), []
+        )
+        for number, text in enumerate([rows[at].get(chosen) for at in numbers] or [None]):
             texts[example.id, number] = Completion(text) if isinstance(text, str) else NOTHING_STORED
+        found.update(numbers)
+    how = "rows are paired by their question, and those without one by their id"
     if all(isinstance(text, Unscored) for text in texts.values()):
-        raise DataError(f"{path} answers none of the {len(examples)} questions of {benchmark.name}")
-    return texts
+        raise DataError(f"{path} answers none of the {len(examples)} questions of {benchmark.name}; {how}")
+    left = [
+        plain(rows[at].get("question"))[:80] or plain(rows[at].get("id")) for at in own if at not in found
+    ]
+    said = f"{len(left)} of {len(rows)} rows of {path} belong to no question, first {[*left, ''][0]!r}; {how}"
+    return texts, said if left else ""
 
 
 def own_texts(path: str, examples: Sequence[Example], column: str = "") -> Texts:
