@@ -151,7 +151,7 @@ def test_a_question_is_found_by_its_words_before_its_id(tmp_path: Path) -> None:
     write(path, *rows)
     texts, left = stored_texts(path, "", SIMPLE, [OSLO, Example("Who wins?", id="2")])
     assert "1 of 3 rows" in left
-    assert "belong to no question, first 'Something else?'" in left
+    assert "belong to none of its questions, first 'Something else?'" in left
     assert texts == {("1", 0): "Oslo", ("2", 0): "by id"}
     with pytest.raises(DataError, match=r"no column 'ouptut' .*'output'"):
         stored_texts(path, "ouptut", SIMPLE, [OSLO])

@@ -349,7 +349,7 @@ def stored_texts(
         column: of the completions; by default `completion`, `response`, `prediction` or `output`.
 
     Returns:
-        The answers, and which rows belong to no question, in words.
+        The answers, and which rows belong to none of the questions, in words.
 
     Raises:
         DataError: the file or the column is not there, or no row belongs to a question.
@@ -375,11 +375,11 @@ def stored_texts(
     how = "rows are paired by their question, and those without one by their id"
     if all(isinstance(text, Unscored) for text in texts.values()):
         raise DataError(f"{path} answers none of the {len(examples)} questions of {benchmark.name}; {how}")
-    left = [
-        plain(rows[at].get("question"))[:80] or plain(rows[at].get("id")) for at in own if at not in found
-    ]
-    said = f"{len(left)} of {len(rows)} rows of {path} belong to no question, first {[*left, ''][0]!r}; {how}"
-    return texts, said if left else ""
+    if not (left := [rows[at] for at in own if at not in found]):
+        return texts, ""
+    first = plain(left[0].get("question"))[:80] or plain(left[0].get("id"))
+    said = f"{len(left)} of {len(rows)} rows of {path} belong to none of its questions, first {first!r}"
+    return texts, f"{said}; {how}"
 
 
 def own_texts(path: str, examples: Sequence[Example], column: str = "") -> Texts:
