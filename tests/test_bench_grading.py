@@ -157,6 +157,9 @@ def test_a_question_is_found_by_its_words_before_its_id(tmp_path: Path) -> None:
         stored_texts(path, "ouptut", SIMPLE, [OSLO])
     with pytest.raises(DataError, match="1 questions of simpleqa"):
         stored_texts(path, "", SIMPLE, [Example("Who?", ("Ann",), "7")])
+    write(path, {"id": OSLO.id, "output": ["Oslo", "Rome"]})
+    with pytest.raises(DataError, match="row 1: output is a list, not text or null"):
+        stored_texts(path, "", SIMPLE, [OSLO])
     twins = [replace(OSLO, id="a"), replace(OSLO, id="b")]
     rows = [{"id": one.id, "question": one.question, "output": one.id} for one in twins]
     write(path, *rows)
@@ -171,6 +174,7 @@ def test_a_question_is_found_by_its_words_before_its_id(tmp_path: Path) -> None:
         ("a.jsonl", '{"id": 1, "question": null, "benchmark": null, "output": "Oslo"}'),
         ("a.csv", "id,question,benchmark,output\n 1,,,Oslo\n"),
         ("a.csv", "id,output\n1.0,Oslo\n"),
+        ("a.jsonl", '{"id": 1, "output": [{"role": "assistant", "content": "Oslo"}]}'),
     ],
 )
 def test_both_sides_are_compared_as_plain_text(tmp_path: Path, name: str, content: str) -> None:

@@ -81,7 +81,7 @@ def test_a_table_is_read(facts: str, words: tuple[str, str, str]) -> None:
             "'A' has two values for 'capital', 'B' and 'C'",
         ),
         ("entity,relation\nA,capital\n", "no column 'value'"),
-        ("entity;relation;value\nA;capital;B\n", "with commas in a .csv"),
+        ("entity;relation;value\nA;capital;B\n", "with commas"),
         ("entity,relation,value\nA,,B\n", r"facts\.csv: .*empty cell"),
         ("entity,relation,value\nA,b,nan\n", r"empty cell in the row \('A', 'b', ''\); fill it"),
         ("entity,relation,value,several\nA,b,c,no\nA,d,e,oui\n", "line 3: several is 'oui'; write yes or no"),

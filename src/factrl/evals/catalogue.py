@@ -328,10 +328,15 @@ def completions_of(path: str | Path, examples: Sequence[Example], column: str = 
         DataError: the column is missing, or holds something else than text and conversations.
     """
     chosen = completions_column(path, column, [name for example in examples for name in example.meta])
+    return read_completions(path, chosen, [example.meta.get(chosen) for example in examples])
+
+
+def read_completions(path: str | Path, column: str, cells: Sequence[Any]) -> list[str | None]:
+    """What the cells of a file's column say, see `read_completion`."""
     spelled = str(path).lower().endswith(SEPARATED)
     return [
-        read_completion(example.meta.get(chosen), f"{path}, row {number}: {chosen}", spelled=spelled)
-        for number, example in enumerate(examples, start=1)
+        read_completion(cell, f"{path}, row {number}: {column}", spelled=spelled)
+        for number, cell in enumerate(cells, start=1)
     ]
 
 

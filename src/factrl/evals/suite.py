@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from factrl.errors import ConfigError, DataError, Unscored
-from factrl.evals.catalogue import Benchmark, completions_column, completions_of, plain, template
+from factrl.evals.catalogue import (
+    Benchmark,
+    completions_column,
+    completions_of,
+    plain,
+    read_completions,
+    template,
+)
 from factrl.evals.longform import check_texts, claim_numbers, with_steps
 from factrl.evals.numbers import Source, confidence_numbers, numbers_by, numbers_of
 from factrl.evals.samples import EvalSample
@@ -352,10 +359,11 @@ def stored_texts(
         The answers, and which rows belong to none of the questions, in words.
 
     Raises:
-        DataError: the file or the column is not there, or no row belongs to a question.
+        DataError: no file, no such column, a completion that is no text, or no row of a question.
     """
     rows, known = list(read_rows(str(path))), ("id", "question", "benchmark")
     chosen = completions_column(path, column, [name for row in rows for name in row if name not in known])
+    written = read_completions(path, chosen, [row.get(chosen) for row in rows])
     both, own = dict[tuple[str, str], list[int]](), list[int]()
     for number, row in enumerate(rows):
         if plain(row.get("benchmark")) in ("", benchmark.name):
@@ -369,8 +377,8 @@ def stored_texts(
         numbers = next(
             (both[key] for key in ((name, question), ("", question), (name, "")) if key in both), []
         )
-        for number, text in enumerate([rows[at].get(chosen) for at in numbers] or [None]):
-            texts[example.id, number] = Completion(text) if isinstance(text, str) else NOTHING_STORED
+        for number, text in enumerate([written[at] for at in numbers] or [None]):
+            texts[example.id, number] = NOTHING_STORED if text is None else Completion(text)
         found.update(numbers)
     how = "rows are paired by their question, and those without one by their id"
     if all(isinstance(text, Unscored) for text in texts.values()):
