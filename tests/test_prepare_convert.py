@@ -30,7 +30,7 @@ FULL = Example(
     false_premise=True,
     evidence=(Passage("Ysolde founded it.", "Vehm", "http://x"), Passage("It is old.")),
     checklist=("Ysolde founded Vehm.", "Vehm is old."),
-    meta={"dataset": "towns", "meta": {"level": 3, "of": []}},
+    meta={"dataset": "towns", "meta": {"level": 3, "of": []}, "answerable": False, "threshold": 0.5},
 )
 BARE = Example("Who founded „Ü”?\r\n{braces}", id="bare")
 DATA = DataSettings(train="-", prompt="Answer: {question}", system="Be brief.")
@@ -73,7 +73,7 @@ def test_trl(converted: Callable[..., Path], suffix: str) -> None:
     ]
     examples = load_examples(path, require_answers=False)
     assert columns_of(examples) == BOTH
-    assert json.loads(examples[1].meta["meta"]) == FULL.meta
+    assert examples[1].meta.items() >= FULL.meta.items()
     # A trainer hands the same examples to a reward.
     columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
     SEEN.clear()
@@ -92,7 +92,9 @@ def test_verl(converted: Callable[..., Path], suffix: str) -> None:
     truth = {"problem": "Who founded Vehm?", "target": ["Ysolde", "Ysolde T."], "out_of_knowledge": False}
     assert row["reward_model"] == {"style": "rule", "ground_truth": truth}
     assert (row["extra_info"]["index"], row["extra_info"]["split"]) == (1, "train")
-    assert columns_of(load_examples(path, columns=VERL_COLUMNS, require_answers=False)) == BOTH
+    examples = load_examples(path, columns=VERL_COLUMNS, require_answers=False)
+    assert columns_of(examples) == BOTH
+    assert examples[1].meta.items() >= FULL.meta.items()
     plain = load_examples(path, require_answers=False)[1]  # what TruthRL's layout alone says
     assert (plain.question, plain.answers, plain.ook) == (FULL.question, FULL.answers, False)
 
@@ -102,7 +104,9 @@ def test_openrlhf(converted: Callable[..., Path], suffix: str) -> None:
     rows = list(read_rows(str(converted("openrlhf", suffix))))
     assert [row["datasource"] for row in rows] == ["factrl", "towns"]
     assert rows[1]["input"][-1]["content"] == "Answer: Who founded Vehm?"
-    assert columns_of(to_example(json.loads(row["label"])) for row in rows) == BOTH
+    examples = [to_example(json.loads(row["label"])) for row in rows]
+    assert columns_of(examples) == BOTH
+    assert examples[1].meta == FULL.meta
 
 
 def test_what_a_trainer_cannot_ask_is_refused(converted: Callable[..., Path]) -> None:

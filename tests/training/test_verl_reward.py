@@ -15,7 +15,10 @@ import pytest
 from factrl.bridges import verl
 from factrl.bridges.verl import as_verl, compute_score, from_verl
 from factrl.errors import ConfigError, RewardBug
-from factrl.types import Completion, Result, Span
+from factrl.prepare.dataset import convert
+from factrl.runs.rows import read_rows
+from factrl.runs.settings import DataSettings
+from factrl.types import Completion, Example, Result, Span
 
 QUESTION = {"question": "Capital of France?", "answers": ["Paris"], "id": "1", "topic": ""}
 OWN = """
@@ -92,6 +95,14 @@ def test_settings_and_recipes_choose_the_reward(tmp_path: Path, monkeypatch: pyt
 def test_the_example_is_found_wherever_verl_has_it(own: Path, truth: Any, extra: Any) -> None:
     facts = json.loads(score("x", truth, extra, paper=f"{own}:told")["facts"])
     assert (facts["question"], facts["answers"]) == ("Capital of France?", ["Paris"])
+
+
+def test_other_columns_of_a_converted_file_reach_the_reward(tmp_path: Path) -> None:
+    asked = Example("Capital of France?", ("Paris",), id="1", meta={"threshold": 0.75})
+    convert([asked], "verl", DataSettings(train="-"), tmp_path / "v.parquet")
+    [row] = read_rows(str(tmp_path / "v.parquet"))
+    truth, extra = row["reward_model"]["ground_truth"], row["extra_info"]
+    assert score(r"\boxed{Lyon}", truth, extra, paper="threshold")["score"] == pytest.approx(-3.0)
 
 
 def test_what_the_agent_loop_knows_reaches_the_reward(own: Path) -> None:

@@ -170,9 +170,9 @@ def from_verl(info: Mapping[str, Any]) -> Result:
 
 def _example(extra: Mapping[str, Any], ground_truth: Any, columns: Mapping[ColumnName, str]) -> Example:
     row = {name: value for name in _OURS if (value := native(extra.get(name))) is not None}
-    row = {"reward_model": {"ground_truth": native(ground_truth)}, **row}
+    row = {"reward_model": {"ground_truth": native(ground_truth)}, "extra_info": extra, **row}
     if columns and not row.keys() & {"question"}:
-        return to_example({**extra, "extra_info": extra, **row}, columns)
+        return to_example({**extra, **row}, columns)
     return to_example(row)
 
 

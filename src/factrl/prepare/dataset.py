@@ -12,7 +12,7 @@ Of KLCF, equal journals make equal files, byte for byte:
 - `about.json`: models, prompts, seeds, and how many of what became of what.
 
 Of other trainers, with the prompt of a recipe and nothing lost; columns that are not ours are one JSON text,
-`meta`:
+`meta`, which `load_examples` takes apart again:
 
     trl       `prompt`, a conversation or a text, beside our columns, which `factrl.bridges.trl` reads back
     verl      `data_source, prompt, ability, reward_model{style, ground_truth}, extra_info{index, split, …}`.
@@ -202,7 +202,12 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], may_replace: MayRe
 
 def lines_of(rows: Iterable[Mapping[str, Any]]) -> bytes:
     """The content of a JSON Lines file."""
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+    return "".join(json.dumps(_as_json(row)) + "\n" for row in rows).encode()
+
+
+def _as_json(row: Mapping[str, Any]) -> Any:
+    """Dates, bytes and the like as text, and numbers that are not finite, which JSON has not, as null."""
+    return json.loads(json.dumps(dict(row), default=str), parse_constant=lambda number: None)
 
 
 def write_dataset(
@@ -334,7 +339,7 @@ def _converted(example: Example, number: int, to: Target, data: DataSettings) ->
         prompt = [*system, {"role": "user", "content": text}]
     ours = {
         **columns_of(example),
-        "meta": json.dumps(dict(example.meta), ensure_ascii=False, default=str),
+        "meta": json.dumps(_as_json(example.meta), ensure_ascii=False),
     }
     if to == "trl":
         return {"prompt": prompt, **ours}

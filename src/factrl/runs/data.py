@@ -236,11 +236,12 @@ def documents(passages: Sequence[Passage]) -> str:
     )
 
 
-def to_example(row: Row, columns: Mapping[ColumnName, str] | None = None) -> Example:
+def to_example(row: Row, columns: Mapping[ColumnName, str] | None = None, at: str = "the row") -> Example:
     """One row of any dataset as an example; what it lacks stays empty.
 
     Args:
         columns: our name -> the row's column; `""` means that it has none.
+        at: what an error calls the row.
 
     >>> to_example({"question": "Who wrote Emma?", "answer": "Jane Austen", "year": 1815}).answers
     ('Jane Austen',)
@@ -248,7 +249,7 @@ def to_example(row: Row, columns: Mapping[ColumnName, str] | None = None) -> Exa
     Raises:
         DataError: a column holds a value of the wrong kind.
     """
-    return _example(row, _choose_columns([row], columns or {}, "the row"), "the row")
+    return _example(row, _choose_columns([row], columns or {}, at), at)
 
 
 def columns_of(example: Example) -> dict[str, Any]:
@@ -360,12 +361,6 @@ def _example(row: Row, names: Mapping[str, str], at: str) -> Example:
     def value(name: ColumnName) -> Any:
         return native(_look_up(row, names[name])) if name in names else None
 
-    def flag(cell: Any, column: str | None) -> bool | None:
-        word = "" if cell is None else str(cell).strip().lower()
-        if word not in _FLAGS:
-            raise DataError(f"{at}: {column} is {cell!r}, not true or false")
-        return _FLAGS[word]
-
     question, topic, given_id = value("question"), value("topic"), value("id")
     if (last_turn := _last_question(question)) is not None:
         question = last_turn
@@ -387,17 +382,23 @@ def _example(row: Row, names: Mapping[str, str], at: str) -> Example:
     # An empty list means that a search found nothing; a row without the column was not searched for.
     shown = {"evidence": ""} if value("evidence") is not None and not evidence else {}
     shown |= {"rejected": value("rejected")} if "rejected" in names else {}
-    shown |= {"answerable": flag(native(row["answerable"]), "answerable")} if "answerable" in row else {}
+    others = {column: content for column, content in row.items() if column not in used}
+    for table in (row, row.get("extra_info")):  # what `prepare convert` has put into one text
+        meta = table["meta"] if isinstance(table, Mapping) and table.keys() >= _CONVERTED else None
+        if isinstance(meta, str) and isinstance(kept := _listed(meta), dict):
+            others = {column: others[column] for column in others if column != "meta"} | kept
+    if "answerable" in others:
+        shown["answerable"] = read_flag(others["answerable"], f"{at}: answerable")
     return Example(
         question=(question or "").strip(),
         answers=tuple(dict.fromkeys(answers)),
         id="" if given_id is None else str(given_id),
         topic=topic or "",
-        ook=flag(value("ook"), names.get("ook")),
-        false_premise=flag(value("false_premise"), names.get("false_premise")),
+        ook=read_flag(value("ook"), f"{at}: {names.get('ook')}"),
+        false_premise=read_flag(value("false_premise"), f"{at}: {names.get('false_premise')}"),
         evidence=evidence,
         checklist=_texts(_listed(value("checklist")), f"{at}: {names.get('checklist')}"),
-        meta={column: content for column, content in row.items() if column not in used} | shown,
+        meta=others | shown,
     )
 
 
@@ -502,6 +503,30 @@ def _unclear(value: Any, where: str) -> DataError:
 # Cells as other tools write them
 
 
+def read_flag(cell: Any, where: str) -> bool | None:
+    """A cell that is true, false or empty.
+
+    >>> read_flag("False", "ook")
+    False
+
+    Raises:
+        DataError: it is something else.
+    """
+    word = "" if (cell := native(cell)) is None else str(cell).strip().lower()
+    if word not in _FLAGS:
+        raise DataError(f"{where} is {cell!r}, not true or false")
+    return _FLAGS[word]
+
+
+def unpacked(cell: Any) -> Any:
+    """A cell in Python's own types; of a text that spells a list with texts or tables, or a table, that one.
+
+    >>> unpacked('[{"text": "Rome"}]')
+    [{'text': 'Rome'}]
+    """
+    return _listed(native(cell))
+
+
 def table_of(cell: Any, where: str) -> dict[str, Any]:
     """The columns of a table in a cell, which may be in JSON; none of an empty one.
 
@@ -559,6 +584,7 @@ def native(value: Any) -> Any:
 
 
 _EMPTY = (None, "", [], {})  # a .csv has no other way to say that there is nothing
+_CONVERTED = {*get_args(ColumnName), "meta"} - {"rejected"}  # the columns of a row of `prepare convert`
 _EXACT = 2**53  # every integer below this is exact as a float
 _FLAGS: Mapping[str, bool | None] = {
     "": None,
