@@ -368,6 +368,37 @@ def test_a_probe_of_other_questions_is_refused(questions: Path, tmp_path: Path) 
         plan_tuning(job("tune.method=rft", f"data.train={questions}", f"tune.probe={file}"))
 
 
+def test_a_probe_is_read_as_questions_are(questions: Path, tmp_path: Path) -> None:
+    """Text of a .csv, and ids as data frames write numbers."""
+    samples = json.dumps([{"text": "0", "label": "correct", "tokens": 1}])
+    rows = [{"id": float(n), "ook": word, "samples": samples} for n, word in enumerate(("False", "true", ""))]
+    file = write(tmp_path / "p.jsonl", *rows)
+    plan = plan_tuning(job("tune.method=rft", f"data.train={questions}", f"tune.probe={file}"))
+    assert [example.ook for example in plan.examples] == [False, True, None]
+    assert plan.probed["0"] == [Candidate("0", length=1, label="correct")]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"ook": "maybe"}, "p.jsonl, row 2: ook is 'maybe', not true or false"),
+        ({"question": "Who?"}, "something else under 1 of 3 ids, first '1': 'Who?', and here it is '1?'"),
+        ({"samples": ["a", "b"]}, "row 2: samples holds 'a', not a table with a text"),
+        ({"samples": 3}, "row 2: samples is '3', not a list of tables"),
+        ({"samples": "[1]"}, "row 2: samples is '[1]', not a list of tables"),
+        ({"samples": [{"text": 5}]}, "row 2: samples holds \"{'text': 5}\", not a table with a text"),
+    ],
+)
+def test_a_row_of_a_probe_that_cannot_be_read_is_named(
+    questions: Path, tmp_path: Path, row: dict[str, Any], message: str
+) -> None:
+    rows = [{"id": str(n), "question": f" {n}?", "ook": False, **(row if n == 1 else {})} for n in range(3)]
+    file = write(tmp_path / "p.jsonl", *rows)
+    with pytest.raises(DataError) as caught:
+        plan_tuning(job("tune.method=rft", f"data.train={questions}", f"tune.probe={file}"))
+    assert message in str(caught.value)
+
+
 def test_a_probe_that_asked_otherwise_is_refused(questions: Path, tmp_path: Path) -> None:
     rows = [{"id": str(n), "ook": False, "samples": [{"text": "x", "label": "correct"}]} for n in range(3)]
     file = write(tmp_path / "p.jsonl", *rows)
@@ -509,10 +540,39 @@ def test_given_pairs_are_learnt_as_they_stand(tmp_path: Path) -> None:
     plan = plan_tuning(job(*words, *columns))
     assert plan.samples == 0
     target = TargetFormat(partial(completion_for, plan.job))
-    first, second = (learnt("given", example, (), target) for example in plan.examples)
-    assert (first, second) == ([("<think>a</think>x", "y")], "none: no given pair")
+    [first] = (learnt("given", example, (), target) for example in plan.examples)
+    assert (first, plan.notes) == ([("<think>a</think>x", "y")], ["1 rows left out: no given pair"])
     with pytest.raises(DataError, match=r"data\.columns\.rejected=…, and .* data\.columns\.answers=…"):
         plan_tuning(job(*words, *columns[:2]))
+
+
+SAID = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "y"}]
+
+
+@pytest.mark.parametrize(
+    ("worse", "text"),
+    [(SAID, "y"), (json.dumps(SAID), "y"), ('{"a": 1}', '{"a": 1}')],  # as TRL has it, in a .csv, and JSON
+)
+def test_a_worse_completion_is_a_text_or_a_conversation(worse: object, text: str, tmp_path: Path) -> None:
+    file = write(tmp_path / "pairs.jsonl", {"question": "Why?", "answer": "x", "rejected": worse})
+    [example] = plan_tuning(job("tune.method=dpo", "rule=given", f"data.train={file}")).examples
+    assert learnt("given", example, ()) == [("x", text)]
+
+
+@pytest.mark.parametrize(
+    ("worse", "message"),
+    [
+        (" x ", "no row has a pair to learn from; 1 rows left out: both completions equal"),
+        ('["y"]', "row 1: the worse completion is a list, not text or null"),
+        (["y"], "row 1: the worse completion is a list, not text"),
+        (5, "row 1: the worse completion is a int, not text"),
+    ],
+)
+def test_a_worse_completion_that_is_none_is_refused(worse: object, message: str, tmp_path: Path) -> None:
+    file = write(tmp_path / "pairs.jsonl", {"question": "Why?", "answer": "x", "rejected": worse})
+    with pytest.raises(DataError) as caught:
+        plan_tuning(job("tune.method=dpo", "rule=given", f"data.train={file}"))
+    assert message in str(caught.value)
 
 
 # The command line

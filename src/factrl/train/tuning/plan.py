@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, get_args
 
 from factrl.errors import ConfigError, DataError
 from factrl.job import Job
 from factrl.papers import settings_of
-from factrl.runs.data import load_held_out, load_training, render_prompt
+from factrl.runs.data import (
+    ColumnName,
+    load_held_out,
+    load_training,
+    read_completion,
+    read_flag,
+    render_prompt,
+    to_example,
+    unpacked,
+)
 from factrl.runs.rows import read_rows
 from factrl.train.tuning.labelled import LABELLED, load_lessons
-from factrl.train.tuning.rules import Candidate, given_text
+from factrl.train.tuning.rules import Candidate, TargetFormat, given_text
 from factrl.train.tuning.settings import VERIFIED, TuneSettings, measuring_job
 from factrl.types import Example
 
@@ -65,7 +76,7 @@ def plan_tuning(job: Job[TuneSettings]) -> TunePlan:
     render_prompt(examples[0], data.prompt)
     probed: Mapping[str, Sequence[Candidate]] = {}
     if tune.probe is not None:
-        examples, probed = _probed(examples, tune.probe)
+        examples, probed = _probed(examples, tune.probe, data.columns.get("question"))
         notes += _check_same_prompt(job, tune.probe)
     if (name := tune.rule or tune.method) in ELICITED and demonstrated(settings) is settings:
         notes.append(
@@ -83,6 +94,14 @@ def plan_tuning(job: Job[TuneSettings]) -> TunePlan:
             f"{data.train} has no column of the worse completions; say which one it is with "
             "data.columns.rejected=…, and that of the better ones with data.columns.answers=…"
         )
+    if tune.rule == "given":
+        every = [_with_worse(one, f"{data.train}, row {n}") for n, one in enumerate(examples, start=1)]
+        rows = [settings.rule.rows(example, (), TargetFormat()) for example in every]
+        examples = [one for one, row in zip(every, rows, strict=True) if not isinstance(row, str)]
+        left_out = Counter(row for row in rows if isinstance(row, str))
+        notes += [f"{count} rows left out: {why}" for why, count in left_out.most_common()]
+        if not examples:
+            raise DataError(f"{data.train}: no row has a pair to learn from; {'; '.join(notes)}")
     if tune.chosen is not None and not any(given_text(example, tune.chosen) for example in examples):
         raise DataError(
             f"tune.chosen = {tune.chosen!r}: none of {len(examples)} rows of {data.train} has a text in that "
@@ -98,6 +117,14 @@ def plan_tuning(job: Job[TuneSettings]) -> TunePlan:
         measuring.checked()
     demonstrated(settings)
     return TunePlan(job, examples, _held_out(settings), probed, notes)
+
+
+def _with_worse(example: Example, at: str) -> Example:
+    """The example with its worse completion as text, which may be a conversation's last message."""
+    cell = example.meta.get("rejected")
+    told = listed if isinstance(listed := unpacked(cell), list) else cell
+    worse = read_completion(told, f"{at}: the worse completion")
+    return replace(example, meta={**example.meta, "rejected": worse})
 
 
 def _held_out(settings: TuneSettings) -> Sequence[Example]:
@@ -145,30 +172,52 @@ def _with_prompt(settings: TuneSettings, prompt: str) -> TuneSettings:
 
 
 def _probed(
-    examples: Sequence[Example], file: str
+    examples: Sequence[Example], file: str, column: str | None
 ) -> tuple[list[Example], Mapping[str, Sequence[Candidate]]]:
-    """The questions with what a probe found of each, and its samples."""
-    probed: dict[str, Mapping[str, Any]] = {}
-    for row in read_rows(file):
+    """The questions with what a probe found of each, and its samples.
+
+    Args:
+        column: of the questions, where it is given; a file without it is read by its ids alone.
+    """
+    probed: dict[str, tuple[Example, Sequence[Candidate]]] = {}
+    for number, row in enumerate(read_rows(file), start=1):
         if "id" not in row or "ook" not in row:
             raise ConfigError(f"--probe {file} is no output of factrl probe: a row without `id` or `ook`")
-        probed[str(row["id"])] = row
+        at = f"--probe {file}, row {number}"
+        columns: dict[ColumnName, str] = dict.fromkeys({*get_args(ColumnName)} - {"id", "question"}, "")
+        if column is not None:
+            columns["question"] = column if column.partition(".")[0] in row else ""
+        one = replace(to_example(row, columns, at), ook=read_flag(row["ook"], f"{at}: ook"))
+        cells = unpacked(row.get("samples")) or []
+        if not isinstance(cells, list):
+            raise DataError(f"{at}: samples is {str(cells)[:80]!r}, not a list of tables with a text")
+        probed[one.id] = one, [_sample(cell, at) for cell in cells]
     missing = [example for example in examples if example.id not in probed]
     if missing:
         raise DataError(
             f"--probe {file} says nothing of {len(missing)} of {len(examples)} questions, first "
             f"{missing[0].id!r}; probe the same questions, or take its output as the questions"
         )
-    flagged = [replace(example, ook=probed[example.id]["ook"]) for example in examples]
-    samples = {e.id: [_sample(s) for s in probed[e.id].get("samples") or ()] for e in examples}
+    others = [e for e in examples if probed[e.id][0].question not in ("", e.question)]
+    if others:
+        first, asked = others[0], probed[others[0].id][0].question
+        raise DataError(
+            f"--probe {file} asked something else under {len(others)} of {len(examples)} ids, first "
+            f"{first.id!r}: {asked[:80]!r}, and here it is {first.question[:80]!r}; probe the same "
+            "questions, or take its output as the questions"
+        )
+    flagged = [replace(example, ook=probed[example.id][0].ook) for example in examples]
+    samples = {example.id: probed[example.id][1] for example in examples}
     return flagged, samples if any(samples.values()) else {}
 
 
-def _sample(row: Mapping[str, Any]) -> Candidate:
+def _sample(row: Any, at: str) -> Candidate:
+    if not isinstance(row, Mapping) or not isinstance(row.get("text"), (str, NoneType)):
+        raise DataError(f"{at}: samples holds {str(row)[:80]!r}, not a table with a text")
     text, cause, length = row.get("text"), row.get("cause"), row.get("tokens")
     if text is None:
         return Candidate("", cause=cause or "no_completion")
-    length = len(text.split()) if length is None else length
+    length = length if isinstance(length, int) else len(text.split())
     return Candidate(text, length, bool(row.get("truncated")), label=row.get("label"), cause=cause)
 
 

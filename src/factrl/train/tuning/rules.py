@@ -217,6 +217,8 @@ def _given(example: Example, samples: Sequence[Candidate], target: TargetFormat)
     worse = example.meta.get("rejected")
     if not example.answers or not isinstance(worse, str) or not worse.strip():
         return "no given pair"
+    if worse.strip() == example.answers[0].strip():
+        return "both completions equal"
     return [_prefer(Candidate(example.answers[0]), Candidate(worse), "given")]
 
 
