@@ -13,19 +13,24 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from preparing import prepared
 
 from commands import write
 from factrl.cli import main
+from factrl.errors import DataError
 from factrl.llm import FakeLLM
 from factrl.papers import load_reward
 from factrl.prepare.dataset import importance_of
 from factrl.rewards.grading import Grader
-from factrl.runs.data import load_examples
+from factrl.runs.data import load_examples, to_example
 from factrl.verifier.search import Index
 from fault_server import FaultServer, Handler, completion
 
@@ -181,6 +186,35 @@ def test_a_row_says_its_threshold_and_is_asked_at_each() -> None:
     assert len({row["id"] for row in each}) == 40
 
 
+@pytest.mark.parametrize(
+    ("t", "problem"),
+    [
+        (Decimal("0.5"), None),
+        *((t, "it has no column `threshold`, or nothing in it") for t in (None, " ", float("nan"))),
+        *((t, f"threshold = {t!r} is not a number from 0") for t in ("half", 1.0, True)),
+    ],
+)
+def test_a_threshold_that_cannot_be_read_names_its_row(t: object, problem: str | None) -> None:
+    asked = replace(to_example(ANSWERED), meta={"threshold": t})
+    if problem is None:
+        load_reward("threshold").check_examples([asked])
+        return
+    with pytest.raises(DataError, match=f"the first is 'x': {problem}"):
+        load_reward("threshold").check_examples([asked])
+
+
+def test_cells_that_json_has_not_are_text_or_null() -> None:
+    """As `convert` writes them too."""
+    day, odd = date(2020, 1, 2), {"inf": float("inf"), "nan": [float("nan")]}
+    table = pa.Table.from_pylist([{"question": "Who?", "answer": "Ada", "on": day, "raw": b"x", "odd": odd}])
+    pq.write_table(table, "q.parquet")
+    told = {"on": "2020-01-02", "raw": "b'x'", "odd": {"inf": None, "nan": [None]}}
+    [row] = prepared("thresholds", "q.parquet")
+    [converted] = prepared("convert", "q.parquet", "--to", "trl")
+    assert row.items() >= told.items()
+    assert json.loads(converted["meta"]).items() >= told.items()
+
+
 # Unanswerable questions
 
 ROWS = [
@@ -222,6 +256,7 @@ def test_a_share_of_the_mixed_rows_is_unanswerable() -> None:
         ({"answers": ["I don't know"]}, []),
         ({"answers": ["Ada"], "answerable": False}, []),
         ({"answers": ["Ada"], "answerable": "False"}, []),  # as a .csv has it
+        ({"answerable": None}, []),
         ({"question": "1 + 1?", "answer": "2", "aliases": ["II"]}, ["--column", "why"]),
     ],
 )
@@ -232,6 +267,12 @@ def test_what_counts_as_unanswerable(change: dict[str, Any], words: list[str]) -
     assert len(drawn) == 4
     assert all(row["question"].startswith("Who wins") for row in drawn)
     assert {one.answers[2:] for one in load_examples("out.jsonl")} == {()}
+
+
+def test_a_question_of_both_is_answerable(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = mixed([*NOBODY, {"question": ROWS[0]["q"].lower(), "answers": None}])
+    assert "1 of 7 unanswerable questions are in asked.jsonl too, and left out" in capsys.readouterr().err
+    assert ROWS[0]["q"].lower() not in [row["question"] for row in rows]
 
 
 @pytest.mark.parametrize(

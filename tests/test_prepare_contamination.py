@@ -56,7 +56,7 @@ def test_found_questions_are_dropped_and_told(tmp_path: Path) -> None:
 
 
 def test_a_set_without_questions_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"claims\.jsonl holds no question"):
+    with pytest.raises(DataError, match=r"claims\.jsonl holds no question; columns: claim; name"):
         Sieve.read([write(tmp_path / "claims.jsonl", {"claim": "Oslo is old."})])
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"empty holds no \.jsonl"):

@@ -74,18 +74,81 @@ def test_a_row_in_another_form_has_its_supporting_passages_too(monkeypatch: pyte
     ]
 
 
+GOLD: dict[str, Any] = {
+    **{"question": "A?", "answer": "a", "supporting_facts": [["T", 0]]},
+    "context": [["T", ["Yes.", " It is."]], ["U", ["No."]]],
+}
+TABLES = [{"title": title, "sentences": texts} for title, texts in GOLD["context"]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"context": TABLES, "supporting_facts": [{"title": "T", "sent_id": 0}]},
+        {"context": {"title": ["T", "U"], "sentences": [["Yes.", " It is."], ["No."]]}},
+        {
+            "context": [["T", "Yes. It is."], ["U", "No."]],
+            "supporting_facts": {"title": ["T"], "sent_id": [0]},
+        },
+        {name: json.dumps(GOLD[name]) for name in ("context", "supporting_facts")},  # in a .csv
+        {"context": json.dumps(TABLES)},
+    ],
+)
+def test_paragraphs_in_every_form_that_there_is(change: dict[str, Any]) -> None:
+    write("hotpot.jsonl", GOLD | change)
+    [row] = [row for row in made("--facts", "2") if row["data_source"] == "hotpotqa"]
+    assert row["evidence"] == [{"title": "T", "text": "Yes. It is."}]
+
+
 @pytest.mark.parametrize(
     ("file", "row", "message"),
     [
         (
             "wiki",
             {"question": "B?", "answer": "b"},
-            "2wikimultihopqa, row 1 has no evidence; columns: question",
+            "wiki.jsonl, row 1 has no evidence; columns: question",
         ),
         (
             "math",
             {"problem": "1 + 1?", "level": 5},
-            "mathematics, row 1 has no answer; columns: problem, level",
+            "math.jsonl, row 1 has no answer; columns: problem, level",
+        ),
+        (
+            "math",
+            {"problem": "Where?", "answer": "[0,1]"},
+            "math.jsonl, row 1: answer is '[0,1]': one answer or",
+        ),
+        (
+            "hotpot",
+            {"answer": "x", "context": []},
+            "hotpot.jsonl, row 1 has no question; columns: answer, cont",
+        ),
+        (
+            "wiki",
+            {"question": "B?", "context": []},
+            "wiki.jsonl, row 1 has no answer; columns: question, cont",
+        ),
+        (
+            "hotpot",
+            GOLD | {"context": "A text."},
+            "hotpot.jsonl, row 1: context is 'A text.'; write a list of",
+        ),
+        ("hotpot", GOLD | {"context": [["T", ["a."], 1]]}, "row 1: context is \"[['T', ['a.'], 1]]\"; write"),
+        (
+            "hotpot",
+            GOLD | {"context": [{"title": "T"}]},
+            "row 1: context has 'None' under 'T', not a list of",
+        ),
+        (
+            "hotpot",
+            GOLD | {"context": {"title": ["T", "U"], "sentences": [["a."]]}},
+            "row 1: context has 'None' under 'U', not a list of sentences",
+        ),
+        (
+            "hotpot",
+            GOLD | {"supporting_facts": [1]},
+            "row 1: supporting_facts is '[1]'; write a list of [title,",
         ),
     ],
 )

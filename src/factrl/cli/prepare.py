@@ -16,7 +16,7 @@ from factrl.llm import preflight
 from factrl.llm.models import cache_folder
 from factrl.llm.store import Store, kept
 from factrl.papers.threshold import VALUES, penalty
-from factrl.prepare import FEW_SHOT, ZERO_SHOT, Sieve, few_shot, read_demonstrations
+from factrl.prepare import FEW_SHOT, ZERO_SHOT, Sieve, few_shot, normalised, read_demonstrations
 from factrl.prepare.dataset import (
     FILES,
     JOURNAL,
@@ -445,8 +445,12 @@ def _mix(args: argparse.Namespace) -> int:
     questions = load_training(settings.data, limit=args.limit)
     columns: dict[ColumnName, str] = {"question": args.column} if args.column else {}
     others = load_examples(file, columns=columns, require_answers=False)
-    pool = {one.id: one for one in unanswerable(others, every=bool(args.column))}
-    if not pool:
+    found = unanswerable(others, every=bool(args.column))
+    asked = {normalised(one.question) for one in questions}
+    pool = {one.id: one for one in found if normalised(one.question) not in asked}
+    if twice := len(found) - len(pool):
+        tell(f"{twice} of {len(found)} unanswerable questions are in {args.file} too, and left out")
+    if not found:
         raise ConfigError(f"{file}: each row has an accepted answer, or an `answerable` that is not false")
     kept, _ = _sifted(args, [*questions, *pool.values()])
     known = [one for one in kept if one.id not in pool]
@@ -459,9 +463,8 @@ def _mix(args: argparse.Namespace) -> int:
 
 def _fspo(args: argparse.Namespace) -> int:
     check_place("--output", Path(args.output), ".jsonl")
-    sources = {"hotpotqa": _released(args.hotpotqa), "2wikimultihopqa": _released(args.wiki)}
-    if args.mathematics:
-        sources[MATHEMATICS] = _released(args.mathematics)
+    files = {"hotpotqa": args.hotpotqa, "2wikimultihopqa": args.wiki, MATHEMATICS: args.mathematics}
+    sources = {name: (file, _released(file)) for name, file in files.items() if file}
     rows, counts = mix_fspo(sources, args.facts, args.seed, Sieve.read(args.against))
     note, facts = f"{len(rows)} rows ({tally(counts)})", len(rows) - counts.get(MATHEMATICS, 0)
     if facts < args.facts:

@@ -24,7 +24,15 @@ from typing import Any, Literal
 
 from factrl.errors import ConfigError, DataError, MissingExtra, nearest
 from factrl.runs.config import read_toml
-from factrl.runs.data import ColumnName, documents, load_examples, native, read_completion, to_example
+from factrl.runs.data import (
+    ColumnName,
+    documents,
+    load_examples,
+    native,
+    read_completion,
+    to_example,
+    unpacked,
+)
 from factrl.runs.rows import READERS, SEPARATED, Row, read_rows
 from factrl.runs.settings import DataSettings
 from factrl.types import Example
@@ -357,21 +365,45 @@ def completions_column(path: str | Path, column: str, columns: Iterable[str]) ->
 # -- Upstream rows as rows with the usual columns ------------------------------------------------------
 
 
-def paragraphs(row: Row) -> Row:
-    """HotpotQA and 2WikiMultiHopQA: paragraphs as `{title, sentences}` lists or as `[title, sentences]`, and
-    where the row says so, which of them its answer needs."""
-    context = row.get("context") or {}
-    if isinstance(context, Mapping):
-        bodies = context.get("sentences") or context.get("content") or []
-        context = zip(context.get("title") or [], bodies, strict=True)
-    facts = row.get("supporting_facts") or []
-    gold = {*facts["title"]} if isinstance(facts, Mapping) else {title for title, _ in facts}
-    evidence = [
-        {"title": title, "text": "".join(body), "is_supporting": title in gold or not gold}
-        for title, body in context
-    ]
+def paragraphs(row: Row, at: str = "the row") -> Row:
+    """HotpotQA and 2WikiMultiHopQA: paragraphs as two lists, `title` and `sentences`, or as a list of such
+    tables or of `[title, sentences]`, also in JSON, and where the row says so, which its answer needs.
+
+    Raises:
+        DataError: the row has none of these forms, or no question or answer.
+    """
+    for name in ("question", "answer"):
+        if name not in row:
+            raise DataError(f"{at} has no {name}; columns: {', '.join(row)}")
+    gold = {title for title, _ in _titled(row, "supporting_facts", ("sent_id",), at)}
+    evidence = []
+    for title, body in _titled(row, "context", ("sentences", "content"), at):
+        texts = [body] if isinstance(body, str) else body
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise DataError(f"{at}: context has {str(body)[:80]!r} under {title!r}, not a list of sentences")
+        supports = title in gold or not gold
+        evidence.append({"title": title, "text": "".join(texts), "is_supporting": supports})
     name = row.get("id") or row.get("_id")
     return {"question": row["question"], "answers": row["answer"], "id": name, "evidence": evidence}
+
+
+def _titled(row: Row, column: str, names: Sequence[str], at: str) -> list[Any]:
+    """Pairs of a title and what is beside it, in a table under one of these names."""
+
+    def pair(table: Mapping[str, Any]) -> list[Any]:
+        return [table.get("title"), next((table[name] for name in names if name in table), None)]
+
+    cell = unpacked(row.get(column)) or []
+    found = cell if isinstance(cell, list) else [None]
+    if isinstance(cell, Mapping) and all(isinstance(one, list) for one in pair(cell)):
+        found = [*itertools.zip_longest(*pair(cell))]
+    pairs = [pair(one) if isinstance(one, Mapping) else one for one in found]
+    if not all(isinstance(one, (list, tuple)) and len(one) == 2 and isinstance(one[0], str) for one in pairs):
+        raise DataError(
+            f"{at}: {column} is {str(cell)[:80]!r}; write a list of [title, {names[0]}], or a table of two "
+            f"lists of equal length, title and {names[0]}"
+        )
+    return pairs
 
 
 def _musique(row: Row) -> Row:

@@ -23,7 +23,9 @@ are drawn and the settings of training, TruthRL's, are ours.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from factrl.errors import ConfigError
@@ -51,19 +53,22 @@ def penalty(t: float) -> float:
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
     if no_answers(example):
         return no_answers(example)
-    if "threshold" not in example.meta:
-        return "it has no column `threshold`; factrl prepare thresholds writes one"
-    penalty(_stated(example))
+    if _stated(example) is None:
+        return "it has no column `threshold`, or nothing in it; factrl prepare thresholds writes one"
+    try:
+        penalty(_stated(example))
+    except ConfigError as error:
+        return str(error)
     return None
 
 
 def _stated(example: Example) -> Any:
-    """The column `threshold`, which a .csv has as text."""
+    """The column `threshold`, which a .csv has as text; None where it is empty."""
     t = example.meta.get("threshold")
-    try:
-        return float(t) if isinstance(t, str) else t
-    except ValueError:
-        return t
+    t = t.strip() or None if isinstance(t, str) else t
+    with suppress(ValueError):
+        t = float(t) if isinstance(t, (str, Decimal)) else t
+    return None if t != t else t  # NaN, as data frames write an empty cell
 
 
 @reward(requires=_requires, choices={"answer": truthrl.truthrl.choices["answer"]})

@@ -150,14 +150,18 @@ class Sieve:
         """
         known: dict[str, str] = {}
         for source in sources:
-            seen = False
+            seen, columns = False, dict[str, None]()
             for file in _files(Path(source).expanduser()):
                 for row in read_rows(str(file), "test"):
+                    columns |= dict.fromkeys(row)
                     if question := normalised(_question(row)):
                         known.setdefault(question, str(file))
                         seen = True
             if not seen:
-                raise DataError(f"--against {source} holds no question; name the file with the questions")
+                raise DataError(
+                    f"--against {source} holds no question; columns: {', '.join(columns) or 'none'}; name "
+                    "the file with the questions, or call their column `question`"
+                )
         return cls(known)
 
     def found_in(self, question: str) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any
 from factrl.errors import ConfigError, DataError
 from factrl.evals.catalogue import is_hopeless, paragraphs
 from factrl.prepare import Sieve
-from factrl.runs.data import to_example
+from factrl.runs.data import to_example, unpacked
 from factrl.runs.rows import Row
 from factrl.text.abstention import abstains
 from factrl.types import Example
@@ -28,13 +28,13 @@ DECLINES = ("I don't know", "I do not know")
 
 
 def mix_fspo(
-    sources: Mapping[str, Iterable[Row]], facts: int, seed: int, sieve: Sieve
+    sources: Mapping[str, tuple[str, Iterable[Row]]], facts: int, seed: int, sieve: Sieve
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Rows of all sources in an order that is drawn, and how many each has; none is in an evaluation set.
 
     Args:
-        sources: HotpotQA's and 2Wiki's rows, as released or with `evidence`, and mathematics, all of which
-            is taken.
+        sources: where they are from, for an error, and the rows of HotpotQA and of 2Wiki, as released or with
+            `evidence`, and of mathematics, all of which is taken.
         facts: questions of the first two together, in the release's proportion.
 
     Raises:
@@ -42,8 +42,8 @@ def mix_fspo(
     """
     draw, mixed, counts = random.Random(seed), list[dict[str, Any]](), dict[str, int]()
     first = round(facts * FACTS[0] / sum(FACTS))
-    for (name, rows), wanted in zip(sources.items(), (first, facts - first, None), strict=False):
-        chosen = [row for row in _read(name, rows) if sieve.found_in(row["question"]) is None]
+    for (name, source), wanted in zip(sources.items(), (first, facts - first, None), strict=False):
+        chosen = [row for row in _read(name, *source) if sieve.found_in(row["question"]) is None]
         chosen = chosen if wanted is None else draw.sample(chosen, min(wanted, len(chosen)))
         counts[name] = len(chosen)
         mixed += chosen
@@ -51,26 +51,25 @@ def mix_fspo(
     return mixed, counts
 
 
-def _read(name: str, rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
+def _read(name: str, file: str, rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
     for number, row in enumerate(rows, start=1):
-        example = to_example(row if name == MATHEMATICS else _gold(row))
+        at = f"{file}, row {number}"
+        example = to_example(row if name == MATHEMATICS else _gold(row, at), at=at)
         evidence = [{"title": one.title, "text": one.text} for one in example.evidence]
         lacks = [
             what for what, there in (("question", example.question), ("answer", example.answers)) if not there
         ]
         lacks += ["evidence"] if name != MATHEMATICS and not evidence else []
         if lacks:
-            raise DataError(
-                f"{name}, row {number} has no {' and no '.join(lacks)}; columns: {', '.join(row)}"
-            )
+            raise DataError(f"{at} has no {' and no '.join(lacks)}; columns: {', '.join(row)}")
         columns = {"id": f"{name}-{example.id or number}", "data_source": name, "question": example.question}
         yield {**columns, "answers": [*example.answers], **({"evidence": evidence} if evidence else {})}
 
 
-def _gold(row: Row) -> Row:
+def _gold(row: Row, at: str) -> Row:
     """The row with the paragraphs alone that its answer needs, where it says which."""
-    row = paragraphs(row) if "context" in row else row
-    passages = row.get("evidence")
+    row = paragraphs(row, at) if "context" in row else row
+    passages = unpacked(row.get("evidence"))
     if not isinstance(passages, list):
         return row
     left_out = [isinstance(one, Mapping) and one.get("is_supporting") is False for one in passages]
@@ -81,7 +80,7 @@ def unanswerable(examples: Iterable[Example], *, every: bool = False) -> list[Ex
     """Those that nobody can answer, with `DECLINES` as their accepted answers and `answerable` false.
 
     Args:
-        every: take all that have no column `answerable`; else those without an answer.
+        every: take all that do not say whether they are `answerable`; else those of them without an answer.
     """
     return [
         replace(
@@ -92,7 +91,8 @@ def unanswerable(examples: Iterable[Example], *, every: bool = False) -> list[Ex
             meta={**one.meta, "answerable": False},
         )
         for one in examples
-        if (is_hopeless(one) if "answerable" in one.meta else every or all(map(abstains, one.answers)))
+        if is_hopeless(one)
+        or (one.meta.get("answerable") is None and (every or all(map(abstains, one.answers))))
     ]
 
 
