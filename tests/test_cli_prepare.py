@@ -190,7 +190,7 @@ def test_a_row_says_its_threshold_and_is_asked_at_each() -> None:
     ("t", "problem"),
     [
         (Decimal("0.5"), None),
-        *((t, "it has no column `threshold`, or nothing in it") for t in (None, " ", float("nan"))),
+        *((t, "it has nothing in the column `threshold`; factrl") for t in (None, " ", float("nan"))),
         *((t, f"threshold = {t!r} is not a number from 0") for t in ("half", 1.0, True)),
     ],
 )

@@ -54,7 +54,8 @@ def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
     if no_answers(example):
         return no_answers(example)
     if _stated(example) is None:
-        return "it has no column `threshold`, or nothing in it; factrl prepare thresholds writes one"
+        has = "nothing in the" if "threshold" in example.meta else "no"
+        return f"it has {has} column `threshold`; factrl prepare thresholds writes one"
     try:
         penalty(_stated(example))
     except ConfigError as error:
