@@ -122,8 +122,8 @@ def plan_tuning(job: Job[TuneSettings]) -> TunePlan:
 def _with_worse(example: Example, at: str) -> Example:
     """The example with its worse completion as text, which may be a conversation's last message."""
     cell = example.meta.get("rejected")
-    told = listed if isinstance(listed := unpacked(cell), list) else cell
-    worse = read_completion(told, f"{at}: the worse completion")
+    value = listed if isinstance(listed := unpacked(cell), list) else cell
+    worse = read_completion(value, f"{at}: the worse completion")
     return replace(example, meta={**example.meta, "rejected": worse})
 
 
