@@ -261,6 +261,12 @@ def test_without_the_hub_package(monkeypatch: pytest.MonkeyPatch) -> None:
         load_examples("owner/name")
 
 
+@pytest.mark.parametrize("nothing", [None, "", [], {}])
+def test_no_evidence(tmp_path: Path, nothing: Any) -> None:
+    (tmp_path / "d.jsonl").write_text(json.dumps({**ROW, "evidence": nothing}))
+    assert load_examples(tmp_path / "d.jsonl")[0].evidence == ()
+
+
 def test_an_empty_column_of_a_csv_is_as_good_as_none(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("query,question,answer,gold\nWho?,,,Ada\nWhere?,,,Rome\n")
     assert [one.answers for one in load_examples(tmp_path / "d.csv")] == [("Ada",), ("Rome",)]

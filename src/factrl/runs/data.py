@@ -710,7 +710,7 @@ def _evidence(value: Any, where: str) -> tuple[Passage, ...]:
     Chunks that TruthRL's retrieval scored too low to be shown are left out, as there.
     """
     passages = []
-    value = _listed(value)
+    value = _listed(value) or None  # {} of SciFact is none
     if isinstance(value, Mapping) and (apart := _rows_of(value)) is not None:
         value = apart
     for cell in value if isinstance(value, list) else [value]:
