@@ -446,8 +446,8 @@ def _mix(args: argparse.Namespace) -> int:
     columns: dict[ColumnName, str] = {"question": args.column} if args.column else {}
     others = load_examples(file, columns=columns, require_answers=False)
     found = unanswerable(others, every=bool(args.column))
-    asked = {normalised(one.question) for one in questions}
-    pool = {one.id: one for one in found if normalised(one.question) not in asked}
+    answered = {normalised(one.question) for one in questions}
+    pool = {one.id: one for one in found if normalised(one.question) not in answered}
     if twice := len(found) - len(pool):
         tell(f"{twice} of {len(found)} unanswerable questions are in {args.file} too, and left out")
     if not found:

@@ -301,11 +301,12 @@ def options_of(example: Example) -> tuple[Sequence[str], Sequence[int]] | None:
 
 
 def in_json(cell: Any) -> Any:
-    """A cell in Python's own types; what a text says in JSON, where it does."""
+    """A cell as `unpacked` reads it, and of a text that is a number or a list of numbers in JSON, those."""
+    value = unpacked(cell)
     try:
-        return json.loads(cell) if isinstance(cell, str) else native(cell)
+        return json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):
-        return cell
+        return value
 
 
 def plain(cell: Any) -> str:
@@ -357,8 +358,8 @@ def completions_column(path: str | Path, column: str, columns: Iterable[str]) ->
         if present:
             shown = ", ".join(map(repr, present))
             hint = f"columns beside the question: {shown}; name the right one with --column NAME"
-        said = f"{column!r} beside the question and its answers" if column else "for the completions"
-        raise DataError(f"{path} has no column {said}{nearest(column, present)}; {hint}")
+        missing = f"{column!r} beside the question and its answers" if column else "for the completions"
+        raise DataError(f"{path} has no column {missing}{nearest(column, present)}; {hint}")
     return chosen
 
 

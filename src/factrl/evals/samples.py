@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from factrl.errors import ConfigError, DataError
 from factrl.evals.catalogue import in_json, is_hopeless, options_of
 from factrl.evals.metrics import Number
-from factrl.runs.disk import FileLock, check_free, whole_file
+from factrl.runs.disk import FileLock, check_free, no_empty_folder, whole_file
 from factrl.types import Completion, Example, Grade, Label
 
 KINDS = ("question_type", "threshold")
@@ -218,20 +218,17 @@ def results_folder(folder: Path, about: Mapping[str, Any], sources: Mapping[str,
     Raises:
         ConfigError: the folder holds something else, another process has it, or it cannot be written.
     """
-    is_new = not folder.exists()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--output {folder} cannot be written: {error.strerror}") from error
-    lock = FileLock(folder / ".lock", f"--output {folder}")
-    try:
-        _check_same(folder, about, sources)
-        yield
-    finally:
-        lock.release()
-        if is_new:
-            with suppress(OSError):  # there is something in it
-                folder.rmdir()
+    with no_empty_folder(folder):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"--output {folder} cannot be written: {error.strerror}") from error
+        lock = FileLock(folder / ".lock", f"--output {folder}")
+        try:
+            _check_same(folder, about, sources)
+            yield
+        finally:
+            lock.release()
 
 
 def _check_same(folder: Path, about: Mapping[str, Any], sources: Mapping[str, str]) -> None:

@@ -386,8 +386,8 @@ def stored_texts(
     if not (left := [rows[at] for at in own if at not in found]):
         return texts, ""
     first = plain(left[0].get("question"))[:80] or plain(left[0].get("id"))
-    said = f"{len(left)} of {len(rows)} rows of {path} belong to none of its questions, first {first!r}"
-    return texts, f"{said}; {how}"
+    note = f"{len(left)} of {len(rows)} rows of {path} belong to none of its questions, first {first!r}"
+    return texts, f"{note}; {how}"
 
 
 def own_texts(path: str, examples: Sequence[Example], column: str = "") -> Texts:

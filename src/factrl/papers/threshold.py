@@ -53,11 +53,11 @@ def penalty(t: float) -> float:
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
     if no_answers(example):
         return no_answers(example)
-    if _stated(example) is None:
+    if (t := _stated(example)) is None:
         has = "nothing in the" if "threshold" in example.meta else "no"
         return f"it has {has} column `threshold`; factrl prepare thresholds writes one"
     try:
-        penalty(_stated(example))
+        penalty(t)
     except ConfigError as error:
         return str(error)
     return None

@@ -558,8 +558,10 @@ def read_completion(cell: Any, where: str, *, spelled: bool = False) -> str | No
     if is_conversation(value):
         message = last_message(value, "assistant")
         return None if message is None else completion_of(message)
-    if isinstance(cell, str) or value is None:
-        return None if value is None else cell
+    if value is None:
+        return None
+    if isinstance(cell, str):
+        return cell
     raise DataError(f"{where} is a {type(cell).__name__}, not text or null")
 
 

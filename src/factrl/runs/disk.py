@@ -207,6 +207,18 @@ class FileLock:
 _HELD: weakref.WeakSet[FileLock] = weakref.WeakSet()
 
 
+@contextlib.contextmanager
+def no_empty_folder(folder: Path) -> Iterator[None]:
+    """Where a folder is made inside and nothing is left in it, it is removed again."""
+    is_new = not folder.exists()
+    try:
+        yield
+    finally:
+        if is_new:
+            with contextlib.suppress(OSError):  # there is something in it, or it was never made
+                folder.rmdir()
+
+
 def _forget() -> None:
     """In a forked child: it must not keep a lock that its parent has released."""
     for lock in _HELD:

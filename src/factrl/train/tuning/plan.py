@@ -18,7 +18,6 @@ from factrl.runs.data import (
     load_held_out,
     load_training,
     read_completion,
-    read_flag,
     render_prompt,
     to_example,
     unpacked,
@@ -184,10 +183,11 @@ def _probed(
         if "id" not in row or "ook" not in row:
             raise ConfigError(f"--probe {file} is no output of factrl probe: a row without `id` or `ook`")
         at = f"--probe {file}, row {number}"
-        columns: dict[ColumnName, str] = dict.fromkeys({*get_args(ColumnName)} - {"id", "question"}, "")
+        left_out = {*get_args(ColumnName)} - {"id", "question", "ook"}
+        columns: dict[ColumnName, str] = dict.fromkeys(left_out, "")
         if column is not None:
             columns["question"] = column if column.partition(".")[0] in row else ""
-        one = replace(to_example(row, columns, at), ook=read_flag(row["ook"], f"{at}: ook"))
+        one = to_example(row, columns, at)
         cells = unpacked(row.get("samples")) or []
         if not isinstance(cells, list):
             raise DataError(f"{at}: samples is {str(cells)[:80]!r}, not a list of tables with a text")
@@ -200,10 +200,10 @@ def _probed(
         )
     others = [e for e in examples if probed[e.id][0].question not in ("", e.question)]
     if others:
-        first, asked = others[0], probed[others[0].id][0].question
+        first, other = others[0], probed[others[0].id][0].question
         raise DataError(
             f"--probe {file} asked something else under {len(others)} of {len(examples)} ids, first "
-            f"{first.id!r}: {asked[:80]!r}, and here it is {first.question[:80]!r}; probe the same "
+            f"{first.id!r}: {other[:80]!r}, and here it is {first.question[:80]!r}; probe the same "
             "questions, or take its output as the questions"
         )
     flagged = [replace(example, ook=probed[example.id][0].ook) for example in examples]

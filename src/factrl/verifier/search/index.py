@@ -22,7 +22,7 @@ import tantivy
 from tantivy import Occur, Query
 
 from factrl.errors import ConfigError, DataError, SetupError
-from factrl.runs.disk import FileLock, write_whole
+from factrl.runs.disk import FileLock, no_empty_folder, write_whole
 from factrl.runs.progress import Progress
 from factrl.types import Passage
 from factrl.verifier.search.sources import (
@@ -130,18 +130,15 @@ class Index:
         known = {str(file.resolve()): fingerprint(file) for file in files}
         marks = set(known.values())
         if not _is_built(folder, marks):
-            is_new = not folder.exists()
-            with _writing(folder):
-                folder.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(folder / _LOCK, f"the index in {folder}")
-            try:
-                if not _is_built(folder, marks):  # by a process that had the lock before
-                    _write(folder, files, Manifest(tuple(known.items())))
-            finally:
-                lock.release()
-                if is_new:
-                    with suppress(OSError):  # there is something in it
-                        folder.rmdir()
+            with no_empty_folder(folder):
+                with _writing(folder):
+                    folder.mkdir(parents=True, exist_ok=True)
+                lock = FileLock(folder / _LOCK, f"the index in {folder}")
+                try:
+                    if not _is_built(folder, marks):  # by a process that had the lock before
+                        _write(folder, files, Manifest(tuple(known.items())))
+                finally:
+                    lock.release()
         return cls(folder)
 
     @classmethod
