@@ -141,6 +141,20 @@ def test_what_is_known_of_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (musique.answers, musique.meta["answerable"]) == ((), False)
 
 
+def test_a_released_row_of_a_csv_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("hotpotqa", "musique", "triviaqa", "truthfulqa_generation", "truthfulqa_mc1"):
+        row = {column: cell if isinstance(cell, str) else str(cell) for column, cell in ROWS[name].items()}
+        assert questions(name, monkeypatch, row) == questions(name, monkeypatch)
+    (musique,) = questions("musique", monkeypatch, {**ROWS["musique"], "answerable": "False"})
+    assert musique.answers == ()
+    for row, problem in (
+        ({"question": "Q?", "answer": "a", "answer_aliases": "[b c"}, "answer_aliases is '.b c', not a list"),
+        ({"question": "Q?"}, "musique: a row has no 'answer'; its columns: 'question'"),
+    ):
+        with pytest.raises(DataError, match=problem):
+            questions("musique", monkeypatch, row)
+
+
 def test_a_hopeless_question_is_there_to_be_declined() -> None:
     example = Example("Who will win in 2090?", (), "1", meta={"answerable": False})
     tools, boxed = Tools(Grader()), Tools(Grader(), extract="boxed")

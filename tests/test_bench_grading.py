@@ -158,7 +158,7 @@ def test_a_question_is_found_by_its_words_before_its_id(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="1 questions of simpleqa"):
         stored_texts(path, "", SIMPLE, [Example("Who?", ("Ann",), "7")])
     write(path, {"id": OSLO.id, "output": ["Oslo", "Rome"]})
-    with pytest.raises(DataError, match="row 1: output is a list, not text or null"):
+    with pytest.raises(DataError, match=r"row 1: output is .*, not text or null; .* role and content"):
         stored_texts(path, "", SIMPLE, [OSLO])
     twins = [replace(OSLO, id="a"), replace(OSLO, id="b")]
     rows = [{"id": one.id, "question": one.question, "output": one.id} for one in twins]
@@ -174,6 +174,11 @@ def test_a_question_is_found_by_its_words_before_its_id(tmp_path: Path) -> None:
         ("a.jsonl", '{"id": 1, "question": null, "benchmark": null, "output": "Oslo"}'),
         ("a.csv", "id,question,benchmark,output\n 1,,,Oslo\n"),
         ("a.csv", "id,output\n1.0,Oslo\n"),
+        ("a.jsonl", '{"id": 7, "prompt": "Capital of Norway?", "output": "Oslo"}'),
+        ("a.jsonl", '{"problem": "Capital of Norway?", "completion": null, "prediction": "Oslo"}'),
+        ("a.jsonl", '{"prompt": [{"role": "user", "content": "Capital of Norway?"}], "output": "Oslo"}'),
+        ("a.jsonl", '{"id": 1, "prompt": "Answer briefly. Capital of Norway?", "output": "Oslo"}'),
+        ("a.csv", "id,completion,response,output\n1,,,Oslo\n"),
         ("a.jsonl", '{"id": 1, "output": [{"role": "assistant", "content": "Oslo"}]}'),
     ],
 )

@@ -75,6 +75,15 @@ ANSWERS: Mapping[str, tuple[Any, list[str] | str]] = {
     "array of numbers": (np.array([1867, 1868]), ["1867", "1868"]),
     "decimal": (Decimal("1.50"), ["1.50"]),
     "NaN": (float("nan"), []),
+    "numpy's short number": (np.float32(0.1), ["0.1"]),
+    "short numbers": (np.array([3.14, 0.5], dtype=np.float32), ["3.14", "0.5"]),
+    "ComplexWebQuestions, as numpy prints it": (
+        "[{'answer': 'Warsaw', 'aliases': array([], dtype=object)}\n {'answer': 'Warszawa'}]",
+        NAMES,
+    ),
+    "arrays of arrays": ("[array(['Warsaw'], dtype=object)\n array(['Lyon'], dtype=object)]", "or several"),
+    "SQuAD, with nothing": ({"text": [], "answer_start": []}, []),
+    "a conversation": ([{"role": "user", "content": "Q?"}, {"role": "model", "content": "Lyon"}], ["Lyon"]),
     "NaN of numpy": (np.float32("nan"), []),
     "list in a list": ([NAMES], NAMES),
     "json in a list": ([json.dumps(NAMES)], NAMES),
@@ -248,6 +257,10 @@ EVIDENCE: Mapping[str, tuple[Any, list[tuple[str, str]] | str]] = {
     "json": (json.dumps([{"title": "W", "text": PASSAGE}]), [("W", PASSAGE)]),
     "json of texts": (json.dumps([PASSAGE, "x"]), [("", PASSAGE), ("", "x")]),
     "python": (str([{"title": "W", "text": PASSAGE}]), [("W", PASSAGE)]),
+    "as numpy prints it": (
+        str(np.array([{"title": "W", "text": PASSAGE}, {"title": "} {", "text": "x"}])),
+        [("W", PASSAGE), ("} {", "x")],
+    ),
     "lists in an object, as `datasets` has it": ({"title": ["W"], "text": [PASSAGE]}, [("W", PASSAGE)]),
     "a text that begins with its number": ("[1] Warsaw is a city.", [("", "[1] Warsaw is a city.")]),
     "a text that begins with a quotation": ('["Heroes" is a song.', [("", '["Heroes" is a song.')]),
@@ -279,6 +292,7 @@ ROWS: Mapping[str, dict[str, Any]] = {
         "answer": "Warsaw",
     },
     "TRL, json": {"prompt": json.dumps(ASKED), "answer": "Warsaw"},
+    "TRL, as numpy prints it": {"prompt": str(np.array(ASKED)), "answer": "Warsaw"},
     "messages": {"messages": ASKED, "ground_truth": "Warsaw"},
     "verl": {"prompt": ASKED, "reward_model": {"style": "rule", "ground_truth": "Warsaw"}},
     "verl, list": {"prompt": ASKED, "reward_model": {"ground_truth": ["Warsaw"]}},
@@ -309,6 +323,15 @@ def test_rows(tmp_path: Path, row: dict[str, Any]) -> None:
 def test_a_prompt_without_a_question_is_refused(prompt: Any) -> None:
     with pytest.raises(DataError, match=r"prompt.* user"):
         to_example({"prompt": prompt, "answer": "a"}, {"question": "prompt"})
+
+
+def test_short_floats_are_the_numbers_that_they_print(tmp_path: Path) -> None:
+    numbers = pyarrow.array([3.14, None], type=pyarrow.float32())
+    lists = pyarrow.array([[0.1, 2.5], None], type=pyarrow.list_(pyarrow.float32()))
+    table = pyarrow.table({"question": ["Q?", "R?"], "answers": numbers, "scores": lists})
+    pyarrow.parquet.write_table(table, tmp_path / "d.parquet")
+    first, second = load_examples(tmp_path / "d.parquet", require_answers=False)
+    assert (first.answers, first.meta["scores"], second.answers) == (("3.14",), [0.1, 2.5], ())
 
 
 def test_what_datasets_saves_to_disk_is_read(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_wrong_columns(tmp_path: Path, columns: dict[str, str], message: str) ->
             gzip.compress(b'{"question": "Q", "answers": "a"}\n' * 99, mtime=0)[:-20],
             r"cannot be read: ",
         ),
-        ("d.json", b'{"question": "Q"}', r"d\.json holds one dict, not a list of rows"),
+        ("d.json", b'{"question": "Q"}', r"holds one dict with 'question', not a list .*'records'"),
         ("d.parquet", b"not parquet", r"d\.parquet is not a parquet file: "),
         ("d.txt", b"question,answers\nQ,a\n", r"d\.txt is none of \.jsonl, \.jsonl\.gz, \.json, \.csv"),
         ("d.json", b'{"question": "Q"}\n{"question": "R"}\n', r"d\.json holds JSON Lines; name it \.jsonl"),

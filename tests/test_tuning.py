@@ -386,6 +386,7 @@ def test_a_probe_is_read_as_questions_are(questions: Path, tmp_path: Path) -> No
         ({"samples": ["a", "b"]}, "row 2: samples holds 'a', not a table with a text"),
         ({"samples": 3}, "row 2: samples is '3', not a list of tables"),
         ({"samples": "[1]"}, "row 2: samples is '[1]', not a list of tables"),
+        ({"id": 0, "question": ""}, "row 2 has the id '0' of an earlier row; leave one of them out"),
         ({"samples": [{"text": 5}]}, "row 2: samples holds \"{'text': 5}\", not a table with a text"),
     ],
 )
@@ -563,9 +564,12 @@ def test_a_worse_completion_is_a_text_or_a_conversation(worse: object, text: str
     ("worse", "message"),
     [
         (" x ", "no row has a pair to learn from; 1 rows left out: both completions equal"),
-        ('["y"]', "row 1: the worse completion is a list, not text or null"),
-        (["y"], "row 1: the worse completion is a list, not text"),
-        (5, "row 1: the worse completion is a int, not text"),
+        ('["y"]', "row 1: the worse completion is \"['y']\", not text or null"),
+        (["y"], "row 1: the worse completion is \"['y']\", not text"),
+        (
+            5,
+            "row 1: the worse completion is '5', not text or null; write the text, or messages with role and",
+        ),
     ],
 )
 def test_a_worse_completion_that_is_none_is_refused(worse: object, message: str, tmp_path: Path) -> None:

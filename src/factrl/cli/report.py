@@ -216,7 +216,9 @@ def _show(before: Output, after: Output, pairs: Sequence[Paired]) -> None:
         if pair.p is not None:
             explained = f"{pair.fixed} became right, {pair.broken} stopped being right"
             rows.append((first, "McNemar p", f"{pair.p:.3f}", explained, "", ""))
-        rows += [("", note, "", "", "", "") for note in pair.notes]
+        left = f"{pair.left_out} questions are left out: in one only, or not graded in both"
+        notes = [left, *pair.notes] if pair.left_out else pair.notes
+        rows += [("", note, "", "", "", "") for note in notes]
         rows.append(None)
     title = " → ".join(side_names(before, after))
     show_rows(("benchmark", "metric", "change", "95 % interval", "", "questions"), rows, title=title)

@@ -30,6 +30,7 @@ from factrl.runs.data import (
     load_examples,
     native,
     read_completion,
+    read_flag,
     to_example,
     unpacked,
 )
@@ -227,7 +228,13 @@ def _is_released(benchmark: Benchmark, rows: Sequence[Row]) -> bool:
 
 
 def _released(benchmark: Benchmark, row: Row) -> tuple[Row, Example]:
-    row = _UPSTREAM.get(benchmark.read, dict)(row)
+    try:
+        row = _UPSTREAM.get(benchmark.read, dict)(row)
+    except KeyError as error:
+        shown = ", ".join(map(repr, row))
+        raise DataError(f"{benchmark.name}: a row has no {error}; its columns: {shown}") from error
+    except DataError as error:
+        raise DataError(f"{benchmark.name}: {error}") from error
     return row, to_example(row, benchmark.columns)
 
 
@@ -336,7 +343,7 @@ def completions_of(path: str | Path, examples: Sequence[Example], column: str = 
     Raises:
         DataError: the column is missing, or holds something else than text and conversations.
     """
-    chosen = completions_column(path, column, [name for example in examples for name in example.meta])
+    chosen = completions_column(path, column, [example.meta for example in examples])
     return read_completions(path, chosen, [example.meta.get(chosen) for example in examples])
 
 
@@ -349,15 +356,22 @@ def read_completions(path: str | Path, column: str, cells: Sequence[Any]) -> lis
     ]
 
 
-def completions_column(path: str | Path, column: str, columns: Iterable[str]) -> str:
-    """Which column of a file holds the completions; `column` where it is given."""
-    present = dict.fromkeys(columns)
-    chosen = column or next((name for name in COLUMNS if name in present), "")
+def completions_column(path: str | Path, column: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Which column of a file's rows holds the completions; `column` where it is given.
+
+    Of those with a usual name it is the first with anything in it.
+    """
+    present = dict.fromkeys(name for row in rows for name in row)
+    usual = [name for name in COLUMNS if name in present]
+    filled = (name for name in usual if any(native(row.get(name)) not in (None, "") for row in rows))
+    chosen = column or next(filled, next(iter(usual), ""))
     if chosen not in present:
         hint = "its rows hold only questions and what is known about them; add a column `completion`"
         if present:
             shown = ", ".join(map(repr, present))
             hint = f"columns beside the question: {shown}; name the right one with --column NAME"
+        if column and any(column in row for row in itertools.islice(read_rows(str(path)), 1)):
+            hint = "the question is read from it; put what a model answered into a column `completion`"
         missing = f"{column!r} beside the question and its answers" if column else "for the completions"
         raise DataError(f"{path} has no column {missing}{nearest(column, present)}; {hint}")
     return chosen
@@ -410,16 +424,25 @@ def _titled(row: Row, column: str, names: Sequence[str], at: str) -> list[Any]:
 def _musique(row: Row) -> Row:
     """Aliases are accepted; in the full set some questions cannot be answered."""
     columns = {name: row.get(name) for name in ("id", "question", "answerable")}
-    answers = [row["answer"], *(row.get("answer_aliases") or [])]
-    paragraphs = row.get("paragraphs") or []
+    answers = [row["answer"], *(_cell({"answer_aliases": None, **row}, "answer_aliases") or [])]
+    paragraphs = _cell({"paragraphs": None, **row}, "paragraphs") or []
     evidence = [{"title": part["title"], "text": part["paragraph_text"]} for part in paragraphs]
-    return {**columns, "answers": [] if columns["answerable"] is False else answers, "evidence": evidence}
+    hopeless = read_flag(columns["answerable"], "answerable") is False
+    return {**columns, "answers": [] if hopeless else answers, "evidence": evidence}
+
+
+def _cell(row: Row, name: str) -> Any:
+    """A list or a table of a row, which is a text in a .csv."""
+    value = unpacked(row[name])
+    if isinstance(value, str) and value.strip():
+        raise DataError(f"{name} is {value[:80]!r}, not a list or a table")
+    return value
 
 
 _UPSTREAM: Mapping[str, Callable[[Row], Row]] = {
     "triviaqa": lambda row: {
         "question": row["question"],
-        "answers": [row["answer"]["value"], *row["answer"]["aliases"]],
+        "answers": [(answer := _cell(row, "answer"))["value"], *answer["aliases"]],
         "id": row["question_id"],
     },
     "hotpotqa": paragraphs,
@@ -427,12 +450,12 @@ _UPSTREAM: Mapping[str, Callable[[Row], Row]] = {
     "crag": lambda row: {**row, "false_premise": row.get("question_type") == "false_premise"},
     "truthfulqa": lambda row: {
         "question": row["question"],
-        "answers": [row["best_answer"], *row["correct_answers"]],
+        "answers": [row["best_answer"], *_cell(row, "correct_answers")],
     },
     "truthfulqa_mc": lambda row: {
         "question": row["question"],
-        "mc1": row["mc1_targets"],
-        "mc2": row["mc2_targets"],
+        "mc1": _cell(row, "mc1_targets"),
+        "mc2": _cell(row, "mc2_targets"),
     },
     "gpqa": lambda row: {
         "question": row["Question"],

@@ -29,6 +29,7 @@ from factrl.evals.numbers import Source, confidence_numbers, numbers_by, numbers
 from factrl.evals.samples import EvalSample
 from factrl.evals.shortqa import NOTHING_STORED, Texts, Tools, by_likelihood, grade_texts
 from factrl.llm.writers import Writer, digest_of
+from factrl.runs.data import questions_in
 from factrl.runs.disk import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.rows import read_rows
@@ -347,9 +348,10 @@ def stored_texts(
 ) -> tuple[Texts, str]:
     """The answers to a benchmark's questions in a file.
 
-    A row belongs to a question by its `question`, of equal ones by its `id` too, and without a `question` by
-    its `id`, compared as `plain` text; a column `benchmark`, where it is filled, must agree.  Several rows of
-    one question are its samples, in the order of the file.  A question without a row is masked.
+    A row belongs to a question by its `question`, `prompt` or `problem`, of equal ones by its `id` too, and
+    where it has none of the benchmark's by its `id`, compared as `plain` text; a column `benchmark`, where it
+    is filled, must agree.  Several rows of one question are its samples, in the order of the file, also of
+    each of two questions in the same words.  A question without a row is masked.
 
     Args:
         path: .jsonl, .json, .csv, .tsv or .parquet; `samples.jsonl` of an earlier evaluation is one.
@@ -362,12 +364,15 @@ def stored_texts(
         DataError: no file, no such column, a completion that is no text, or no row of a question.
     """
     rows, known = list(read_rows(str(path))), ("id", "question", "benchmark")
-    chosen = completions_column(path, column, [name for row in rows for name in row if name not in known])
+    beside = [{name: cell for name, cell in row.items() if name not in known} for row in rows]
+    chosen = completions_column(path, column, beside)
     written = read_completions(path, chosen, [row.get(chosen) for row in rows])
     both, own = dict[tuple[str, str], list[int]](), list[int]()
+    questions = {plain(example.question) for example in examples}
     for number, row in enumerate(rows):
         if plain(row.get("benchmark")) in ("", benchmark.name):
-            name, question = plain(row.get("id")), plain(row.get("question"))
+            there = (text for text in map(plain, questions_in(row)) if text in questions)
+            name, question = plain(row.get("id")), next(there, plain(row.get("question")))
             own.append(number)
             for key in {(name, question), ("", question)} - {("", "")}:
                 both.setdefault(key, []).append(number)

@@ -270,6 +270,17 @@ def columns_of(example: Example) -> dict[str, Any]:
     }
 
 
+def questions_in(row: Row) -> list[str]:
+    """What a row may ask: its columns with a usual name of the question, of a conversation the last question.
+
+    >>> questions_in({"id": 1, "prompt": [{"role": "user", "content": "Who wrote Emma?"}]})
+    ['Who wrote Emma?']
+    """
+    cells = [native(_look_up(row, column)) for column in _USUAL["question"]]
+    texts = (cell if (last := _last_question(cell)) is None else last for cell in cells)
+    return [text for text in texts if isinstance(text, str)]
+
+
 def label_example(question: str, label: str) -> Example:
     """The example of a question with one text beside it, as OpenRLHF's datasets have it.
 
@@ -414,9 +425,11 @@ def _answers(value: Any, where: str) -> tuple[str, ...]:
     """Accepted answers in a cell: text, a number, a list of those, or a table of them such as TriviaQA's."""
     if isinstance(value, str):
         value = _parsed(value, where)
+    if is_conversation(value):  # the better completion of a pair, as TRL has it
+        return _texts(text_of(last_message(value, "assistant")), where)
     if isinstance(value, Mapping):
         parts = [_flattened(value[name]) for name in _PARTS if name in value]
-        if not parts and value:
+        if not parts and any(native(inner) not in _EMPTY for inner in value.values()):
             column, inner = where.rsplit(" ", 1)[-1], ", ".join(map(str, value))
             raise DataError(
                 f"{where} is a table with {inner}; name the part with the answers, "
@@ -562,7 +575,9 @@ def read_completion(cell: Any, where: str, *, spelled: bool = False) -> str | No
         return None
     if isinstance(cell, str):
         return cell
-    raise DataError(f"{where} is a {type(cell).__name__}, not text or null")
+    raise DataError(
+        f"{where} is {str(value)[:80]!r}, not text or null; write the text, or messages with role and content"
+    )
 
 
 def native(value: Any) -> Any:
@@ -581,6 +596,8 @@ def native(value: Any) -> Any:
         return [native(inner) for inner in value]
     if type(value).__name__ in ("NAType", "NaTType"):  # of pandas
         return None
+    if str(getattr(value, "dtype", "")) == "float32" and hasattr(value, "astype"):  # 0.1, not 0.10000000149
+        value = value.astype(str).astype(float)
     read = next((getattr(value, name) for name in ("tolist", "as_py") if hasattr(value, name)), None)
     return value if read is None else native(read())
 
@@ -598,8 +615,11 @@ _STRINGS = re.compile(_STRING, re.DOTALL)
 _LIST_OF_STRINGS = re.compile(rf"[\[({{](?:\s|,|{_STRING})*[\])}}]", re.DOTALL)
 # What numpy, pandas and JSON print and Python's literals do not have; strings are passed over.
 _PRINTED = re.compile(
-    rf"({_STRING})|\b(?:array|np\.\w+)(?=\()|(,\s*dtype=[^\s()]+)(?=\))|\b(nan|NaN|null)\b", re.DOTALL
+    rf"({_STRING})|\b(?:array|np\.\w+)(?=\()|(,\s*dtype=[^\s()]+)(?=\))|\b(nan|NaN|null)\b"
+    r"|(?<=[})])(\s+)(?=\{|array\()",  # between the tables of a list, where numpy has no comma
+    re.DOTALL,
 )
+_IN_PYTHON = {3: "None", 4: ", "}  # by group
 _DEEP = re.compile(r"(?:[\[{(]\s*){50}")
 _QUOTED = rf"(?:{_STRING}|“[^”]*”)"
 _WORD = r"[^\W\d_]{2}"
@@ -678,7 +698,7 @@ def _literal(body: str) -> Any:
         return None
     if _LIST_OF_STRINGS.fullmatch(body):  # numpy separates them by spaces, which Python takes for one text
         return [_string(one) for one in _STRINGS.findall(body)]
-    plain = _PRINTED.sub(lambda match: match[1] or ("None" if match[3] else ""), body)
+    plain = _PRINTED.sub(lambda match: match[1] or _IN_PYTHON.get(match.lastindex or 0, ""), body)
     try:
         value = ast.literal_eval(plain)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):

@@ -135,7 +135,7 @@ def read_separated(path: Path) -> Iterator[dict[str, Any]]:
     delimiter = "\t" if name.removesuffix(".gz").endswith(".tsv") else ","
     with opened(path) as file:
         lines = map(bytes.decode, lines_of(file, path))
-        reader = csv.DictReader(lines, delimiter=delimiter, strict=True)
+        reader = csv.DictReader(lines, restval="", delimiter=delimiter, strict=True)
         start = 1
         try:
             names = [*(reader.fieldnames or ())]  # reads the first line
@@ -170,7 +170,11 @@ def _read_list(path: Path) -> list[Any]:
             raise
         raise DataError(f"{path} holds JSON Lines; name it .jsonl") from error
     if not isinstance(rows, list):
-        raise DataError(f"{path} holds one {type(rows).__name__}, not a list of rows")
+        keys = f" with {', '.join(map(repr, list(rows)[:5]))}" if isinstance(rows, dict) else ""
+        raise DataError(
+            f"{path} holds one {type(rows).__name__}{keys}, not a list of rows; write [{{...}}, {{...}}], in "
+            "pandas to_json(orient='records')"
+        )
     return rows
 
 
@@ -181,9 +185,23 @@ def _read_parquet(path: Path) -> Iterator[Any]:
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             for batch in file.iter_batches():
-                yield from batch.to_pylist()
+                yield from _as_printed(batch).to_pylist()
     except pyarrow.ArrowException as error:
         raise DataError(f"{path} is not a parquet file: {error}") from error
+
+
+def _as_printed(batch: Any) -> Any:
+    """A batch of Arrow whose float32 are the numbers that they print: 0.1, not 0.10000000149011612."""
+    import pyarrow
+
+    for at, field in enumerate(batch.schema):
+        for single, text, double in (
+            (pyarrow.float32(), pyarrow.string(), pyarrow.float64()),
+            (*map(pyarrow.list_, (pyarrow.float32(), pyarrow.string(), pyarrow.float64())),),
+        ):
+            if field.type == single:
+                batch = batch.set_column(at, field.name, batch.column(at).cast(text).cast(double))
+    return batch
 
 
 def _read_arrow(path: Path) -> Iterator[Any]:
@@ -192,7 +210,7 @@ def _read_arrow(path: Path) -> Iterator[Any]:
     try:
         with pyarrow.memory_map(str(path)) as file, pyarrow.ipc.open_stream(file) as batches:
             for batch in batches:
-                yield from batch.to_pylist()
+                yield from _as_printed(batch).to_pylist()
     except pyarrow.ArrowInvalid as error:
         raise DataError(f"{path} is not an Arrow stream, as `datasets` writes it: {error}") from error
 

@@ -191,6 +191,8 @@ def _probed(
         cells = unpacked(row.get("samples")) or []
         if not isinstance(cells, list):
             raise DataError(f"{at}: samples is {str(cells)[:80]!r}, not a list of tables with a text")
+        if one.id in probed:
+            raise DataError(f"{at} has the id {one.id!r} of an earlier row; leave one of them out")
         probed[one.id] = one, [_sample(cell, at) for cell in cells]
     missing = [example for example in examples if example.id not in probed]
     if missing:

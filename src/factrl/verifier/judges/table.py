@@ -53,7 +53,7 @@ class Table:
     """
 
     def __init__(self, rows: Iterable[tuple[str, str, Sequence[str]]], several: Collection[str] = ()) -> None:
-        self.several = frozenset(several)
+        many = {*map(_key, several)}
         self.facts: dict[str, dict[str, list[tuple[str, ...]]]] = {}
         usual: dict[str, str] = {}  # "Japan" and "japan" are one
         for entity, relation, values in rows:
@@ -66,7 +66,7 @@ class Table:
             held = self.facts.setdefault(entity, {}).setdefault(relation, [])
             if tuple(values) in held:
                 continue
-            if held and relation not in self.several:
+            if held and _key(relation) not in many:
                 raise DataError(
                     f"{entity!r} has two values for {relation!r}, {held[0][0]!r} and {values[0]!r}; give "
                     f"one, write spellings of one value as {held[0][0]}{ALIASES}{values[0]}, or put yes into "
@@ -75,6 +75,7 @@ class Table:
             held.append(tuple(values))
         if not self.facts:
             raise DataError("the table has no facts")
+        self.several = frozenset(r for facts in self.facts.values() for r in facts if _key(r) in many)
 
     @classmethod
     def read(cls, path: str | Path) -> Table:

@@ -83,7 +83,7 @@ def documents(path: Path) -> Iterator[Passage]:
 def _document(path: Path, row: Mapping[str, Any], place: str) -> Passage:
     named = {column.strip().lower(): value for column, value in row.items()}
     text, title, url, name = (
-        next((named[name] for name in names if named.get(name) is not None), None) for names in _COLUMNS
+        next((named[name] for name in names if named.get(name) not in (None, "")), None) for names in _COLUMNS
     )
     if not any(name in named for name in _TEXT):
         if _kind(path) in _TABLES:
