@@ -50,7 +50,7 @@ class Judge:
         prompt = json.loads(body)["messages"][-1]["content"]
         if "gold" in prompt:  # and not the one question of /health/ready
             self._asked[hashlib.sha256(prompt.encode()).digest()] += 1
-        word = "correct" if "answer even" in prompt else "incorrect"
+        word = "correct" if "Mount even" in prompt else "incorrect"
         message = {"role": "assistant", "content": f"So it is.\nVERDICT: {word}"}
         choice = {"index": 0, "finish_reason": "stop", "message": message}
         usage = {"prompt_tokens": 900, "completion_tokens": 10, "total_tokens": 910}
@@ -73,7 +73,10 @@ def main() -> None:
     elif options.client:
         _client(options)
     else:
-        sys.stdout.write(json.dumps(_measure(options), indent=2) + "\n")
+        measured = _measure(options)
+        sys.stdout.write(json.dumps(measured, indent=2) + "\n")
+        if measured["wrong"] or measured["prompts"] != measured["completions"]:
+            raise SystemExit("not every completion was judged, and scored by its verdict")
 
 
 def _measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -126,9 +129,9 @@ def _client(options: argparse.Namespace) -> None:
     for start in range(0, options.completions, BATCH):
         numbers = range(start, min(start + BATCH, options.completions))
         names = [f"{'even' if n % 2 == 0 else 'odd'} {options.number} {n}" for n in numbers]
-        examples = [fx.Example(f"Question {name}?", ("gold",)) for name in names]
+        examples = [fx.Example(f"Question {options.number} {n}?", ("gold",)) for n in numbers]
         before = time.monotonic()
-        results = reward.batch(examples, [rf"\boxed{{answer {name}}}" for name in names])
+        results = reward.batch(examples, [rf"\boxed{{Mount {name}}}" for name in names])
         waits.append(time.monotonic() - before)
         for n, result in zip(numbers, results, strict=True):
             if result.value is None:

@@ -547,15 +547,12 @@ def same_amount(question: str, text: str, answers: Iterable[str]) -> str | None:
     >>> [same_amount("How high is it?", text, ["8,849 m"]) for text in ("8.849 km", "8849")]
     ['8,849 m', None]
     """
-    query, amount = read(question), _only_amount(text, question)
+    amounts = {answer: one for answer in answers if (one := _only_amount(answer, question)) is not None}
+    amount = _only_amount(text, question) if amounts else None  # accepted answers are read once, texts differ
     if amount is None:
         return None
-    query_unit = unit_asked(query)
-    for answer in answers:
-        wanted = _only_amount(answer, question)
-        if wanted is not None and amount.same_in(wanted, query_unit):
-            return answer
-    return None
+    query_unit = unit_asked(read(question))
+    return next((answer for answer, one in amounts.items() if amount.same_in(one, query_unit)), None)
 
 
 def _only_amount(text: str, question: str) -> Amount | None:
