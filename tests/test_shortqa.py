@@ -93,7 +93,7 @@ def test_columns_of_the_completions(write: Write, tmp_path: Path, evaluated: Cal
             "no column with accepted answers was found; did you mean ' answer'?; columns beside the question:"
             " ' answer', 'completion'; say which one it is with data.columns.answers=",
         ),
-        ([row("x"), row(["x"])], [], "row 2: completion is a list, not text or null"),
+        ([row("x"), row(["x"])], [], "row 2: completion is \"['x']\", not text or null; write"),
         ([row("x"), row("x", answers=[])], [], "1 of 2 rows have no accepted answer"),
     ],
 )
