@@ -255,6 +255,8 @@ def test_the_picture_has_a_bar_for_every_row_and_replaces_its_own_alone(tmp_path
     words = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
     assert words.count("knowrl") == words.count("random") == words.count("start") == 2  # answers and steps
     assert "KLCF" not in " ".join(map(str, words))
+    bars = root.iter("{http://www.w3.org/2000/svg}rect")
+    assert all(bar.get("fill") or bar.get("color") for bar in bars)  # also where nobody reads style sheets
     path.write_text("mine")
     with pytest.raises(ConfigError, match="exists"):
         write_picture({"knowrl": study}, results, path)
