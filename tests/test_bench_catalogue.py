@@ -149,6 +149,7 @@ def test_a_released_row_of_a_csv_is_the_same(monkeypatch: pytest.MonkeyPatch) ->
     assert musique.answers == ()
     for row, problem in (
         ({"question": "Q?", "answer": "a", "answer_aliases": "[b c"}, "answer_aliases is '.b c', not a list"),
+        ({"question": "Q?", "answer": "a", "paragraphs": {"title": "T"}}, "paragraphs is .*, not a list"),
         ({"question": "Q?"}, "musique: a row has no 'answer'; its columns: 'question'"),
     ):
         with pytest.raises(DataError, match=problem):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +19,7 @@ from factrl.studies import add_row, load_study, study_names
 from factrl.studies.measure import COLUMNS, change, lines, measure, over_seeds, overview, value
 from factrl.studies.picture import write_picture
 from factrl.studies.world import ABSTENTION, World, split, tagged, target
+from factrl.text.html import chart_style
 from factrl.verifier import Verifier
 from factrl.verifier.judges import Table, TableJudge
 
@@ -255,6 +257,8 @@ def test_the_picture_has_a_bar_for_every_row_and_replaces_its_own_alone(tmp_path
     words = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
     assert words.count("knowrl") == words.count("random") == words.count("start") == 2  # answers and steps
     assert "KLCF" not in " ".join(map(str, words))
+    colours = {one.get("fill") or one.get("color") for one in root.iter()} - {None}
+    assert colours <= {*re.findall(r"#\w{6}", chart_style())}  # of the style sheet
     bars = root.iter("{http://www.w3.org/2000/svg}rect")
     assert all(bar.get("fill") or bar.get("color") for bar in bars)  # also where nobody reads style sheets
     path.write_text("mine")

@@ -424,25 +424,25 @@ def _titled(row: Row, column: str, names: Sequence[str], at: str) -> list[Any]:
 def _musique(row: Row) -> Row:
     """Aliases are accepted; in the full set some questions cannot be answered."""
     columns = {name: row.get(name) for name in ("id", "question", "answerable")}
-    answers = [row["answer"], *(_cell({"answer_aliases": None, **row}, "answer_aliases") or [])]
-    paragraphs = _cell({"paragraphs": None, **row}, "paragraphs") or []
+    answers = [row["answer"], *_list(row.get("answer_aliases"), "answer_aliases")]
+    paragraphs = _list(row.get("paragraphs"), "paragraphs")
     evidence = [{"title": part["title"], "text": part["paragraph_text"]} for part in paragraphs]
     hopeless = read_flag(columns["answerable"], "answerable") is False
     return {**columns, "answers": [] if hopeless else answers, "evidence": evidence}
 
 
-def _cell(row: Row, name: str) -> Any:
-    """A list or a table of a row, which is a text in a .csv."""
-    value = unpacked(row[name])
-    if isinstance(value, str) and value.strip():
-        raise DataError(f"{name} is {value[:80]!r}, not a list or a table")
+def _list(cell: Any, column: str) -> list[Any]:
+    """A cell's list, which is a text in a .csv; nothing is an empty one."""
+    value = unpacked(cell) or []
+    if not isinstance(value, list):
+        raise DataError(f"{column} is {str(value)[:80]!r}, not a list")
     return value
 
 
 _UPSTREAM: Mapping[str, Callable[[Row], Row]] = {
     "triviaqa": lambda row: {
         "question": row["question"],
-        "answers": [(answer := _cell(row, "answer"))["value"], *answer["aliases"]],
+        "answers": row["answer"],
         "id": row["question_id"],
     },
     "hotpotqa": paragraphs,
@@ -450,12 +450,12 @@ _UPSTREAM: Mapping[str, Callable[[Row], Row]] = {
     "crag": lambda row: {**row, "false_premise": row.get("question_type") == "false_premise"},
     "truthfulqa": lambda row: {
         "question": row["question"],
-        "answers": [row["best_answer"], *_cell(row, "correct_answers")],
+        "answers": [row["best_answer"], *_list(row["correct_answers"], "correct_answers")],
     },
     "truthfulqa_mc": lambda row: {
         "question": row["question"],
-        "mc1": _cell(row, "mc1_targets"),
-        "mc2": _cell(row, "mc2_targets"),
+        "mc1": unpacked(row["mc1_targets"]),
+        "mc2": unpacked(row["mc2_targets"]),
     },
     "gpqa": lambda row: {
         "question": row["Question"],

@@ -102,7 +102,7 @@ class Table:
         if len({*names.values()}) < len(names):
             raise DataError(f"the table {str(path)!r} has two columns of one name: {', '.join(names)}")
         # A gap is empty, or nan where pandas wrote text.
-        cells = [{usual: (row[name] or "").strip() for name, usual in names.items()} for row in held]
+        cells = [{usual: row[name].strip() for name, usual in names.items()} for row in held]
         rows = [{k: "" if v in ("nan", "NaN") else v for k, v in row.items()} for row in cells]
         for line, row in enumerate(rows, start=2):
             if (word := row.get("several", "").lower()) not in _YES | _NO:
