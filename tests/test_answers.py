@@ -235,14 +235,17 @@ BARE = {
     },
     **{"The answer is: **Paris**.": "Paris", "So, the final answer is 42.": "42", "答案是：巴黎。": "巴黎"},
     **{"It's Paris.": "Paris", "I think it's Paris.": "Paris", "Perhaps Paris": "Paris", "It is": "It is"},
-    "The capital of France is Paris.": "Paris",
-    "The study of birds is called ornithology.": "ornithology",
     **{"$\\boxed{\\text{New York}}$": "New York", "The answer is the U.S.": "the U.S."},
 }
 LEFT_ALONE = [
     *("U.S.", "'Til Tuesday", '"Heroes" and "Low"', "2**3", "It Is Written", "It's Complicated"),
     *("The Man Who Was Thursday", "The wrong answer is Paris", "The capital that is not meant is Paris"),
     *("The city, unlike what people say, is Paris", "Paris is the capital of France", "I doubt it is Paris"),
+    *(
+        "The former capital was Bonn.",
+        "The nearest city to the capital is Paris.",
+        "The capital of Peru is Lima.",
+    ),
 ]
 NOT_PARIS = [
     *("The capital of France is not Paris.", "It isn't Paris", "The answer is Paris or Lyon."),
@@ -254,7 +257,10 @@ NOT_PARIS = [
 
 def test_final_answer() -> None:
     assert {raw: final_answer(raw) for raw in BARE} == BARE
-    assert [raw for raw in LEFT_ALONE if final_answer(raw) != raw] == []
+    question = "What is the capital of France?"
+    assert [raw for raw in LEFT_ALONE if final_answer(raw, question).rstrip(".") != raw.rstrip(".")] == []
+    assert final_answer("The capital of France is called Paris.", question) == "Paris"
+    assert final_answer("The director of Up was Pete Docter.", "Who directed Up?") == "Pete Docter"
     assert [raw for raw in NOT_PARIS if matches(raw, ["Paris"])] == []
 
 

@@ -249,6 +249,16 @@ WRONG = {
         "8,849 metres": ["8849 feet", "It is 8,849 feet high.", "at least 8,849 metres", "!8,849", "≠ 8,849"],
         "8849": ["8849 feet", "It is 8,849 feet high."],
     },
+    "How long was it?": {
+        "5 years": ["5 days", "It lasted 5 months."],
+        "10 km": ["either 10 km or 20 km", "10-20 km"],
+        "12 inches": ["12 cm"],
+    },
+    "How many people died?": {"1234": ["The number of deaths is 123456."], "1 million": ["two million"]},
+    "How many wives had he?": {"1": ["Actually I think he had three wives."]},
+    "Who is older, Ann or Bob?": {"Ann": ["Bob is older than Ann."]},
+    "How many eggs?": {"18": ["9 * 2 = 18, minus costs. \\boxed{20}", "She sells 18 eggs.\n#### 20"]},
+    "On what day, month, and year was he born?": {"June 24th, 1896": ["1896", "He was born in June 1896."]},
     "When was the Eiffel Tower opened?": {
         "31 March 1889": [
             *("31 March 1889 or 6 May 1889", "6 May 1889 or 31 March 1889", "before 31 March 1889"),
@@ -583,7 +593,19 @@ def test_a_caveat_is_no_retraction(question: str, answer: str, texts: list[str])
 SPELT = {
     "How high is Mount Everest in metres?": {"8849": ["8849 metres"], "8,849 m": ["8849"]},
     "How high is Mount Everest?": {"8849 metres": ["8.849 km"]},
-    "How many goals did he score?": {"12": ["12 goals"]},
+    "How many goals did he score?": {"12": ["12 goals", "He had 12 goals"]},
+    "How many days are there in a week?": {"7": ["7 days"]},
+    "How many dollars does she make per week?": {"18": ["$18", "18 dollars"]},
+    "What is its top speed in miles per hour?": {"60": ["60 mph", "60 miles per hour"]},
+    "What percentage of them voted?": {"62.5": ["62.5%"], "62.5%": ["62.5", "62.5 percent"]},
+    "How old was he?": {"35": ["35 years", "35 years old", "aged 35"], "35 years": ["35"]},
+    "How much did it cost?": {
+        "$26.2 billion": ["$26.2B", "US$26.2 billion", "USD 26.2 billion", "26.2 billion dollars"],
+        "£1.5 million": ["£1.5m"],
+    },
+    "How fast is it?": {"100 km/h": ["100 kilometres per hour"], "3e8 m/s": ["3 × 10^8 m/s"]},
+    "How long is a football match?": {"90 minutes": ["90 min", "1.5 h"]},
+    "How many people live there?": {"500,000": ["half a million"], "1 million": ["a million"]},
     "When was the Eiffel Tower opened?": {"31 March 1889": ["31/03/1889", "31.03.1889"]},
     "Who wrote Emma?": {"Jane Austen": ["Austen, Jane"]},
     "Which colours has the flag of France?": {"blue, white and red": ["red, white and blue"]},
@@ -591,7 +613,20 @@ SPELT = {
 # What may be another answer, and is left to a judge.
 UNSURE = {
     "How high is Mount Everest?": {"8849": ["8849 metres"]},  # or feet
-    "How many goals did he score?": {"12": ["12 assists"]},
+    "How many goals did he score?": {"12": ["12 assists", "twelfth", "at least 12"]},
+    "How many days are there in a week?": {"7": ["7 weeks"]},
+    "How many calories are in 100 grams of rice?": {"130": ["130 grams"]},
+    "How many miles does he run per day?": {"10": ["10 days"]},
+    "How many metres long is the second bridge?": {"330": ["330 seconds"]},
+    "How many people have more than 5 children, or did not say?": {"12": ["more than 12", "not 12", "12 or"]},
+    "How many cats are in the 3 houses?": {"4": ["4 houses"]},
+    "How tall was it?": {"6'": ['6"']},
+    "What are the roots?": {"(2,3)": ["2.3", "(2.3)", "23/10"], "1,2": ["6/5"]},
+    "How many wives did he have?": {"2": ["second"]},
+    "Who were the winner and the runner-up of 1994?": {"Brazil and Italy": ["Italy and Brazil"]},
+    "Who finished first and second?": {"Brazil and Italy": ["Italy and Brazil"]},
+    "Who won in 2014?": {"Germany": ["The losing team was Germany.", "The winner's opponent was Germany."]},
+    "When was he born?": {"1950": ["The year he died was 1950."]},
     "When was it?": {"3 April 1889": ["03/04/1889"]},  # or the fourth of March
     "What was the score?": {"2, 3": ["3, 2"]},
     "Who wrote Emma?": {"Jane Austen": ["Austen Jane"]},  # as John Elton is not Elton John
@@ -609,7 +644,7 @@ def test_one_answer_in_another_spelling_is_right_without_a_judge(
 
 @cases(UNSURE)
 def test_what_may_be_another_answer_is_left_to_a_judge(question: str, answer: str, texts: list[str]) -> None:
-    assert [SHORT(question, text, [answer]).label for text in texts] == ["incorrect"]
+    assert [text for text in texts if SHORT(question, text, [answer]).label != "incorrect"] == []
 
 
 def test_a_sentence_is_graded_by_rule_only_where_it_is_asked_for() -> None:
@@ -638,7 +673,7 @@ def test_the_classes_of_sentences(text: str, label: str) -> None:
 )
 @pytest.mark.parametrize(("part", "least"), [("nq", 0.90), ("tq", 0.94)])
 def test_against_human_judgement(part: str, least: float) -> None:
-    # EVOUNA (Wang et al. 2023); measured 0.924 and 0.968, notebook/grading.md.
+    # EVOUNA (Wang et al. 2023); measured 0.913 and 0.966, notebook/grading.md.
     path = Path(os.environ["FACTRL_DATA"]) / "evouna" / f"evouna_{part}.jsonl.gz"
     with gzip.open(path, "rt", encoding="utf-8") as file:
         rows = [json.loads(line) for line in file][::8]

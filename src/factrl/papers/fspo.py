@@ -143,7 +143,9 @@ def fspo_released(example: Example, completion: Completion, *, verify: Callable[
         return Score({"answer": 0.0}, floored="tags")
     think, answer = blocks
     if not example.evidence:
-        return Score({"answer": float(matches(answer, example.answers) is not None)})
+        return Score(
+            {"answer": float(matches(answer, example.answers, question=example.question) is not None)}
+        )
     steps, floored = _steps(example, think, verify)
     if floored:
         return Score({"answer": 0.0}, floored=floored)

@@ -216,15 +216,18 @@ class Grader:
         if bytes_of(prediction) > MAX_TEXT:
             return _floored("oversize", prediction[: self.max_answer_chars])
         loosen = loosened(question, self.loosen)
-        if equals(prediction, gold, loosen) is not None:  # first, as "unknown" can be the right answer
-            return Grade("correct", final_answer(prediction), how="exact")
+        exact = equals(prediction, gold, loosen)  # first, as "unknown" can be the right answer
+        if exact is None and "units" in self.loosen:
+            exact = same_amount(question, prediction, gold)
+        if exact is not None:
+            return Grade("correct", final_answer(prediction, question), how="exact")
         reading = stance(prediction, question, strict=self.form == "short")
         if reading.declines:  # never right, or one text could claim an answer and decline to give it
             if reading.names:
                 return Grade("incorrect", prediction.strip(), how="rules", why=f"it names {reading.names}")
             return Grade("abstained", prediction.strip(), how="abstention")
-        answer = final_answer(reading.asserted)
-        equal = matches(reading.asserted, gold, loosen)
+        answer = final_answer(reading.asserted, question)
+        equal = matches(reading.asserted, gold, loosen, question)
         if equal is None and "units" in self.loosen:
             equal = same_amount(question, answer, gold)
         if equal is not None:

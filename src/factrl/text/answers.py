@@ -12,16 +12,18 @@ import math
 import re
 import string
 import unicodedata
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from factrl.text import MAX_PAYLOAD, clean, unwrap_latex
 from factrl.text.words import (
     CARDINALS,
+    IDLE,
     MAX_NUMBER,
     MONTH_NUMBERS,
     ORDINALS,
@@ -30,7 +32,9 @@ from factrl.text.words import (
     UMLAUTS,
     WEEKDAYS,
     Amount,
+    Reading,
     fold,
+    in_tokens,
     parse_number,
     plain_letters,
     read,
@@ -500,10 +504,12 @@ def equals(prediction: str, answers: Iterable[str], loosen: Loosen = LOOSENINGS)
     return _accepted([prediction], answers, loosen)
 
 
-def matches(prediction: str, answers: Iterable[str], loosen: Loosen = LOOSENINGS) -> str | None:
+def matches(
+    prediction: str, answers: Iterable[str], loosen: Loosen = LOOSENINGS, question: str = ""
+) -> str | None:
     """The first accepted answer that the prediction equals, as written or as `final_answer` reads it."""
     text = clean(prediction)
-    spellings = dict.fromkeys((text, final_answer(text)))
+    spellings = dict.fromkeys((text, final_answer(text, question)))
     return _accepted(spellings, answers, loosen) if len(text) <= MAX_ANSWER else None
 
 
@@ -532,9 +538,14 @@ def _accepted(spellings: Iterable[str], answers: Iterable[str], loosen: Loosen) 
 
 # -- Amounts
 
-_SIGNED = re.compile(r"[!¬≠✗✘❌~<>=≈±]")  # signs for "not", "about" and limits
-_AMOUNT_SIGNS = frozenset(" -'\"()°")  # signs in an amount besides those of the tokens of `read`
-_AROUND_AMOUNT = stems("square sq cubic degrees it there has have had is are was were")
+_SIGNED = re.compile(r"[!¬≠✗✘❌~<>=≈±]|\d ?['\"]")  # signs for "not", "about", limits, minutes and inches
+_AMOUNT_SIGNS = frozenset(" -'()°")  # signs in an amount besides those of the tokens of `read`
+_AROUND_AMOUNT = stems("square sq cubic degrees it there has have had is are was were he she they a old aged")
+_LIMITS = stems(
+    "more less fewer than least most over under above below at up to minus plus not never no nor neither"
+    " none or half without except other another"
+)
+_CODED = re.compile(r"\D?0\d|\(?\d{1,9},\d{1,2}\)?$")  # 007, and a pair: (2,3)
 
 
 def same_amount(question: str, text: str, answers: Iterable[str]) -> str | None:
@@ -556,28 +567,45 @@ def same_amount(question: str, text: str, answers: Iterable[str]) -> str | None:
 
 
 def _only_amount(text: str, question: str) -> Amount | None:
-    """The amount of a text that is a number with its unit, or with words of the question; else None."""
-    text = clean(text[:MAX_ANSWER])
-    if _SIGNED.search(text) or not _AMOUNT_SIGNS.issuperset(TOKEN.sub("", text)):
+    """The amount of a text that is a number with its unit, or with words of the question; else None.
+
+    Before the number no word of the question may limit or deny it; behind it stands what is counted.
+    """
+    text = in_tokens(_QUOTES.sub(r"\2", clean(text[:MAX_ANSWER])))
+    if _SIGNED.search(text) or _CODED.match(text) or not _AMOUNT_SIGNS.issuperset(TOKEN.sub("", text)):
         return None
     reading, query = read(text), read(question)
-    rest = {
-        word
-        for word, spelt in zip(reading.words, reading.spelt, strict=True)
-        if word[0] != "#" and word not in query.words and not unit_named(spelt) and word != "|"
-    }
-    rest -= _AROUND_AMOUNT
-    coded = re.match(r"\D?0\d", text)  # 007
-    plain = len(reading.amounts) == 1 and not reading.dates and not rest and not coded
+    if len(reading.amounts) != 1 or reading.dates:
+        return None
+    words = [word for word in reading.words if word != "|"]
+    spelt = [name for word, name in zip(reading.words, reading.spelt, strict=True) if word != "|"]
+    at = words.index(reading.amounts[0].word)
+    behind = at + 1
+    while behind < len(words) and (unit_named(spelt[behind]) or words[behind] in _AROUND_AMOUNT):
+        behind += 1
+    if behind == at + 1 < len(words) and words[behind] not in _counted(query):
+        return None
+    rest = [*words[:at], *words[behind:]]
+    known = {word for word in query.words if word not in _LIMITS} | _AROUND_AMOUNT
+    plain = all(word in known or unit_named(name) for word, name in zip(rest, rest, strict=True))
     return reading.amounts[0] if plain else None
+
+
+def _counted(query: Reading) -> frozenset[str]:
+    """The words behind "how many" in a question, up to a little word: what is counted."""
+    counted: list[str] = []
+    for place, pair in enumerate(pairwise(query.words), 2):
+        if pair in (("how", "many"), ("how", "much")):
+            counted += takewhile(lambda word: word not in IDLE, query.words[place : place + 4])
+    return frozenset(counted)
 
 
 # -- Around the answer
 
 _WRAPPERS = ("**", "__", "``", '""', "''", "「」", "『』", "《》")
 _LABELS = re.compile(
-    r"(?:(?:(?:so|thus|therefore|hence),? )?(?:the |my )?(?:final |correct |right |short )?answer"
-    r"(?::| is:?| would be)"
+    r"(?:(?:(?:so|thus|therefore|hence),? )?(?:the |my )?(?:final |correct |right |short )?"
+    r"(?:answer|option|choice)(?::| is:?| would be)"
     r"|respuesta:|réponse:|antwort:|risposta:|resposta:|ответ:|答案:|答案是:?|答え:|答:) ?",
     re.IGNORECASE,
 )
@@ -588,27 +616,30 @@ _OPENERS = re.compile(
 )
 _COPULA = re.compile(r" (?:is|was|are|were) (?:called |named |known as )?")
 _MAX_SUBJECT = 12
+_ROOT = 5  # letters: the director is who directed
+_ANY_SUBJECT = stems("name number year date total title person place")
 _TURNS = frozenset(
     """
-    not never no nor neither either or but wrong false incorrect unlike than who whom whose which that what
-    why how whether if when where nobody hardly supposed alleged least only except besides doubt worst bad
-    opposite lacks lacking missing unlikely impossible fake rejected excluded other previous next second hated
-    untrue mistaken
+    not never no nor neither either or but unlike than who whom whose which that what why how whether if when
+    where before after other
     """.split()  # noqa: SIM905
 )
 
 
-def final_answer(text: str) -> str:
+def final_answer(text: str, question: str = "") -> str:
     """The answer without a few clear wrappings; if there are none, the cleaned text.
 
     Removed, from the outside in: LaTeX markup, bold and quotes around the whole, a label (`Answer:`, `The
     final answer is`), an opener (`It is`, `I think`, `Maybe`), one definite subject (`The capital of France
-    is Paris`: begins with "The", at most 12 words, one verb form of "to be", no negation or relative
-    clause), and the final period.  Other sentences stay as they are.
+    is Paris`: begins with "The", at most 12 words, all of them of the question, one verb form of "to be"),
+    and the final period.  Other sentences stay as they are: "The runner-up was Germany" is not who won.
 
     >>> final_answer("The final answer is: **Paris**."), final_answer("Paris is the capital of France")
     ('Paris', 'Paris is the capital of France')
+    >>> final_answer("The capital of France is Paris.", "What is the capital of France?")
+    'Paris'
     """
+    asked = [word for word in read(question).words if word not in IDLE]
     text = unwrap_latex(clean(text))
     if text.count("**") % 2 == 0:
         text = text.replace("**", "")
@@ -622,21 +653,25 @@ def final_answer(text: str) -> str:
             text = (text[match.end() :] if match else text) or text
         # The period of "U.S." belongs to the word.
         ends = text.endswith("。") or (text.endswith(".") and text.rsplit(" ", 1)[-1].count(".") == 1)
-        text = _without_subject((text[:-1] if ends else text).strip())
+        text = _without_subject((text[:-1] if ends else text).strip(), asked)
         if text == before:
             break
     return text
 
 
-def _without_subject(text: str) -> str:
-    if not text.startswith(("The ", "the ")):
+def _without_subject(text: str, asked: Sequence[str]) -> str:
+    if not asked or not text.startswith(("The ", "the ")):
         return text
     parts = _COPULA.split(text, maxsplit=2)
     if len(parts) != 2:
         return text
     words = parts[0].lower().split()
     plain = len(words) <= _MAX_SUBJECT and "," not in parts[0] and _TURNS.isdisjoint(words)
-    return parts[1] if plain and parts[1] else text
+    same = all(
+        word in IDLE | _ANY_SUBJECT or any(word[:_ROOT].startswith(one[:_ROOT]) for one in asked)
+        for word in read(parts[0]).words
+    )
+    return parts[1] if plain and same and parts[1] else text
 
 
 # Tags, comments and commands that produce no visible text.

@@ -94,10 +94,17 @@ _MAX_SIGNED = 80  # characters of an answer whose signs are compared
 
 _CITED = re.compile(r"\[\^?\d{1,3}\^?\]|【[^】]{1,40}】|(?<=[^\W\d_]{3})\^\d{1,2}")
 # Numbers of footnotes directly after a word or a year, as New Bing writes them: "Ramones1", "in 19521."
-_GLUED = re.compile(r"(?<=[^\W\d_]{3})\d{1,2}(?=[.,;]|\s[A-Z]|\s?$)|(?<=\b[12]\d{3})\d{1,2}(?=\s?[.,;]|\s?$)")
+_GLUED = re.compile(
+    r"(?<=[^\W\d_]{3})\d{1,2}(?=[.,;]|\s[A-Z]|\s?$)|(?<=\b1[5-9]\d\d|\b20[0-2]\d)\d{1,2}(?=\s?[.,;]|\s?$)"
+)
+_THAN = re.compile(r"\bthan (?:the )?[A-Z][\w'-]{0,40}(?: [A-Z][\w'-]{0,40}){0,3}")  # what is less so
 _RUN_ON = re.compile(r"\b([oi]n)(?=[A-Z][a-z]{2,8} \d)")
 _ASIDE = re.compile(r"(?<!\w)\([^()]{0,200}\)|, (?:who|which|when|where|whose) .{0,400}$")
 _OR = re.compile(r",? or ")
+_FINAL = re.compile(
+    r"(?:\*\*final answer:?\*\*:?|^final answer:|^####) (?!.{0,4000}(?:final answer|####))",
+    re.I | re.M | re.S,
+)
 _NONE = re.compile(r"\bnone\b(?! (?:of|but|other)\b)", re.I)
 _ABOUT = re.compile(r"(?:about|around|approximately|approx\.?|almost|nearly|roughly|circa|c\.|~|≈)", re.I)
 _SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
@@ -127,11 +134,13 @@ _DENIED_ZH = re.compile(
 # Questions that ask for things in an order, or for who did something to whom.
 _ORDERED = re.compile(
     r"\bfrom (?:the )?(?:\w+ )?(?:top|bottom|left|right|hoist|\w+est)\b"
-    r"|\b(?:in|what|which) (?:\w+ )?order\b(?! to\b)|\bwhom\b|\bwhich\b.{1,40}\bwhich\b",
+    r"|\b(?:in|what|which) (?:\w+ )?order\b(?! to\b)|\bwhom\b|\bwhich\b.{1,40}\bwhich\b"
+    r"|\brespectively\b|\bfirst and (?:the )?second\b|^wh\w+ (?:is|are|was|were) the .{1,60} and the\b",
     re.I,
 )
 # An expression without words; of another one the answer may be a part.
 _COMMAND, _EXPRESSED = re.compile(r"\\[A-Za-z]{1,20}"), re.compile(r"[=+≠^√±\\]|(?<![^\W_])[ixyzπ](?!\w)")
+_DAY_ASKED = stems("day month date")
 _NAMED_VALUE = re.compile(r"\W{0,3}[A-Za-z](?:\([a-z]\))? ?= ?")
 
 
@@ -166,15 +175,17 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
     if len(text) > MAX_MENTIONS:
         return None
     loosen = loosened(question)
-    exact = matches(text, answers, loosen)
+    exact = matches(text, answers, loosen, question)
     if exact is not None:
         return exact
     bare = _COMMAND.sub(" ", text)
     if re.search(r"\d", bare) and not _LONG_WORDS.search(bare) and _EXPRESSED.search(text):
         return matches(_NAMED_VALUE.sub("", text, count=1).strip("$ "), answers)
     box = boxed(text) if text.count("\\boxed") == 1 else None
-    if box and (exact := matches(box.text, answers, loosen)):
-        return exact
+    if (final := _FINAL.search(text)) or box:
+        text = box.text if box else text[final.end() :] if final else text
+        if exact := matches(text, answers, loosen):
+            return exact
     query = read(question)
     query_words = frozenset(query.words)
     if {"how", "many"} <= query_words:
@@ -190,6 +201,7 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
     if _BOUNDS.isdisjoint(signs):
         text = _BOUNDED.sub(" ", text)
     raw = _CITED.sub("", _RUN_ON.sub(r"\1 ", below_zero(clean(text))))
+    raw = raw if " than " in question else _THAN.sub("than", raw)
     raw = without_retracted(_GLUED.sub("", raw) if len(raw) > _GLUE_FREE else raw, known)
     if lists_candidates(raw, known):
         return None
@@ -257,7 +269,7 @@ _LONG_WORDS = re.compile(r"[^\W\d_]{2}")
 _SIGN_APART, _LONG_WORD = re.compile(r"(?:^| )[^\w\s]$"), re.compile(r"[^\W\d_]{4}")
 # 007, 2x and names of files
 _CODE = re.compile(
-    r"0\d{1,9}|\d{1,4}[abnxyz]|\w{1,40}\.(?:py|js|ts|c|h|cpp|rs|go|java|txt|md|json|csv|sh|exe|html)"
+    r"0\d{1,9}|\d{1,6}['\"]|\d{1,3},\d{1,2}|\d{1,4}[abnxyz]|\w{1,40}\.(?:py|js|ts|c|h|cpp|rs|go|java|txt|md|json|csv|sh|exe|html)"
 )
 _LETTERED = re.compile(
     r"(?:.{0,80} )?([^\W\d_]{2,30})[ -]([A-Z])|([A-H][♭♯#]?) (minor|major|flat|sharp)", re.I
@@ -550,6 +562,8 @@ def _numbered(wanted: Reading, reply: _Reply, informative: list[str], query: Rea
     query_unit = unit_asked(query)
     counts = {"how", "many"} <= set(query.words) or {"how", "much"} <= set(query.words)
     alone = all(word[0] == "#" or word in IDLE for word in (*wanted.words, *reply.reading.words))
+    counted = {*query.words} - IDLE - {"many"} and {"how", "many"} <= {*query.words}
+    bare = counted and not query_unit  # 3 points are not 3 minutes
     loose = any(_ABOUT.fullmatch(word) for word in wanted.spelt)
     several = len(wanted.amounts) > 1 and all(word[0] == "#" or word in IDLE for word in wanted.words)
     others = iter(reply.reading.amounts)  # of a score or a range in their order
@@ -563,6 +577,7 @@ def _numbered(wanted: Reading, reply: _Reply, informative: list[str], query: Rea
         any(
             (
                 other.word in reply.places
+                and not (bare and other.unit and not amount.unit)
                 and replace(amount, unit=amount.unit or query_unit).equals(other)
                 and (amount.nth == other.nth or (not alone and (amount.nth or not counts)))
             )
@@ -691,7 +706,10 @@ def _dated(wanted: Reading, reply: Reading, query: Reading) -> bool:
 
     return all(
         any(same(day, other) for other in reply.dates)
-        or (day[0] in reply.years and (not day[1] or "year" in query.words))
+        or (
+            day[0] in reply.years
+            and (not day[1] or ("year" in query.words and _DAY_ASKED.isdisjoint(query.words)))
+        )
         for day in wanted.dates
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from factrl.text import boxed, unwrap_latex
-from factrl.text.words import CARDINALS, IDLE, MONTHS, STOP_STEMS, Reading, read, stem, stems
+from factrl.text.words import CARDINALS, IDLE, MONTHS, STOP_STEMS, Reading, read, stem, stems, unit_named
 
 _MONTHS = rf"(?:{'|'.join(month[:3] for month in MONTHS)})[a-z]{{0,6}}"
 _DATE = (
@@ -201,7 +201,7 @@ def alternatives(reading: Reading, known: frozenset[str]) -> set[int]:
     return chosen
 
 
-_HEDGES = stems("maybe possibly perhaps probably likely less more else even also rather")
+_HEDGES = stems("either maybe possibly perhaps probably likely less more else even also rather")
 _ARTICLES = stems("the a an in by it is was of city town")
 _PARTICLES = frozenset("da de di du von van der den del della bin ibn al".split())  # noqa: SIM905
 FEW = 8
@@ -269,9 +269,10 @@ def lists_candidates(raw: str, known: frozenset[str]) -> bool:
 
 def several_numbers(reading: Reading, known: frozenset[str]) -> bool:
     """Whether a text is nothing but numbers, some of which are accepted or asked for and some not."""
-    if any(word[0] != "#" and word not in IDLE | _HEDGES for word in reading.words):
+    pairs = zip(reading.words, reading.spelt, strict=True)
+    if any(w[0] != "#" and w not in IDLE | _HEDGES and not unit_named(spelt) for w, spelt in pairs):
         return False
     if reading.dates:
         return len(reading.dates) > 1
-    units = {amount.unit for amount in reading.amounts}
-    return len(units) == 1 and len({amount.word in known for amount in reading.amounts}) == 2
+    units = {amount.unit for amount in reading.amounts} - {""}
+    return len(units) <= 1 and len({amount.word in known for amount in reading.amounts}) == 2

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
-from itertools import pairwise
 
 from factrl.text import clean, few_marks
 
@@ -171,13 +171,14 @@ _SHORT_SCALES |= {
 _MEASURES: dict[str, tuple[str, Decimal | None]] = {
     name: (kind, Decimal(size) if size else None)
     for kind, units in {
-        "length": "mi mile=1609.344|ft foot feet=0.3048|yd yard=0.9144|inch=0.0254",
+        "length": "mi mile=1609.344|ft foot feet=0.3048|yd yard=0.9144|inch inches=0.0254|nmi=1852",
         "mass": "kilo=1000|lb lbs pound=453.59237|oz ounce=28.349523|tonne=1000000",
-        "time": "sec=1|minute min=60|hour hr hrs=3600|day=86400|week=604800",
+        "time": "sec=1|minute min=60|hour hr hrs h=3600|day=86400|week=604800|month=2629800"
+        "|year yr yrs=31557600",
         "area": "acre=1|hectare ha=2.4710538",
         "speed": "mph=1|kph kmh km/h=0.62137119|m/s=2.23693629",
         "volume": "gallon=",
-        "percent": "percent %=",
+        "percent": "percent percentage %=",
         "celsius": "celsius °c=",
         "fahrenheit": "fahrenheit °f=",
         "points": "percentage-point=100|basis-point=1",
@@ -186,6 +187,7 @@ _MEASURES: dict[str, tuple[str, Decimal | None]] = {
         "sterling": "£=",
         "euro": "euro €=",
         "yen": "yen ¥=",
+        **{name: f"{name}=" for name in ("cent", "rupee", "peso", "ruble", "franc", "ton")},
         "morning": "am=",
         "afternoon": "pm=",
         "before Christ": "bc=",
@@ -404,7 +406,7 @@ _KEPT = 1_000  # characters
 
 @lru_cache(maxsize=4_096)
 def _reading(text: str) -> Reading:
-    text = _era(below_zero(clean(text)))
+    text = in_tokens(_era(below_zero(clean(text))))
     tokens = list(TOKEN.finditer(text))
     spelt = [match[0] for match in tokens]
     words: list[str] = []
@@ -430,6 +432,35 @@ def _reading(text: str) -> Reading:
         int(word) for i, word in enumerate(spelt) if i not in dated and len(word) == 4 and word.isdecimal()
     }
     return Reading(tuple(words), tuple(kept), tuple(amounts), frozenset(dates), frozenset(years))
+
+
+# Amounts in words that no token holds, in a spelling that one does.
+_RESPELT = (
+    (re.compile(r"\bmiles? (?:per|an) hour\b", re.I), "mph"),
+    (re.compile(r"\bkilomet(?:re|er)s? (?:per|an) hour\b", re.I), "km/h"),
+    (re.compile(r"\bmet(?:re|er)s? (?:per|a) second\b", re.I), "m/s"),
+    (re.compile(r"\bnautical miles?\b", re.I), "nmi"),
+    (re.compile(r"\bhalf a (?=[mbt]r?illion\b)", re.I), "0.5 "),
+    (re.compile(r"\ba quarter of a (?=[mbt]r?illion\b)", re.I), "0.25 "),
+    (re.compile(r"(?<=\d) ?[x×*] ?10\^(?=-?\d)"), "e"),
+    (re.compile(r"\bUSD? ?(?=\$)|\bUSD ?(?=\d)"), "$"),
+    (re.compile(r"\$\$(?=\d)"), "$"),
+    *(
+        (re.compile(rf"(?<=[$£€¥])( ?\d[\d.,]{{0,20}}) ?{sign}\b", re.I), rf"\1 {scale}")
+        for sign, scale in (("k", "thousand"), ("m", "million"), ("b", "billion"), ("t", "trillion"))
+    ),
+)
+
+
+def in_tokens(text: str) -> str:
+    """A text whose amounts are spelt as `TOKEN` reads them: 60 mph, 3e8, $5 million.
+
+    >>> in_tokens("60 miles per hour, US$5M"), in_tokens("3 × 10^8")
+    ('60 mph, $5 million', '3e8')
+    """
+    for pattern, spelling in _RESPELT:
+        text = pattern.sub(spelling, text)
+    return text
 
 
 def below_zero(text: str) -> str:
@@ -499,7 +530,8 @@ def _amount(tokens: list[re.Match[str]], spelt: list[str], place: int) -> tuple[
         if end == place:
             return None
         last = _at(spelt, end - 1)
-        step, power, nth = Decimal(1), 0, last in ORDINALS and last != "second"
+        lone = last == "second" and end - place > 1  # "five second" is a time
+        step, power, nth = Decimal(1), 0, last in ORDINALS and not lone
     else:
         return None
     while end < len(spelt) and (spelt[end].lower() in SCALES or spelt[end] in _SHORT_SCALES):
@@ -540,8 +572,16 @@ def _numeral(spelt: list[str], place: int) -> int:
     word, before = spelt[place], spelt[place - 1] if place else ""
     if len(word) > 1:
         return ROMAN.get(word, 0)
+    if word == "I" and _at(spelt, place + 1) in _SPEAKS:
+        return 0
     named = len(before) > 1 and before[0].isupper() and before.isalpha() and before.lower() not in STOP_WORDS
     return (10 if word == "X" else ROMAN.get(word, 0)) if word in ("I", "V", "X") and named else 0
+
+
+_SPEAKS = frozenset(
+    "think believe know guess am have had do don't would can cannot can't could feel assume recall".split()  # noqa: SIM905
+)
+"""Words behind an I that is no numeral: Actually I think."""
 
 
 def _spelled(spelt: list[str], place: int) -> tuple[Decimal, int]:
@@ -573,14 +613,20 @@ def _at(spelt: list[str], place: int) -> str:
     return spelt[place].lower() if 0 <= place < len(spelt) else ""
 
 
+def _unit_at(spelt: Sequence[str], place: int) -> str:
+    """The unit whose name begins at a word: km, square miles, degrees Celsius, percentage points."""
+    one, two = (spelt[at] if at < len(spelt) else "" for at in (place, place + 1))
+    degree, shape = one.lower() in ("°", "degree", "degrees"), _SHAPES.get(one.lower())
+    if one.lower() in ("percentage", "percent", "basis") and two.lower() in ("point", "points"):
+        return "basis-point" if one.lower() == "basis" else "percentage-point"
+    if degree and (side := _SIDES.get(two.lower())):
+        return side
+    unit = unit_named(two if degree or shape else one)
+    return f"{shape} {unit}" if shape and unit else unit
+
+
 def _with_unit(amount: Amount, spelt: list[str], start: int, end: int) -> Amount:
-    after = [spelt[at] if at < len(spelt) else "" for at in (end, end + 1)]
-    degree, shape = after[0].lower() in ("°", "degree", "degrees"), _SHAPES.get(after[0].lower())
-    if after[0].lower() in ("percentage", "percent", "basis") and after[1].lower() in ("point", "points"):
-        return replace(amount, unit="basis-point" if after[0].lower() == "basis" else "percentage-point")
-    unit = unit_named(after[1]) if degree or shape else unit_named(after[0])
-    if shape and unit:
-        unit = f"{shape} {unit}"
+    unit = _unit_at(spelt, end)
     if not unit and "BC" in spelt[end : end + 4] and _dated_before(spelt[end : spelt.index("BC", end)]):
         unit = "bc"
     if not unit and _at(spelt, start - 1) in ("$", "£", "€", "¥"):
@@ -589,7 +635,6 @@ def _with_unit(amount: Amount, spelt: list[str], start: int, end: int) -> Amount
         unit = country if country in _MEASURES else unit
     if spelt[end - 1].endswith(("0s", "0's")):
         unit = "ten-years"
-    unit = _SIDES.get(after[1].lower(), unit) if degree else unit
     if not unit and spelt[end - 1].endswith("%"):
         unit = "%"
     return replace(amount, unit=unit) if unit else amount
@@ -663,9 +708,32 @@ def is_date(reading: Reading) -> bool:
 
 
 def unit_asked(query: Reading) -> str:
-    """The last unit that a question names."""
-    pairs = set(pairwise(map(str.lower, query.spelt)))
-    if not pairs.isdisjoint({("basis", "point"), ("basis", "points")}):
-        return "basis-point"
-    named = (unit_named(word) for word in reversed(query.spelt) if len(word) > 1)
-    return next((unit for unit in named if unit and unit not in _SAID), "")
+    """The unit that a question asks for: how many metres, (in) km, what percentage, how old."""
+    spelt = query.spelt
+    low = [word.lower() for word in spelt]
+    for place, word in enumerate(low):
+        before = low[max(place - 2, 0) : place]
+        asked = before[-1:] == ["in"] or before in (["how", "many"], ["how", "much"])
+        if asked or word in ("percent", "percentage"):
+            while low[place : place + 1] and low[place].removesuffix("s") in (*SCALES, "of", "u"):
+                place += 1
+            if unit := _plural(spelt, place):
+                return unit
+        if before[-1:] == ["how"] and word == "old":
+            return "year"
+    end = len(spelt) - 1 - (spelt[-1:] == ("?",))
+    ends = end > 0 and low[end - 1] not in ("per", "a", "an", "each") and query.words[end - 1][0] != "#"
+    return _plural(spelt, end) if ends else ""
+
+
+def _plural(spelt: Sequence[str], place: int) -> str:
+    """The unit at a word that means nothing else: in metres, but not in second place."""
+    unit = _unit_at(spelt, place)
+    word = spelt[place].lower() if place < len(spelt) else ""
+    name = word == unit.rpartition(" ")[2] and word.isalpha() and word not in _SYMBOLS
+    return "" if unit in _SAID or (name and word not in _NEVER_ELSE) else unit
+
+
+_NEVER_ELSE = frozenset(
+    "feet inches percent percentage celsius fahrenheit usd mph kph kmh lb lbs oz hrs yrs nmi".split()  # noqa: SIM905
+)
