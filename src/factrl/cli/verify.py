@@ -148,7 +148,8 @@ def _index(args: argparse.Namespace) -> int:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    if not args.docs and args.index is None and args.web is None:
+    by_table = str(args.judge).startswith("table:")  # which has the documents itself
+    if not args.docs and args.index is None and args.web is None and not by_table:
         raise ConfigError(
             "no evidence to check the text against; name files with --docs, an index with --index or a "
             "search server with --web"

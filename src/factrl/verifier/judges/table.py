@@ -57,6 +57,8 @@ class Table:
         self.facts: dict[str, dict[str, list[tuple[str, ...]]]] = {}
         usual: dict[str, str] = {}  # "Japan" and "japan" are one
         for entity, relation, values in rows:
+            values = [" ".join(value.split()) for value in values]  # a cell of Excel may have two lines
+            entity, relation = (" ".join(name.split()) for name in (entity, relation))
             entity, relation = (usual.setdefault(_key(name), name) for name in (entity, relation))
             if not (entity.strip() and relation.strip() and values and all(v.strip() for v in values)):
                 row = (entity, relation, *values)
@@ -76,6 +78,15 @@ class Table:
         if not self.facts:
             raise DataError("the table has no facts")
         self.several = frozenset(r for facts in self.facts.values() for r in facts if _key(r) in many)
+        for entity in self.facts:
+            for one in self.statements(entity):
+                shown = sentence(one, named=True)
+                back = self.parse(shown)
+                if back is None or any(_key(getattr(back, n)) != _key(getattr(one, n)) for n in _PARTS):
+                    raise DataError(
+                        f"no judge can read {shown!r} as {one.relation!r} of {entity!r}; rename one of "
+                        "them, or leave the row out"
+                    )
 
     @classmethod
     def read(cls, path: str | Path) -> Table:
@@ -145,12 +156,13 @@ class Table:
         return self._names.get(_key(name))
 
     @cached_property
-    def dotted(self) -> Sequence[str]:
-        """Entities and values with a period in them."""
+    def stopped(self) -> Sequence[str]:
+        """Entities and values with the sign of a sentence's end in them, up to their last letter."""
         values = (
             v for facts in self.facts.values() for held in facts.values() for value in held for v in value
         )
-        return sorted({name for name in (*self.facts, *values) if "." in name}, key=len, reverse=True)
+        names = {name.rstrip(_STOPS) for name in (*self.facts, *values)}
+        return sorted((name for name in names if not {*_STOPS}.isdisjoint(name)), key=len, reverse=True)
 
     @cached_property
     def _names(self) -> Mapping[str, str]:
@@ -158,13 +170,36 @@ class Table:
 
     def parse(self, text: str) -> Statement | None:
         """What a sentence says, if it has one of the forms and a relation of the table."""
-        body = text.strip().rstrip(".!").strip()
+        body = " ".join(text.split())
+        body = body[:-1].rstrip() if body.endswith((".", "!")) else body
         for form in self._forms:
             if match := form.fullmatch(body):
-                groups = match.groupdict()
-                relation = self._relations[_key(groups["relation"])]
-                return Statement(groups.get("entity", "").strip(), relation, groups["value"].strip())
+                relation = self._relations.get(_key(match["relation"]))
+                return None if relation is None else self._said(relation, match)
         return None
+
+    def _said(self, relation: str, match: re.Match[str]) -> Statement | None:
+        """The statement of a sentence in one of the forms; None where its value is none: "not Tokyo"."""
+        entity, value = match.groupdict().get("entity", ""), match["value"]
+        # "is" may be a part of the entity's name, as in Life Is Beautiful: the longest name of the table.
+        splits = [(entity, value)] if entity else []
+        for verb in _VERB.finditer(value) if match.re is self._forms[1] else ():
+            longer = match.string[match.start("entity") : match.start("value") + verb.start()]
+            splits.append((longer, value[verb.end() :]))
+        entity, value = next((one for one in reversed(splits) if self.find(one[0])), (entity, value))
+        if _key(value) not in self._values and (
+            _NO_VALUE.search(value) or (relation in self.several and _LISTED.search(value))
+        ):
+            return None
+        return Statement(entity.strip(), relation, value.strip())
+
+    @cached_property
+    def _values(self) -> frozenset[str]:
+        """All spellings of all values."""
+        facts = (
+            value for of_entity in self.facts.values() for values in of_entity.values() for value in values
+        )
+        return frozenset(_key(spelling) for value in facts for spelling in value)
 
     @cached_property
     def _relations(self) -> Mapping[str, str]:
@@ -180,24 +215,20 @@ class Table:
             re.compile(rf"(?P<entity>.+?)['’]s {relation} {value}", re.IGNORECASE),
         ]
 
-    def same(self, relation: str, one: str, other: str) -> bool:
-        """Whether two spellings are of one value."""
-        a, b = _key(one), _key(other)
-        return a == b or any({a, b} <= spellings for spellings in self._spellings[relation])
+    def same(self, entity: str, relation: str, one: str, other: str) -> bool:
+        """Whether two spellings are of one value of an entity: of Canada's is "dollar", but not "US dollar".
 
-    @cached_property
-    def _spellings(self) -> Mapping[str, set[frozenset[str]]]:
-        spellings = defaultdict[str, set[frozenset[str]]](set)
-        for facts in self.facts.values():
-            for relation, values in facts.items():
-                spellings[relation] |= {frozenset(map(_key, value)) for value in values if len(value) > 1}
-        return spellings
+        Of an entity that the table has not, spellings of any are one.
+        """
+        a, b, found = _key(one), _key(other), self.find(entity)
+        held = [self.facts[found]] if found else self.facts.values()
+        return a == b or any({a, b} <= {*map(_key, v)} for facts in held for v in facts.get(relation, ()))
 
 
 def sentence(statement: Statement, *, named: bool = False) -> str:
     """A statement as a sentence, about "its" or about the entity by name."""
     subject = f"The {statement.relation} of {statement.entity}" if named else f"Its {statement.relation}"
-    return f"{subject} is {statement.value}."
+    return f"{subject} is {statement.value}{'.'[: statement.value[-1:] != '.']}"
 
 
 class TableJudge:
@@ -230,7 +261,10 @@ class TableJudge:
         for one in filter(None, named):
             if one.relation not in self.table.several:
                 held = values[_key(one.entity), one.relation]
-                if not any(self.table.same(one.relation, one.value, other) for other in held.values()):
+                same = (
+                    self.table.same(one.entity, one.relation, one.value, other) for other in held.values()
+                )
+                if not any(same):
                     held[_key(one.value)] = one.value
         claims: list[Claim] = []
         seen: set[str] = set()
@@ -238,7 +272,7 @@ class TableJudge:
             text = words.strip()
             if one is not None:
                 both = values.get((_key(one.entity), one.relation), {})
-                value = " and ".join(both.values()) if len(both) > 1 else one.value
+                value = " and at once ".join(both.values()) if len(both) > 1 else one.value
                 text = sentence(replace(one, value=value), named=bool(one.entity))
             key = f"{_key(text)} {_key(words) if one else ''}"
             claims.append(Claim(text, unit.start, unit.end, number, "repeat" if key in seen else None))
@@ -262,10 +296,13 @@ class TableJudge:
         ]
         if not about:
             return Verdict("unknown", self.identity, cause="no_evidence")
-        holds = [row for row in about if self.table.same(one.relation, row[3].value, one.value)]
+        holds = [row for row in about if self._same(one, row[3])]
         number, start, end, _ = (holds or about)[0]
         label = "supported" if holds else "refuted"
         return Verdict(label, self.identity, p=float(bool(holds)), quote=(number, start, end))
+
+    def _same(self, one: Statement, stated: Statement) -> bool:
+        return self.table.same(stated.entity or one.entity, one.relation, stated.value, one.value)
 
     def _statements_of(self, text: str, title: str) -> list[tuple[int, int, Statement]]:
         return [
@@ -276,9 +313,9 @@ class TableJudge:
 
     def _sentences(self, text: str) -> list[Sentence]:
         """With the names of the table whole: "St. Lucia" ends no sentence."""
-        for name in self.table.dotted:
+        for name in self.table.stopped:
             if name in text:
-                text = text.replace(name, name.replace(".", "\u2024"))
+                text = text.replace(name, name.translate(_WITHOUT_STOPS))
         return sentences(text)
 
     def search(self, query: str, k: int = 5, *, topic: str = "") -> list[Passage]:
@@ -288,6 +325,19 @@ class TableJudge:
         return [] if entity is None else [self.table.document(entity)]
 
 
+_PARTS = ("entity", "relation", "value")
+_STOPS = ".!?"
+_WITHOUT_STOPS = str.maketrans(_STOPS, "xxx")
+_VERB = re.compile(r" (?:is|are|was|were) ", re.I)
+_NO_VALUE = re.compile(
+    r"^(?:not|no longer|never|neither|either)\b|\?$|, (?:which|who|where|whose|but|and|or|not)\b", re.I
+)
+_LISTED = re.compile(r",| and | or |;")
+_SIGNS = str.maketrans("‘’‐‑–—", "''----")
+_MARKED = re.compile(r"""^(["*_`“„]{1,3})(.+?)["*_`“”]{1,3}$""")
+
+
 def _key(name: str) -> str:
-    """A name for comparison: case, white space and a leading "the" do not count."""
-    return " ".join(unicodedata.normalize("NFC", name).casefold().split()).removeprefix("the ")
+    """A name for comparison: case, white space, quotes, a leading "the" and a last period do not count."""
+    plain = _MARKED.sub(r"\2", unicodedata.normalize("NFC", name).translate(_SIGNS).casefold())
+    return " ".join(plain.split()).removeprefix("the ").rstrip(".") or name
