@@ -97,7 +97,7 @@ def test_what_the_warm_start_teaches_is_true_and_in_form() -> None:
     for task in ("profile", "reasoned", "short"):
         asked = world.examples(task, "warm")[:12]
         texts = [target(task, one, TABLE, draw, 0.0) for one in asked]
-        for one in measure(task, asked, texts, verifier, Grader()):
+        for one in measure(task, asked, texts, verifier, Grader(), TABLE):
             assert one.true == one.claims
             assert not one.malformed
             assert task == "profile" or one.right == 1
@@ -113,7 +113,9 @@ def measured(*texts: str, task: Any = "profile") -> list[dict[str, Any]]:
         text.replace("LAND", TABLE.facts[one.topic]["country"][0][0])
         for text, one in zip(texts, asked, strict=True)
     ]
-    rows = measure(task, asked, full, Verifier(judge.extract, judge, judge, own_subject=False), Grader())
+    rows = measure(
+        task, asked, full, Verifier(judge.extract, judge, judge, own_subject=False), Grader(), TABLE
+    )
     return [asdict(row) for row in rows]
 
 
@@ -160,6 +162,18 @@ def test_changes_are_paired_and_seeds_have_students_interval() -> None:
     table = lines(results, "s", "profile", ["r", "not run"])
     assert [line[0] for line in table] == ["start", "r"]
     assert table[1][1].startswith("100.0 (+50.0")
+    results[1].pop("s/r")
+    assert lines(results, "s", "profile", ["r"])[1][0] == "r (1 of 2 seeds)"
+
+
+def test_facts_with_periods_are_counted_once() -> None:
+    rows = [(f"Dr. A. B. {n}", r, ("St. Louis",)) for n in range(20) for r in ("city", "home")]
+    table = Table(rows)
+    judge, [example, *_] = TableJudge(table), split(table, 0).examples("profile", "test")
+    verifier = Verifier(judge.extract, judge, judge, own_subject=False)
+    text = tagged("I recall.", "Its city is St. Louis. Its home is St. Louis.")
+    [one] = measure("profile", [example], [text], verifier, Grader(), table)
+    assert (one.facts, one.stated, one.true) == (2, 2, 2)
 
 
 ROWS = """title = "t"
@@ -179,6 +193,9 @@ task = "short"
         (f"{ROWS}reward = 'truthrl'\ntrain = {{ steps = 'x' }}".encode(), "must be a whole number"),
         (f"{ROWS}reward = 'truthrl'\nknobs = {{ wrong = 'x' }}".encode(), "must be a finite number"),
         (f"{ROWS}reward = 'corver'".encode(), "corver needs together"),
+        (f"{ROWS}reward = 'truthrl'\n[rows.start]\nreward = 'rar'".encode(), "the name is that of a start"),
+        (f"{ROWS}reward = 'truthrl'\n[rows.'a/b']\nreward = 'rar'".encode(), "up to 60 letters"),
+        (f"{ROWS}reward = 'truthrl'\n[calibrate]\nright = 9".encode(), "calibrate.right = 9 of"),
     ],
 )
 def test_a_file_with_a_mistake_is_refused_when_it_is_read(tmp_path: Path, content: bytes, named: str) -> None:
@@ -217,6 +234,10 @@ def test_nothing_of_somebody_elses_is_replaced(tmp_path: Path, capsys: pytest.Ca
     for place in ("out", "out/table.md"):
         assert main(["study", "truthrl", "--output", str(tmp_path / place), "--dry-run"]) == 2
     assert (tmp_path / "out" / "table.md").read_text() == "my own notes"
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "study.svg").write_text("my picture")
+    assert main(["study", "truthrl", "--output", str(tmp_path / "two"), "--dry-run"]) == 2
+    assert "study.svg exists" in capsys.readouterr().err
 
 
 def test_the_world_is_written_as_files(tmp_path: Path) -> None:

@@ -25,7 +25,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "    return {'long': float(len(completion))}\n\n\n@fx.reward\n"
         "def asks(example, completion, *, oracle):\n    return {'x': 0.0}\n\n\n@fx.reward\n"
         "def fails(example, completion):\n    return {'x': float('nan')}\n\n\n@fx.reward\n"
-        "def masked(example, completion):\n    raise fx.Unscored('my_cause', 'x')\n"
+        "def masked(example, completion):\n    raise fx.Unscored('my_cause', 'x')\n\n\n@fx.reward\n"
+        "def leaves(example, completion):\n    raise SystemExit(3)\n\n\n@fx.reward\n"
+        "def floors(example, completion):\n    return fx.Score({'x': 0.0}, floored='no_box')\n"
     )
     return folder
 
@@ -72,6 +74,24 @@ def test_a_folder_that_was_begun_otherwise_is_refused(
     ):
         assert study(place, "other", *only, word) == 2
         assert named in capsys.readouterr().err
+
+
+def test_all_that_is_on_disk_is_compared_before_anything_is_trained(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    last = ("--only", "factreason/detail-0.1")
+    assert study(place, "late", *last) == 0
+    for words in (("train.steps=2",), ("--seeds", "2", "start.steps=3")):
+        assert study(place, "late", *words) == 2
+        assert "was " in capsys.readouterr().err
+    assert {*rows(place, "late")} == {"start-profile", "factreason-detail-0.1"}
+    assert not (place / "late" / "seed-1").exists()
+    assert study(place, "late", "train.steps=2", "--only", "factreason/random") == 0
+    assert "detail-0.1, seed 0, was made with train.steps = " in capsys.readouterr().out
+    file = place / "late" / "seed-0" / "rows" / "factreason-random.json"
+    file.write_text("")
+    assert study(place, "late", *last) == 2
+    assert f"{file} is damaged" in capsys.readouterr().err
 
 
 def test_each_task_trains(place: Path) -> None:
@@ -129,6 +149,8 @@ def test_every_row_that_is_shipped_passes_the_check_before_the_start(place: Path
     ("words", "named"),
     [
         (("--add", "{my}:fails"), "not a finite number"),
+        (("--add", "{my}:leaves"), "failed on example"),
+        (("--add", "{my}:floors"), "floors the start's form"),
         (("train.prompts_per_step=64", "train.micro_batch_size=64"), "fewer than the 64 of one step"),
         (("--model", "{place}/nothere"), "nothere"),
     ],

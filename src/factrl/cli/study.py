@@ -25,11 +25,14 @@ from factrl.studies import (
     BASE,
     CALIBRATED,
     FILES,
+    PICTURE_MARK,
     FullSettings,
     StudySettings,
     add_row,
     check_only,
+    first_difference,
     load_study,
+    row_identity,
     steps_of,
     study_names,
 )
@@ -50,7 +53,7 @@ from factrl.verifier.judges import Table
 from .options import Verbs, a_seed, add_option, add_settings, add_verb, at_least_one, needs_extra
 from .terminal import say, tell
 
-_TABLE = "table.md"
+_TABLE, _PICTURE = "table.md", "study.svg"
 _MARK = "In brackets the change against the start with its 95 % interval"
 _FULL_MARK = f"Held-out answers in points, beneath the change against `{BASE}`"
 _HOW = {"greedy": "greedy answers", "sampled": "one sample at the training temperature"}
@@ -162,6 +165,7 @@ def _small(args: argparse.Namespace) -> int:
     steps_of(studies, args.only)
     out, seeds = Path(args.output), range(args.first_seed, args.first_seed + args.seeds)
     _check_output(out, _MARK)
+    check_free(out / _PICTURE, lambda path: PICTURE_MARK in path.read_bytes())
     for path in {study.table for study in studies.values() if study.table is not None}:
         table = Table.read(path)  # mistakes come before torch is loaded
         for seed in seeds:
@@ -184,7 +188,7 @@ def _small(args: argparse.Namespace) -> int:
             text += "\n\n" + render_overview(studies, results)
         _write(out, text, _MARK)
         if not args.only:
-            picture = out / "study.svg"
+            picture = out / _PICTURE
             needs_extra("studies.picture", "demo").write_picture(studies, results, picture)
             tell(f"picture   {picture}")
     return 0
@@ -368,12 +372,28 @@ def render(studies: Mapping[str, StudySettings], results: Mapping[int, Any]) -> 
             rows = lines(results, name, study.task, [CALIBRATED, *study.rows], how)
             parts += [f"{title.capitalize()}, {len(results)} seed{'s'[: len(results) > 1]}:", ""]
             parts += [*_markdown([study.task, *COLUMNS[study.task]], rows), ""]
-        parts += [f"- {note}" for note in study.notes]
+        parts += [f"- {note}" for note in (*study.notes, *_differing(name, study, results))]
     parts += [
         "",
         f"{_MARK}: over entities with one seed, over seeds (Student's t) with several.",
     ]
     return "\n".join(parts)
+
+
+def _differing(name: str, study: StudySettings, results: Mapping[int, Any]) -> Iterator[str]:
+    """Notes on rows of the folder that were made with other settings, or are none of this command's."""
+    others: dict[str, None] = {}
+    for seed, held in results.items():
+        for key in held:
+            of, _, row = key.partition("/")
+            if of != name or row == CALIBRATED:
+                continue
+            if row not in study.rows:
+                others[row] = None
+            elif other := first_difference(held[key], row_identity(study, row)):
+                yield f"{row}, seed {seed}, was made with {other}."
+    if others:
+        yield f"Not shown, as this command has no such row: {', '.join(others)}; give --add again."
 
 
 def render_overview(studies: Mapping[str, StudySettings], results: Mapping[int, Any]) -> str:

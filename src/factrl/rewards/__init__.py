@@ -169,10 +169,10 @@ class Reward:
                 raise NoScore(self._failed(example, error)) from error
         except FactrlError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise RewardBug(self._failed(example, error)) from error
 
-    def _failed(self, example: Example, error: Exception) -> str:
+    def _failed(self, example: Example, error: BaseException) -> str:
         sample = example.id or example.question
         return f"reward {self.name!r} failed on example {sample!r} with {type(error).__name__}: {error}"
 
@@ -347,6 +347,13 @@ def for_example(resource: Callable[..., Any], example: Example) -> Callable[...,
     return partial(resource, example=example) if takes else resource
 
 
+def _is_finite(value: Real) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that no float holds
+        return False
+
+
 def result_of(returned: Any, completion: str) -> Result:
     """What a reward function returned, checked.
 
@@ -363,7 +370,7 @@ def result_of(returned: Any, completion: str) -> Result:
             raise TypeError(f"the term name {name!r} is not text")
         if name == SUM:
             raise ValueError(f"a term is called {SUM!r}, which the sum of the terms is logged as; rename it")
-        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, Real) or not _is_finite(value):
             raise ValueError(f"term {name!r} is {value!r}, not a finite number")
     for span in score.spans:
         if span.end > len(completion):

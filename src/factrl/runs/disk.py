@@ -65,7 +65,7 @@ def check_free(path: Path, may_replace: MayReplace = nothing) -> None:
     Raises:
         ConfigError: it is taken.
     """
-    if path.is_file() and path.stat().st_size and not may_replace(path):
+    if path.is_dir() or (path.is_file() and path.stat().st_size and not may_replace(path)):
         raise ConfigError(f"{path} exists; name another file, or remove it")
 
 

@@ -14,6 +14,8 @@ noise of training alone.
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +31,9 @@ from factrl.rewards.resources import RESOURCES
 from factrl.runs.config import check_knobs, load_settings, read_toml
 from factrl.runs.settings import Positive, Section, TrainSettings
 
+_ROW_NAME = re.compile(r"[^\W_][\w.+ -]{0,59}")
+PICTURE_MARK = b"<desc>a study of factrl</desc>"
+"""In every picture of a study."""
 RANDOM = "random"
 CALIBRATED = "calibrated"
 """The row of the start after `[calibrate]`, from which a study with it trains."""
@@ -239,8 +244,18 @@ class StudySettings(Section):
             yield "a study needs at least one row, or steps in [full]"
         if self.rows and "task" not in self.model_fields_set:
             yield "task is required: profile, reasoned or short"
-        if CALIBRATED in self.rows:
-            yield f"rows.{CALIBRATED}: the name is that of the calibrated start; give the row another"
+        for name in self.rows:
+            if name in (CALIBRATED, "start"):
+                yield f"rows.{name}: the name is that of a start; give the row another"
+            elif not _ROW_NAME.fullmatch(name):
+                yield f"rows.{name!r}: a name has up to 60 letters, digits, spaces and . + - _"
+        if "\n" in self.title:
+            yield "title is one line"
+        if self.calibrate.right > self.known.samples:
+            yield (
+                f"calibrate.right = {self.calibrate.right} of known.samples = {self.known.samples} are never "
+                "right; lower it"
+            )
         if self.task != "profile":
             for name, row in self.rows.items():
                 if row.checklist or row.truthfulness != "table":
@@ -250,6 +265,7 @@ class StudySettings(Section):
 
 
 _HERE = Path(__file__).parent
+_DIGESTS = {"facts": "table", "source": "file of the reward", "asked": "choice of questions"}
 
 
 def study_names() -> list[str]:
@@ -324,6 +340,35 @@ def row_settings(study: StudySettings, row: str) -> TrainSettings:
     return load_settings(TrainSettings, defaults=values, defaults_from=f"rows.{row}.train")
 
 
+def row_identity(study: StudySettings, row: str) -> dict[str, Any]:
+    """The settings that decide what a row becomes."""
+    return {
+        "reward": study.rows[row].reward,
+        "knobs": study.rows[row].knobs,
+        "train": row_settings(study, row).model_dump(mode="json", exclude_unset=True),
+        "size": study.size.model_dump(),
+        "calibrate": study.calibrate.model_dump(),
+    }
+
+
+def first_difference(stored: Mapping[str, Any], now: Mapping[str, Any], of: str = "") -> str:
+    """`key = old, and now it is new` of the first setting that is another; empty where none is.
+
+    >>> first_difference({"train": {"steps": 2, "bf16": True}}, {"train": {"steps": 3, "bf16": True}})
+    'train.steps = 2, and now it is 3'
+    """
+    for key, value in json.loads(json.dumps(now)).items():
+        held = stored.get(key)
+        if held == value:
+            continue
+        if isinstance(held, dict) and isinstance(value, dict):
+            return first_difference(held, {**dict.fromkeys(held), **value}, f"{of}{key}.")
+        if key in _DIGESTS:
+            return f"another {_DIGESTS[key]} than it has now"
+        return f"{of}{key} = {held}, and now it is {value}"
+    return ""
+
+
 def row_reward(row: RowSettings) -> Reward | None:
     """The reward of a row without what it asks for; None for the random one.
 
@@ -354,7 +399,9 @@ def add_row(study: StudySettings, spec: str, like: str = "") -> StudySettings:
     """
     name = spec.rpartition("/")[2].replace(".py:", "-").replace(":", "-")
     if name in study.rows:
-        raise ConfigError(f"--add {spec}: the study has a row {name!r} already")
+        raise ConfigError(
+            f"--add {spec}: the study has a row {name!r} already; rename the function or its file"
+        )
     if not spec:
         raise ConfigError("--add needs a reward, such as my.py:reward")
     knobs = study.rows[like].knobs if like else {}

@@ -40,6 +40,8 @@ from factrl.studies import (
     StartSettings,
     StudySettings,
     TruthfulnessSettings,
+    first_difference,
+    row_identity,
     row_reward,
     row_settings,
     steps_of,
@@ -57,6 +59,7 @@ from factrl.studies.world import (
     target,
     with_checklist,
 )
+from factrl.train.callbacks import Interrupted
 from factrl.train.model import load_policy, render_prompts, uses_bf16
 from factrl.train.online import optimise
 from factrl.train.supervised import supervise
@@ -69,8 +72,8 @@ MODEL = "SmolLM2-135M-Instruct"
 _TURN = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 _HELD_OUT = 60  # entities on whose claims a truthfulness model is measured
 _DECIDED = ("supported", "refuted")
+_START, _BEGUN = "start.safetensors", "begun.json"  # the start's weights, and what they were made of
 SHOWN = 20  # texts of a row that are kept
-_DIGESTS = {"facts": "table", "source": "file of the reward", "asked": "choice of questions"}
 Tell = Callable[[str], None]
 
 
@@ -117,7 +120,7 @@ class Seed:
         if torch.cuda.is_available():
             torch.set_float32_matmul_precision("high")
             self.model.to("cuda")
-        self.weights = self.folder / "start.safetensors"
+        self.weights = self.folder / _START
 
     def settings(self, task: Task, train: TrainSettings, row: RowSettings | None = None) -> RunSettings:
         """The settings that a task is asked and trained with."""
@@ -195,7 +198,7 @@ class Seed:
         return results
 
     def measured(self, task: Task, examples: Sequence[Example], texts: Sequence[str]) -> list[Measured]:
-        return measure(task, examples, texts, self.verifier, self.grader)
+        return measure(task, examples, texts, self.verifier, self.grader, self.world.table)
 
     def _teach(
         self,
@@ -395,16 +398,10 @@ class Seed:
             keep: write the start and the trained model as folders in `models`, with the settings they are
                 asked with.
         """
-        path = self.folder / "rows" / f"{name.replace('/', '-')}.json"
+        path = row_file(self.folder, name)
         study_name, _, row_name = name.partition("/")
         row, train = study.rows[row_name], row_settings(study, row_name)
-        identity = {
-            "reward": row.reward,
-            "knobs": row.knobs,
-            "train": train.model_dump(mode="json", exclude_unset=True),
-            "size": study.size.model_dump(),
-            "calibrate": study.calibrate.model_dump(),
-        }
+        identity = row_identity(study, row_name)
         file = Path(split_spec(row.reward)[0])
         if file.suffix == ".py":
             identity["source"] = _digest(file.read_bytes())
@@ -432,8 +429,12 @@ class Seed:
         started, cpu, judged = time.monotonic(), time.process_time(), self.judge.count
         torch.manual_seed(self.number)
         with Run.create(self.folder / "runs", name.replace("/", "-"), dump_toml(settings)) as run:
-            optimise(settings, self.model, self.tokenizer, reward_func, examples, prompts, run, None)
-            shutil.rmtree(run.checkpoints, ignore_errors=True)  # they take 1.6 GB
+            try:
+                optimise(settings, self.model, self.tokenizer, reward_func, examples, prompts, run, None)
+            except Interrupted as stop:
+                raise KeyboardInterrupt(f"stopped in {name}; the same command begins it again") from stop
+            finally:
+                shutil.rmtree(run.checkpoints, ignore_errors=True)  # they take 1.6 GB
             steps = [line for line in read_metrics(run.path) if "reward" in line]
         if keep:
             self._save_model(models / path.stem, settings)
@@ -476,7 +477,12 @@ class Seed:
             text = PREFILLS[study.task] + target(study.task, examples[0], self.world.table, draw, 0.0)
             completion = Completion(text, certainty=1.0)  # with what training knows of one
             completion.group, completion.course = (text, text), TrainingState((), stalled=0)
-            reward_func(examples[0], completion)
+            result = reward_func(examples[0], completion)
+            if result.state == "floored":
+                raise ConfigError(
+                    f"{name}: {row.reward} floors the start's form, {text!r} ({result.cause}); "
+                    'give a knob that reads it, such as knobs = { answer = "text" }'
+                )
 
     def _equal_run(self, identity: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """A row of another study that was trained in the same way on the same questions."""
@@ -506,6 +512,11 @@ class Seed:
         return results
 
 
+def row_file(folder: Path, name: str) -> Path:
+    """Where the results of a row, as `study/row`, are in a seed's folder."""
+    return folder / "rows" / f"{name.replace('/', '-')}.json"
+
+
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
 
@@ -517,9 +528,17 @@ def _check_questions(
     if len(examples) < train.prompts_per_step:
         raise ConfigError(
             f"{name} has {len(examples)} training questions, fewer than the {train.prompts_per_step} of "
-            "one step; lower train.prompts_per_step, or raise known.questions, where samples choose them"
+            "one step; lower train.prompts_per_step, give a table of more entities, or, where samples choose "
+            "the questions, raise known.questions"
         )
     reward_func.check_examples(examples)
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        return dict(json.loads(path.read_text("utf-8")))
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{path} is damaged ({error}); delete it, and it is made again") from error
 
 
 def _read_stored(path: Path, settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -531,28 +550,10 @@ def _read_stored(path: Path, settings: Mapping[str, Any]) -> Mapping[str, Any] |
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         return None
-    stored: Mapping[str, Any] = json.loads(path.read_text("utf-8"))
-    if other := _first_difference(stored, settings):
+    stored = _read(path)
+    if other := first_difference(stored, settings):
         raise ConfigError(f"{path} was made with {other}; give another --output, or delete the file")
     return stored
-
-
-def _first_difference(stored: Mapping[str, Any], now: Mapping[str, Any], of: str = "") -> str:
-    """`key = old, and now it is new` of the first setting that is another; empty where none is.
-
-    >>> _first_difference({"train": {"steps": 2, "bf16": True}}, {"train": {"steps": 3, "bf16": True}})
-    'train.steps = 2, and now it is 3'
-    """
-    for key, value in json.loads(json.dumps(now)).items():
-        held = stored.get(key)
-        if held == value:
-            continue
-        if isinstance(held, dict) and isinstance(value, dict):
-            return _first_difference(held, {**dict.fromkeys(held), **value}, f"{of}{key}.")
-        if key in _DIGESTS:
-            return f"another {_DIGESTS[key]} than it has now"
-        return f"{of}{key} = {held}, and now it is {value}"
-    return ""
 
 
 def open_seed(folder: Path, number: int, study: StudySettings, model: str = MODEL) -> Seed:
@@ -561,24 +562,32 @@ def open_seed(folder: Path, number: int, study: StudySettings, model: str = MODE
     Raises:
         ConfigError: the folder was begun with something else.
     """
-    world_file, made_with = folder / "world.json", folder / "begun.json"
-    identity: dict[str, Any] = {"model": model, "table": study.table, "start": study.start.model_dump()}
-    if study.table is None:
-        identity["more"] = study.size.more
-    else:
-        identity["facts"] = _digest(Path(study.table).read_bytes())
-    if made_with.exists() and (
-        other := _first_difference(json.loads(made_with.read_text("utf-8")), identity)
-    ):
-        raise ConfigError(f"{folder} was begun with {other}; give another --output")
-    if world_file.exists():
+    world_file, identity = folder / "world.json", check_begun(folder, study, model)
+    if world_file.exists() and (folder / _START).exists():
         return Seed(folder, number, World.read(world_file), study.start, model)
     world = open_world(study.table, number, more=study.size.more)
     seed = Seed(folder, number, world, study.start, model)  # nothing is written where there is no such model
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(made_with, json.dumps(identity).encode())
+    write_whole(folder / _BEGUN, json.dumps(identity).encode())
     world.save(world_file)
     return seed
+
+
+def check_begun(folder: Path, study: StudySettings, model: str) -> dict[str, Any]:
+    """What a seed's start is made of.
+
+    Raises:
+        ConfigError: the start that the folder has was made of something else.
+    """
+    identity: dict[str, Any] = {"model": model, "facts": None, "start": study.start.model_dump()}
+    if study.table is None:
+        identity["more"] = study.size.more
+    else:
+        identity["facts"] = _digest(Path(study.table).read_bytes())
+    path = folder / _BEGUN
+    if path.exists() and (folder / _START).exists() and (other := first_difference(_read(path), identity)):
+        raise ConfigError(f"{folder} was begun with {other}; give another --output")
+    return identity
 
 
 def read_results(out: Path, seeds: Iterable[int]) -> dict[int, dict[str, Any]]:
@@ -586,9 +595,10 @@ def read_results(out: Path, seeds: Iterable[int]) -> dict[int, dict[str, Any]]:
     results: dict[int, dict[str, Any]] = {}
     for number in seeds:
         for path in sorted((out / f"seed-{number}" / "rows").glob("*.json")):
-            row = json.loads(path.read_text("utf-8"))
-            name = f"start-{row['task']}" if row["row"] == "start" else row["row"]
-            results.setdefault(number, {})[name] = row
+            row = _read(path)
+            name = f"start-{row['task']}" if row.get("row") == "start" else row.get("row")
+            if name is not None:  # else it is no file of ours
+                results.setdefault(number, {})[name] = row
     return results
 
 
@@ -619,16 +629,21 @@ def run_studies(
         ConfigError: `only` names no step, or a row cannot be trained.
     """
     names = steps_of(studies, only)
+    chosen = [name for name in names[1:] if not only or name in only]
+    pairs = [(studies[name.partition("/")[0]], name.partition("/")[2]) for name in chosen]
+    first, seeds = next(iter(studies.values())), [*seeds]
+    for folder in (out / f"seed-{number}" for number in seeds):  # before anything is trained
+        check_begun(folder, first, model)
+        for name, (study, row) in zip(chosen, pairs, strict=True):
+            if (path := row_file(folder, name)).exists():
+                _read_stored(path, row_identity(study, row))
     for number in seeds:
-        seed = open_seed(out / f"seed-{number}", number, next(iter(studies.values())), model)
-        for name in names[1:]:
-            if not only or name in only:
-                study_name, _, row = name.partition("/")
-                seed.check(row, studies[study_name])
+        seed = open_seed(out / f"seed-{number}", number, first, model)
+        for study, row in pairs:
+            seed.check(row, study)
         seed.make_start(tell)
         for name, study in studies.items():
             seed.evaluate_start(study)
             seed.prepare(name, study, tell)
-        for name in names[1:]:
-            if not only or name in only:
-                seed.train(name, studies[name.partition("/")[0]], tell, keep=name == keep)
+        for name, (study, _) in zip(chosen, pairs, strict=True):
+            seed.train(name, study, tell, keep=name == keep)

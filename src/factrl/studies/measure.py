@@ -22,6 +22,7 @@ from factrl.studies.world import PREFILLS, Task
 from factrl.text import think_answer
 from factrl.types import Completion, Example
 from factrl.verifier import Verifier
+from factrl.verifier.judges.table import Table
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ def measure(
     texts: Sequence[str],
     verifier: Verifier,
     grader: Grader,
+    table: Table,
 ) -> list[Measured]:
     """The counts of every text, in order."""
     answers, checked = list[str | None](), list[str]()
@@ -61,7 +63,7 @@ def measure(
         fields = {"claims": report.claims, "true": counts["supported"], "false": counts["refuted"]}
         if task == "profile":
             quotes = {c.quote for c in report.checks if c.verdict and c.verdict.label == "supported"}
-            fields |= {"facts": example.evidence[0].text.count(". ") + 1, "stated": len(quotes)}
+            fields |= {"facts": len(table.statements(example.topic)), "stated": len(quotes)}
         elif answer is not None:
             label = grader(example.question, answer, example.answers).label
             fields[{"correct": "right", "abstained": "declined", "incorrect": "wrong"}[label]] = 1
@@ -201,13 +203,25 @@ def lines(
     start, columns = f"start-{task}", [*COLUMNS[task].values()]
     starts = [seed[start][how] for seed in results.values() if start in seed]
     numbers = ([_number(one, column, [*per_entity(one)]) for one in starts] for column in columns)
-    table = [["start", *(_shown(side) or "–" for side in numbers)]]
+    table = [["start", *(_cell_of(side) for side in numbers)]]
     for row in rows:
         name = f"{study}/{row}"
         pairs = [(seed[start][how], seed[name][how]) for seed in results.values() if {start, name} <= {*seed}]
-        if any(name in seed for seed in results.values()):
-            table.append([row, *(_cell(pairs, column) for column in columns)])
+        if held := sum(name in seed for seed in results.values()):
+            title = row if held == len(starts) else f"{row} ({held} of {len(starts)} seeds)"
+            table.append([title, *(_cell(pairs, column) for column in columns)])
     return table
+
+
+def _cell_of(values: Sequence[float | None]) -> str:
+    """The mean of the start's numbers, with the digits of a row's."""
+    known = [one for one in values if one is not None]
+    return _digits(statistics.fmean(known))[0] if known else "–"
+
+
+def _digits(number: float) -> tuple[str, int]:
+    digits = 1 if abs(number) >= 10 else 2
+    return f"{number:.{digits}f}", digits
 
 
 def _cell(pairs: Sequence[tuple[Any, Any]], column: Column) -> str:
@@ -233,8 +247,7 @@ def _cell(pairs: Sequence[tuple[Any, Any]], column: Column) -> str:
             now, moved = (over_seeds(side) for side in zip(*known, strict=True))
     if now is None:
         return "–"
-    digits = 1 if abs(now.value) >= 10 else 2
-    text = f"{now.value:.{digits}f}"
+    text, digits = _digits(now.value)
     if moved is not None:
         low, high = moved.low, moved.high
         text += f" ({moved.value:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}])"

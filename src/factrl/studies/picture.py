@@ -17,7 +17,7 @@ from typing import Any
 from markupsafe import Markup
 
 from factrl.runs.disk import write_whole
-from factrl.studies import CALIBRATED, StudySettings
+from factrl.studies import CALIBRATED, PICTURE_MARK, StudySettings
 from factrl.studies.measure import Results
 from factrl.studies.world import Task
 from factrl.text.escape import one_line
@@ -86,7 +86,7 @@ def write_picture(studies: Mapping[str, StudySettings], results: Results, path: 
         width=_WIDTH + 40,
         height=y + 10,
     )
-    write_whole(path, svg.encode(), lambda there: b"<desc>a study of factrl</desc>" in there.read_bytes())
+    write_whole(path, svg.encode(), lambda there: PICTURE_MARK in there.read_bytes())
 
 
 def _bars(
