@@ -195,6 +195,7 @@ task = "short"
         (f"{ROWS}reward = 'corver'".encode(), "corver needs together"),
         (f"{ROWS}reward = 'truthrl'\n[rows.start]\nreward = 'rar'".encode(), "the name is that of a start"),
         (f"{ROWS}reward = 'truthrl'\n[rows.'a/b']\nreward = 'rar'".encode(), "up to 60 letters"),
+        (f"{ROWS}reward = 'random'\nknobs = {{ x = 1 }}".encode(), "a random reward has no knobs"),
         (f"{ROWS}reward = 'truthrl'\n[calibrate]\nright = 9".encode(), "calibrate.right = 9 of"),
     ],
 )

@@ -206,6 +206,11 @@ def test_no_currency_of_the_real_world_is_another_countrys() -> None:
     assert table.same("Mexico", "currency", "Mexican Peso", table.facts["Mexico"]["currency"][0][0])
 
 
+def test_empty_rows_of_excel_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("entity,relation,value\nJapan,capital,Tokyo\n,,\n")
+    assert [*Table.read(tmp_path / "t.csv").facts] == ["Japan"]
+
+
 def test_the_command_line_needs_no_other_documents(facts: str, capsys: pytest.CaptureFixture[str]) -> None:
     from factrl.cli import main
 

@@ -249,6 +249,8 @@ class StudySettings(Section):
                 yield f"rows.{name}: the name is that of a start; give the row another"
             elif not _ROW_NAME.fullmatch(name):
                 yield f"rows.{name!r}: a name has up to 60 letters, digits, spaces and . + - _"
+            elif self.rows[name].reward == RANDOM and self.rows[name].knobs:
+                yield f"rows.{name}: a random reward has no knobs; leave them out"
         if "\n" in self.title:
             yield "title is one line"
         if self.calibrate.right > self.known.samples:
@@ -287,7 +289,7 @@ def load_study(name: str, overrides: tuple[str, ...] = (), *, gpu: bool = False)
         ConfigError: no such study, or its settings are wrong; every problem at once.
     """
     known = study_names()
-    own_file = name.endswith(".toml")
+    own_file = name.lower().endswith(".toml")
     path = Path(name) if own_file else _HERE / f"{name}.toml"
     if own_file and not path.is_file():
         raise ConfigError(f"the study's file {name} is not there")

@@ -151,7 +151,7 @@ class Seed:
         shares = {"profile": config.profiles, "reasoned": 0.6 * rest, "short": 0.4 * rest}
         rows: list[tuple[str, str]] = []
         for task in TASKS:
-            count = round(shares[task] * config.steps * config.batch_size)
+            count = max(round(shares[task] * config.steps * config.batch_size), 1)
             examples = [pools[task][n % len(pools[task])] for n in range(count)]
             rendered = render_prompts(examples, self.tokenizer, data_settings(task))
             taught = (target(task, one, self.world.table, draw, config.decline) for one in examples)

@@ -587,8 +587,7 @@ def _only_amount(text: str, question: str) -> Amount | None:
         return None
     rest = [*words[:at], *words[behind:]]
     known = {word for word in query.words if word not in _LIMITS} | _AROUND_AMOUNT
-    plain = all(word in known or unit_named(name) for word, name in zip(rest, rest, strict=True))
-    return reading.amounts[0] if plain else None
+    return reading.amounts[0] if known.issuperset(rest) else None
 
 
 def _counted(query: Reading) -> frozenset[str]:

@@ -446,7 +446,8 @@ _RESPELT = (
     (re.compile(r"\bUSD? ?(?=\$)|\bUSD ?(?=\d)"), "$"),
     (re.compile(r"\$\$(?=\d)"), "$"),
     *(
-        (re.compile(rf"(?<=[$£€¥])( ?\d[\d.,]{{0,20}}) ?{sign}\b", re.I), rf"\1 {scale}")
+        # Of money, but not of formulas: $3k$.
+        (re.compile(rf"(?<=[$£€¥])( ?\d[\d.,]{{0,20}})(?:{sign}| ?{sign.upper()})\b(?!\$)"), rf"\1 {scale}")
         for sign, scale in (("k", "thousand"), ("m", "million"), ("b", "billion"), ("t", "trillion"))
     ),
 )

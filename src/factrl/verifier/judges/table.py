@@ -118,6 +118,7 @@ class Table:
         for line, row in enumerate(rows, start=2):
             if (word := row.get("several", "").lower()) not in _YES | _NO:
                 raise DataError(f"the table {str(path)!r}, line {line}: several is {word!r}; write yes or no")
+        rows = [row for row in rows if any(row.values())]  # Excel leaves ,, behind
         several = {row["relation"] for row in rows if row.get("several", "").lower() in _YES}
         values = ([v.strip() for v in row["value"].split(ALIASES)] for row in rows)
         facts = ((row["entity"], row["relation"], value) for row, value in zip(rows, values, strict=True))
