@@ -171,6 +171,8 @@ def test_what_cannot_be_graded_is_masked_and_has_no_number(kind: type[Unscored])
         (Unscored("late", seen={"x"}), "set {'x'} cannot be written as JSON"),
         (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero"),
         (AssertionError("x"), "AssertionError"),
+        ({"a": 10**400}, "OverflowError"),
+        (SystemExit(3), "SystemExit: 3"),
     ],
 )
 def test_anything_else_is_a_bug_that_names_reward_and_sample(returned: Any, told: str) -> None:

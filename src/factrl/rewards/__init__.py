@@ -165,7 +165,7 @@ class Reward:
                 return Result("masked", None, cause=error.cause, detail=detail, facts=plain(error.facts))
             try:
                 return result_of(returned, completion)
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, OverflowError) as error:
                 raise NoScore(self._failed(example, error)) from error
         except FactrlError:
             raise
@@ -347,13 +347,6 @@ def for_example(resource: Callable[..., Any], example: Example) -> Callable[...,
     return partial(resource, example=example) if takes else resource
 
 
-def _is_finite(value: Real) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number that no float holds
-        return False
-
-
 def result_of(returned: Any, completion: str) -> Result:
     """What a reward function returned, checked.
 
@@ -370,7 +363,7 @@ def result_of(returned: Any, completion: str) -> Result:
             raise TypeError(f"the term name {name!r} is not text")
         if name == SUM:
             raise ValueError(f"a term is called {SUM!r}, which the sum of the terms is logged as; rename it")
-        if isinstance(value, bool) or not isinstance(value, Real) or not _is_finite(value):
+        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
             raise ValueError(f"term {name!r} is {value!r}, not a finite number")
     for span in score.spans:
         if span.end > len(completion):
