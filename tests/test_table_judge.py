@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from factrl.errors import ConfigError, DataError
+from factrl.rewards.checklist import JudgedChecklist
 from factrl.types import Passage
 from factrl.verifier import open_verifier
-from factrl.verifier.judges import Table
+from factrl.verifier.judges import Table, TableJudge
 
 ROWS = [
     ("Japan", "capital", ("Tokyo",)),
@@ -51,6 +52,16 @@ def facts(tmp_path: Path) -> str:
 def test_verdicts(facts: str, text: str, topic: str, labels: list[str]) -> None:
     report = open_verifier(judge=facts)(text, topic=topic)
     assert [c.claim.skip or (c.verdict and c.verdict.label) for c in report.checks] == labels
+
+
+def test_a_checklist_is_not_met_by_naming_every_value(facts: str) -> None:
+    table = Table(ROWS, several={"neighbour"})
+    checklist = JudgedChecklist(TableJudge(table))
+    items = ("The continent of Japan is Asia.", "The capital of Japan is Tokyo.")
+    both = "Its continent is Africa. Its continent is Asia. Its capital is Tokyo."
+    assert checklist("Japan", both, items) == ["contradictory", "consistent"]
+    named = "The neighbour of France is Spain."
+    assert checklist("France", "Its neighbour is Italy. Its neighbour is Spain.", (named,)) == ["consistent"]
 
 
 def test_evidence_that_is_cut_leaves_the_rest_unknown(facts: str) -> None:

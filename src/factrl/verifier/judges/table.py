@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 from factrl.errors import DataError
@@ -238,7 +239,8 @@ class TableJudge:
     A claim is held against the passages beside it: `supported` where one states it, `refuted` where they
     state another value of its relation, else `unknown`.  So evidence that is cut to what a question needs
     leaves the rest unknown.  A text that gives two values for a relation that has one states both of them,
-    and both sentences are refuted; or a policy would learn to name all that is likely.
+    and both sentences are refuted, as is an item of a checklist held against such a text; or a policy would
+    learn to name all that is likely.
 
     Args:
         table: tells relations, spellings and which relations have several values.
@@ -298,9 +300,18 @@ class TableJudge:
         if not about:
             return Verdict("unknown", self.identity, cause="no_evidence")
         holds = [row for row in about if self._same(one, row[3])]
+        if one.relation not in self.table.several and self._disagree(about):
+            holds = []
         number, start, end, _ = (holds or about)[0]
         label = "supported" if holds else "refuted"
         return Verdict(label, self.identity, p=float(bool(holds)), quote=(number, start, end))
+
+    def _disagree(self, stated: Sequence[tuple[int, int, int, Statement]]) -> bool:
+        """Whether one passage states two values: a text that names all that is likely has none of them."""
+        return any(
+            number == other and not self._same(one, two)
+            for (number, *_, one), (other, *_, two) in pairwise(stated)
+        )
 
     def _same(self, one: Statement, stated: Statement) -> bool:
         return self.table.same(stated.entity or one.entity, one.relation, stated.value, one.value)
