@@ -13,7 +13,7 @@ PINS = pyproject.toml constraints.txt $(VERL)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.demo ## teach a small real model to say when it does not know (ten minutes on two cores, 3 GB)
+demo: $(VENV)/.demo ## teach a small real model to say when it does not know (ten to twenty-five minutes on two cores, 3 GB)
 	$(VENV)/bin/factrl demo
 
 test-core: $(VENV)-core/.test ## the tests that need no torch, which are all that Python 3.10 runs

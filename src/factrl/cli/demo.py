@@ -33,7 +33,7 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "demo",
         _demo,
-        about="teach a small model to say when it does not know, in ten minutes",
+        about="teach a small model to say when it does not know, on two CPU cores",
         example=(
             "examples:\n"
             "  factrl demo --quick\n"
