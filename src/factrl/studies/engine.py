@@ -315,7 +315,7 @@ class Seed:
         config, weights = study.calibrate, self.folder / f"{CALIBRATED}-{name}.safetensors"
         if not config.steps:
             return self.weights
-        path = self.folder / "rows" / f"{name}-{CALIBRATED}.json"
+        path = row_file(self.folder, f"{name}/{CALIBRATED}")
         settings = {"calibrate": config.model_dump(), "known": study.known.model_dump()}
         settings |= {"size": study.size.model_dump()}
         if _read_stored(path, settings) is not None and weights.exists():
@@ -340,7 +340,7 @@ class Seed:
     def is_prepared(self, name: str, study: StudySettings) -> bool:
         """Whether all that a study's rows begin with is on disk."""
         known = not _needs_known(study) or (self.folder / f"known-{study.task}.json").exists()
-        rows = self.folder / "rows" / f"{name}-{CALIBRATED}.json"
+        rows = row_file(self.folder, f"{name}/{CALIBRATED}")
         return known and (not study.calibrate.steps or rows.exists())
 
     def prepare(self, name: str, study: StudySettings, tell: Tell) -> None:

@@ -215,8 +215,8 @@ def lines(
 
 def _cell_of(values: Sequence[float | None]) -> str:
     """The mean of the start's numbers, with the digits of a row's."""
-    known = [one for one in values if one is not None]
-    return _digits(statistics.fmean(known))[0] if known else "–"
+    mean = _mean(values)
+    return "–" if mean is None else _digits(mean)[0]
 
 
 def _digits(number: float) -> tuple[str, int]:
@@ -314,5 +314,10 @@ def _cells(
 
 
 def _shown(values: Sequence[float | None], digits: int = 1) -> str:
+    mean = _mean(values)
+    return "" if mean is None else f"{mean:.{digits}f}"
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
     known = [one for one in values if one is not None]
-    return f"{statistics.fmean(known):.{digits}f}" if known else ""
+    return statistics.fmean(known) if known else None

@@ -12,7 +12,7 @@ import math
 import re
 import string
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -638,7 +638,6 @@ def final_answer(text: str, question: str = "") -> str:
     >>> final_answer("The capital of France is Paris.", "What is the capital of France?")
     'Paris'
     """
-    asked = [word for word in read(question).words if word not in IDLE]
     text = unwrap_latex(clean(text))
     if text.count("**") % 2 == 0:
         text = text.replace("**", "")
@@ -652,25 +651,25 @@ def final_answer(text: str, question: str = "") -> str:
             text = (text[match.end() :] if match else text) or text
         # The period of "U.S." belongs to the word.
         ends = text.endswith("。") or (text.endswith(".") and text.rsplit(" ", 1)[-1].count(".") == 1)
-        text = _without_subject((text[:-1] if ends else text).strip(), asked)
+        text = _without_subject((text[:-1] if ends else text).strip(), question)
         if text == before:
             break
     return text
 
 
-def _without_subject(text: str, asked: Sequence[str]) -> str:
-    if not asked or not text.startswith(("The ", "the ")):
+def _without_subject(text: str, question: str) -> str:
+    if not question or not text.startswith(("The ", "the ")):
         return text
     parts = _COPULA.split(text, maxsplit=2)
     if len(parts) != 2:
         return text
     words = parts[0].lower().split()
-    plain = len(words) <= _MAX_SUBJECT and "," not in parts[0] and _TURNS.isdisjoint(words)
-    same = all(
-        word in IDLE | _ANY_SUBJECT or any(word[:_ROOT].startswith(one[:_ROOT]) for one in asked)
-        for word in read(parts[0]).words
-    )
-    return parts[1] if plain and same and parts[1] else text
+    if len(words) > _MAX_SUBJECT or "," in parts[0] or not _TURNS.isdisjoint(words) or not parts[1]:
+        return text
+    query_roots = tuple(word[:_ROOT] for word in read(question).words if word not in IDLE)
+    subject = [word for word in read(parts[0]).words if word not in IDLE | _ANY_SUBJECT]
+    same = bool(query_roots) and all(word[:_ROOT].startswith(query_roots) for word in subject)
+    return parts[1] if same else text
 
 
 # Tags, comments and commands that produce no visible text.

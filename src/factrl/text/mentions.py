@@ -560,10 +560,11 @@ def _numbered(wanted: Reading, reply: _Reply, informative: list[str], query: Rea
     five; nor is five the fifth where nothing else is said.
     """
     query_unit = unit_asked(query)
-    counts = {"how", "many"} <= set(query.words) or {"how", "much"} <= set(query.words)
+    words = {*query.words}
+    many = {"how", "many"} <= words
+    counts = many or {"how", "much"} <= words
     alone = all(word[0] == "#" or word in IDLE for word in (*wanted.words, *reply.reading.words))
-    counted = {*query.words} - IDLE - {"many"} and {"how", "many"} <= {*query.words}
-    bare = counted and not query_unit  # 3 points are not 3 minutes
+    bare = many and not query_unit and words - IDLE - {"many"}  # 3 points are not 3 minutes
     loose = any(_ABOUT.fullmatch(word) for word in wanted.spelt)
     several = len(wanted.amounts) > 1 and all(word[0] == "#" or word in IDLE for word in wanted.words)
     others = iter(reply.reading.amounts)  # of a score or a range in their order

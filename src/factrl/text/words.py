@@ -714,8 +714,8 @@ def unit_asked(query: Reading) -> str:
     low = [word.lower() for word in spelt]
     for place, word in enumerate(low):
         before = low[max(place - 2, 0) : place]
-        asked = before[-1:] == ["in"] or before in (["how", "many"], ["how", "much"])
-        if asked or word in ("percent", "percentage"):
+        leads = before[-1:] == ["in"] or before in (["how", "many"], ["how", "much"])
+        if leads or word in ("percent", "percentage"):
             while low[place : place + 1] and low[place].removesuffix("s") in (*SCALES, "of", "u"):
                 place += 1
             if unit := _plural(spelt, place):

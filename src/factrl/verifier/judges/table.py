@@ -17,7 +17,7 @@ import json
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -61,7 +61,7 @@ class Table:
             values = [" ".join(value.split()) for value in values]  # a cell of Excel may have two lines
             entity, relation = (" ".join(name.split()) for name in (entity, relation))
             entity, relation = (usual.setdefault(_key(name), name) for name in (entity, relation))
-            if not (entity.strip() and relation.strip() and values and all(v.strip() for v in values)):
+            if not (entity and relation and values and all(values)):
                 row = (entity, relation, *values)
                 raise DataError(
                     f"the table has an empty cell in the row {row!r}; fill it or leave the row out"
@@ -160,10 +160,7 @@ class Table:
     @cached_property
     def stopped(self) -> Sequence[str]:
         """Entities and values with the sign of a sentence's end in them, up to their last letter."""
-        values = (
-            v for facts in self.facts.values() for held in facts.values() for value in held for v in value
-        )
-        names = {name.rstrip(_STOPS) for name in (*self.facts, *values)}
+        names = {name.rstrip(_STOPS) for name in (*self.facts, *self._spellings)}
         return sorted((name for name in names if not {*_STOPS}.isdisjoint(name)), key=len, reverse=True)
 
     @cached_property
@@ -177,10 +174,10 @@ class Table:
         for form in self._forms:
             if match := form.fullmatch(body):
                 relation = self._relations.get(_key(match["relation"]))
-                return None if relation is None else self._said(relation, match)
+                return None if relation is None else self._statement(relation, match)
         return None
 
-    def _said(self, relation: str, match: re.Match[str]) -> Statement | None:
+    def _statement(self, relation: str, match: re.Match[str]) -> Statement | None:
         """The statement of a sentence in one of the forms; None where its value is none: "not Tokyo"."""
         entity, value = match.groupdict().get("entity", ""), match["value"]
         # "is" may be a part of the entity's name, as in Life Is Beautiful: the longest name of the table.
@@ -197,11 +194,13 @@ class Table:
 
     @cached_property
     def _values(self) -> frozenset[str]:
-        """All spellings of all values."""
-        facts = (
-            value for of_entity in self.facts.values() for values in of_entity.values() for value in values
-        )
-        return frozenset(_key(spelling) for value in facts for spelling in value)
+        """The keys of all spellings of all values."""
+        return frozenset(map(_key, self._spellings))
+
+    @property
+    def _spellings(self) -> Iterator[str]:
+        facts = self.facts.values()
+        return (v for of_entity in facts for held in of_entity.values() for value in held for v in value)
 
     @cached_property
     def _relations(self) -> Mapping[str, str]:
@@ -230,7 +229,7 @@ class Table:
 def sentence(statement: Statement, *, named: bool = False) -> str:
     """A statement as a sentence, about "its" or about the entity by name."""
     subject = f"The {statement.relation} of {statement.entity}" if named else f"Its {statement.relation}"
-    return f"{subject} is {statement.value}{'.'[: statement.value[-1:] != '.']}"
+    return f"{subject} is {statement.value.removesuffix('.')}."
 
 
 class TableJudge:
@@ -349,6 +348,7 @@ _SIGNS = str.maketrans("‘’‐‑–—", "''----")
 _MARKED = re.compile(r"""^(["*_`“„]{1,3})(.+?)["*_`“”]{1,3}$""")
 
 
+@lru_cache(maxsize=65_536)
 def _key(name: str) -> str:
     """A name for comparison: case, white space, quotes, a leading "the" and a last period do not count."""
     plain = _MARKED.sub(r"\2", unicodedata.normalize("NFC", name).translate(_SIGNS).casefold())
