@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import resource
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import factrl as fx
 from commands import process, write
 from factrl import cli
 from factrl.cli import main
@@ -289,6 +291,20 @@ def test_a_reward_file_that_does_not_run_is_named_with_its_line(
     for line in ("score rows.jsonl --paper own.py", "train paper=own.py --dry-run good.toml"):
         assert main(line.split()) == 2
         assert message in complaint(capsys)
+
+
+def test_a_reward_file_may_import_the_modules_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (folder := tmp_path / "rewards").mkdir()
+    (folder / "brevity_of_ours.py").write_text("def words(text):\n    return len(text.split())\n")
+    (folder / "colorsys.py").write_text("raise RuntimeError('hides the standard library')\n")
+    (folder / "own.py").write_text(
+        "import colorsys\nimport factrl as fx\nfrom brevity_of_ours import words\n\n@fx.reward\n"
+        "def mine(example, completion):\n    return {'words': float(words(completion))}\n"
+    )
+    assert fx.load_reward(f"{folder}/own.py:mine")(fx.Example("Who?"), "two words").value == 2.0
 
 
 @pytest.mark.parametrize(

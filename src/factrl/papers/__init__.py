@@ -198,6 +198,8 @@ def _run_file(path: Path) -> ModuleType:
     assert file_spec.loader is not None  # noqa: S101
     module = importlib.util.module_from_spec(file_spec)
     sys.modules[file_spec.name] = module  # dataclasses look their module up there
+    if (folder := os.path.dirname(version[0])) not in sys.path:
+        sys.path.append(folder)  # for the modules beside it; last, so that no file there hides a package
     try:
         file_spec.loader.exec_module(module)
     except SyntaxError as error:
