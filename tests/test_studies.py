@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,17 @@ from factrl.cli import main
 from factrl.errors import ConfigError, DataError
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
+from factrl.rewards.resources import RESOURCES, TableFacts, supply
 from factrl.runs.data import load_examples
-from factrl.studies import add_row, load_study, study_names
+from factrl.studies import add_row, load_study, row_reward, study_names
 from factrl.studies.measure import COLUMNS, change, lines, measure, over_seeds, overview, value
 from factrl.studies.picture import write_picture
-from factrl.studies.world import ABSTENTION, World, split, tagged, target
+from factrl.studies.world import ABSTENTION, PREFILLS, World, split, tagged, target, with_checklist
 from factrl.text.html import chart_style
+from factrl.types import Completion, TrainingState
 from factrl.verifier import Verifier
 from factrl.verifier.judges import Table, TableJudge
+from factrl.verifier.judges.table import sentence
 
 TABLE = Table(
     [
@@ -40,6 +43,46 @@ def test_every_study_loads_and_names_rewards_that_there_are() -> None:
             for row in study.rows.values():
                 if row.reward != "random":
                     load_reward(row.reward).with_(**row.knobs)
+
+
+_PAYS = [
+    (name, row)
+    for name in study_names()
+    for row, one in load_study(name).rows.items()
+    if one.reward not in ("random", "intuitor")
+]
+_PAYS_REASONING = {"fspo/mean", "fspo/fspo", "knowrl/no-refusal", "knowrl/knowrl", "later/robust"}
+
+
+@pytest.mark.parametrize(("name", "row"), _PAYS)
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_what_is_false_in_the_starts_form_costs_under_every_reward(name: str, row: str, count: int) -> None:
+    study, world, judge = load_study(name), split(TABLE, 0), TableJudge(TABLE)
+    facts = TableFacts(judge, Verifier(judge.extract, judge, judge, own_subject=False), Grader())
+    reward = row_reward(study.rows[row])
+    assert reward is not None
+    made = {each: make(facts) for each in reward.missing if (make := RESOURCES[each].by_table)}
+    reward = supply(reward.with_(**made))
+    asked = world.examples(study.task, "train")[:1]
+    if study.rows[row].checklist:
+        asked = with_checklist(asked, {asked[0].topic: TABLE.statements(asked[0].topic)})
+
+    def pay(value: str = "", answer: str = "") -> float:
+        stated = TABLE.statements(asked[0].topic)[:count]
+        text = " ".join(sentence(replace(one, value=value or one.value)) for one in stated)
+        answer = answer or (text if study.task == "profile" else asked[0].answers[0])
+        completion = Completion(PREFILLS[study.task] + tagged(text, answer), certainty=1.0)
+        if study.task == "short":
+            completion = Completion(answer)
+        completion.group, completion.course = (completion, completion), TrainingState((), stalled=0)
+        result = reward(asked[0], completion)
+        assert result.value is not None
+        return result.value
+
+    if study.task == "profile" or f"{name}/{row}" in _PAYS_REASONING:
+        assert pay() > pay(value="Atlantis")
+    if study.task != "profile":
+        assert pay() > pay(answer="Atlantis")
 
 
 @pytest.mark.parametrize(

@@ -323,7 +323,8 @@ class TableJudge:
         ]
 
     def _sentences(self, text: str) -> list[Sentence]:
-        """With the names of the table whole: "St. Lucia" ends no sentence."""
+        """With the names of the table whole ("St. Lucia" ends no sentence), and without tags."""
+        text = _TAG.sub(lambda tag: "\n" * len(tag[0]), text)
         for name in self.table.stopped:
             if name in text:
                 text = text.replace(name, name.translate(_WITHOUT_STOPS))
@@ -339,6 +340,7 @@ class TableJudge:
 _PARTS = ("entity", "relation", "value")
 _STOPS = ".!?"
 _WITHOUT_STOPS = str.maketrans(_STOPS, "xxx")
+_TAG = re.compile(r"</?(?:think|answer)>", re.I)
 _VERB = re.compile(r" (?:is|are|was|were) ", re.I)
 _NO_VALUE = re.compile(
     r"^(?:not|no longer|never|neither|either)\b|\?$|, (?:which|who|where|whose|but|and|or|not)\b", re.I
