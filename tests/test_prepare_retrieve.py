@@ -52,9 +52,10 @@ def test_rows_get_the_passages_that_bear_on_them_and_the_policy_reads_them(
     assert "{evidence}" not in read_job(None, [*words, "paper=truthrl"]).settings.data.prompt
 
 
-def test_withheld_evidence_holds_no_answer_and_the_label_says_so() -> None:
+def test_withheld_evidence_holds_no_answer_and_the_label_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     """Else a policy learns that its documents always have the answer; what is left is what else was found."""
     rows = retrieved("--index", "wiki", "--k", "1", "--withhold", "1")
+    assert "2 lost what holds an answer" in capsys.readouterr().err, "the third had none"
     assert [row["helps"] for row in rows] == [False] * 3
     assert rows[1] == {**ROWS[1], "helps": False}
     assert rows[0]["evidence"] == [], "nothing else bears on it"

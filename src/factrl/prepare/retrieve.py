@@ -64,7 +64,7 @@ def retrieve(
         passages = example.evidence or _search(search, example, k)
         counts["own"] += bool(example.evidence)
         if example.answers and random.Random(f"withhold {seed} {example.id}").random() < withhold:
-            counts["withheld"] += 1
+            counts["withheld"] += _helps(passages, example)
             more = passages if example.evidence else _search(search, example, _DEEPER * k)
             passages = tuple(passage for passage in more if not _helps([passage], example))[
                 : max(k, len(passages))

@@ -155,7 +155,7 @@ def split(table: Table, seed: int, extra: Sequence[str] = ()) -> World:
 
 
 def real_world(seed: int = 0, *, more: int = 0) -> World:
-    """About 220 countries and 500 cities, with two to seven facts each.
+    """About 250 countries and 500 cities, with two to six relations each.
 
     Args:
         more: further cities that are for the test alone.

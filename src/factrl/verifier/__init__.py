@@ -153,7 +153,10 @@ class Verifier:
                 raise ConfigError(f"evidence is a list of texts, not one text: give [{given[:40]!r}…]")
             search = self.search if given is None else given_once(tuple(given))
             if search is None:
-                raise ConfigError("this verifier has no search; pass evidence=… with the text")
+                raise ConfigError(
+                    "this verifier has no search; pass evidence=… with the text, a column of evidence with "
+                    "rows, or name where to search: verifier.docs, verifier.index or verifier.web"
+                )
             jobs.append(Job(strip_end_tokens(text), search, question, topic))
         started = time.monotonic()
         wait_for(run(self, jobs, watch))
