@@ -110,7 +110,7 @@ def add_verbs(verbs: Verbs) -> None:
     small = parser.add_argument_group("the small world alone")
     add_option(small, "--add SPEC", "a reward as a further row", action="append", default=[])
     add_option(small, "--table FILE", "your own facts: entity,relation,value")
-    add_option(small, "--gpu", "the sizes of a GPU: larger steps, more held-out texts")
+    add_option(small, "--gpu", "the sizes of a GPU: more held-out texts, for knowrl larger steps")
     full = parser.add_argument_group("--full alone")
     add_option(full, "--train FILE", "questions to train on")
     add_option(
