@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from factrl import stress
 from factrl.cli import stress as verb
 from factrl.errors import ConfigError, LLMError, TooManyMasked, Unscored
 from factrl.papers import load_reward
 from factrl.rewards import Reward
+from factrl.runs.config import read_toml
 from factrl.stress import (
     Cell,
     StressReport,
@@ -23,6 +25,7 @@ from factrl.stress import (
     known_failures,
     oracle_setup,
     run_battery,
+    stand_in,
 )
 from factrl.stress.options import FROM_SIGNS, Honest, Option, Tried, families, parts, says
 from factrl.stress.oracles import grade, label_of
@@ -32,6 +35,11 @@ from factrl.text import boxed, boxed_released, think_answer
 from factrl.verifier.claims import SentenceClaims
 
 PAPERS = ("truthrl", "knowrl", "klcf", "fspo", "factreason", "robust", "robust:text", "rlcr", "threshold")
+LISTED = [
+    f"{paper}:{variant}" if variant else paper
+    for paper, rows in read_toml(Path(stress.__file__).with_name("weaknesses.toml")).items()
+    for variant in sorted({"", *(one for row in rows for one in row.get("variants", ()))})
+]
 FEW = ("--questions", "1", "--paraphrases", "1")
 SOUND = """
 import factrl as fx
@@ -244,6 +252,13 @@ def test_a_faithful_recipe_breaks_the_order_only_where_its_list_says_so(spec: st
     assert {*(known_failures(spec) or ())} >= {found.id for found in outcome.of("known")}
     if spec == "robust":
         assert outcome.of("known", "repaired") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", LISTED)
+def test_a_list_of_known_failures_is_what_the_command_finds(spec: str) -> None:
+    outcome = run_battery(oracle_setup(stand_in(spec)[0]))
+    assert [found.id for found in outcome.of("broken", "masked", "repaired")] == []
 
 
 def test_lists_of_known_failures_are_of_the_variant() -> None:
