@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from factrl import stress
 from factrl.cli import stress as verb
 from factrl.errors import ConfigError, LLMError, TooManyMasked, Unscored
 from factrl.papers import load_reward
 from factrl.rewards import Reward
-from factrl.runs.config import read_toml
 from factrl.stress import (
     Cell,
     StressReport,
@@ -26,6 +24,7 @@ from factrl.stress import (
     oracle_setup,
     run_battery,
     stand_in,
+    weaknesses,
 )
 from factrl.stress.options import FROM_SIGNS, Honest, Option, Tried, families, parts, says
 from factrl.stress.oracles import grade, label_of
@@ -37,8 +36,8 @@ from factrl.verifier.claims import SentenceClaims
 PAPERS = ("truthrl", "knowrl", "klcf", "fspo", "factreason", "robust", "robust:text", "rlcr", "threshold")
 LISTED = [
     f"{paper}:{variant}" if variant else paper
-    for paper, rows in read_toml(Path(stress.__file__).with_name("weaknesses.toml")).items()
-    for variant in sorted({"", *(one for row in rows for one in row.get("variants", ()))})
+    for paper, lists in weaknesses().items()
+    for variant in sorted({"", *lists})
 ]
 FEW = ("--questions", "1", "--paraphrases", "1")
 SOUND = """

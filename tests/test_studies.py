@@ -14,7 +14,7 @@ from factrl.cli import main
 from factrl.errors import ConfigError, DataError
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
-from factrl.rewards.resources import RESOURCES, TableFacts, supply
+from factrl.rewards.resources import TableFacts
 from factrl.runs.data import load_examples
 from factrl.studies import add_row, load_study, row_reward, study_names
 from factrl.studies.measure import COLUMNS, change, lines, measure, over_seeds, overview, value
@@ -33,6 +33,8 @@ TABLE = Table(
         for relation, value in (("country", f"Land {n % 4}"), ("continent", "Asia"), ("river", f"River {n}"))
     ]
 )
+JUDGE = TableJudge(TABLE)
+VERIFIER = Verifier(JUDGE.extract, JUDGE, JUDGE, own_subject=False)
 
 
 def test_every_study_loads_and_names_rewards_that_there_are() -> None:
@@ -46,7 +48,7 @@ def test_every_study_loads_and_names_rewards_that_there_are() -> None:
 
 
 _PAYS = [
-    (name, row)
+    f"{name}/{row}"
     for name in study_names()
     for row, one in load_study(name).rows.items()
     if one.reward not in ("random", "intuitor")
@@ -54,17 +56,16 @@ _PAYS = [
 _PAYS_REASONING = {"fspo/mean", "fspo/fspo", "knowrl/no-refusal", "knowrl/knowrl", "later/robust"}
 
 
-@pytest.mark.parametrize(("name", "row"), _PAYS)
+@pytest.mark.parametrize("row", _PAYS)
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_what_is_false_in_the_starts_form_costs_under_every_reward(name: str, row: str, count: int) -> None:
-    study, world, judge = load_study(name), split(TABLE, 0), TableJudge(TABLE)
-    facts = TableFacts(judge, Verifier(judge.extract, judge, judge, own_subject=False), Grader())
-    reward = row_reward(study.rows[row])
-    assert reward is not None
-    made = {each: make(facts) for each in reward.missing if (make := RESOURCES[each].by_table)}
-    reward = supply(reward.with_(**made))
+def test_what_is_false_in_the_starts_form_costs_under_every_reward(row: str, count: int) -> None:
+    name, _, row_name = row.partition("/")
+    study, world = load_study(name), split(TABLE, 0)
+    bare = row_reward(study.rows[row_name])
+    assert bare is not None
+    reward = TableFacts(JUDGE, VERIFIER, Grader()).supply(bare)
     asked = world.examples(study.task, "train")[:1]
-    if study.rows[row].checklist:
+    if study.rows[row_name].checklist:
         asked = with_checklist(asked, {asked[0].topic: TABLE.statements(asked[0].topic)})
 
     def pay(value: str = "", answer: str = "") -> float:
@@ -79,7 +80,7 @@ def test_what_is_false_in_the_starts_form_costs_under_every_reward(name: str, ro
         assert result.value is not None
         return result.value
 
-    if study.task == "profile" or f"{name}/{row}" in _PAYS_REASONING:
+    if study.task == "profile" or row in _PAYS_REASONING:
         assert pay() > pay(value="Atlantis")
     if study.task != "profile":
         assert pay() > pay(answer="Atlantis")
@@ -135,12 +136,10 @@ def test_what_the_warm_start_teaches_is_true_and_in_form() -> None:
     import random
 
     world, draw = split(TABLE, 0), random.Random(0)
-    judge = TableJudge(TABLE)
-    verifier = Verifier(judge.extract, judge, judge, own_subject=False)
     for task in ("profile", "reasoned", "short"):
         asked = world.examples(task, "warm")[:12]
         texts = [target(task, one, TABLE, draw, 0.0) for one in asked]
-        for one in measure(task, asked, texts, verifier, Grader(), TABLE):
+        for one in measure(task, asked, texts, VERIFIER, Grader(), TABLE):
             assert one.true == one.claims
             assert not one.malformed
             assert task == "profile" or one.right == 1
@@ -150,15 +149,12 @@ def test_what_the_warm_start_teaches_is_true_and_in_form() -> None:
 
 def measured(*texts: str, task: Any = "profile") -> list[dict[str, Any]]:
     world = split(TABLE, 0)
-    judge = TableJudge(TABLE)
     asked = world.examples(task, "test")[: len(texts)]
     full = [
         text.replace("LAND", TABLE.facts[one.topic]["country"][0][0])
         for text, one in zip(texts, asked, strict=True)
     ]
-    rows = measure(
-        task, asked, full, Verifier(judge.extract, judge, judge, own_subject=False), Grader(), TABLE
-    )
+    rows = measure(task, asked, full, VERIFIER, Grader(), TABLE)
     return [asdict(row) for row in rows]
 
 

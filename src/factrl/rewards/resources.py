@@ -253,6 +253,15 @@ class TableFacts:
     verify: Verifier
     grade: Grader
 
+    def supply(self, reward: Reward) -> Reward:
+        """The reward with every resource that it lacks: by the table, or by rules where no table tells.
+
+        Raises:
+            ConfigError: it needs one that the small studies do not have.
+        """
+        made = {name: make(self) for name in reward.missing if (make := RESOURCES[name].by_table)}
+        return supply(reward.with_(**made))
+
     def checklist(self) -> JudgedChecklist:
         from factrl.rewards.checklist import JudgedChecklist
 

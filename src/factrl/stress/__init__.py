@@ -71,7 +71,7 @@ def stand_in(spec: str) -> tuple[str, str]:
 
 
 @cache
-def _weaknesses() -> dict[str, dict[str, dict[str, str]]]:
+def weaknesses() -> dict[str, dict[str, dict[str, str]]]:
     """Paper -> variant -> id -> why, of `weaknesses.toml`."""
     path = Path(__file__).parent / "weaknesses.toml"
     lists: dict[str, dict[str, dict[str, str]]] = {}
@@ -89,7 +89,7 @@ def known_failures(spec: str) -> Mapping[str, str] | None:
     None where the paper was not tried and its file says nothing.
     """
     paper, variant = split_spec(spec)
-    lists = declared(spec, "WEAKNESSES", _weaknesses().get(paper))
+    lists = declared(spec, "WEAKNESSES", weaknesses().get(paper))
     return None if lists is None else lists.get(variant, lists.get("", {}))
 
 

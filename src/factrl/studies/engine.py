@@ -27,7 +27,7 @@ from factrl.errors import ConfigError
 from factrl.papers import split_spec
 from factrl.rewards import Reward, reward
 from factrl.rewards.grading import Grader
-from factrl.rewards.resources import RESOURCES, TableFacts, supply
+from factrl.rewards.resources import TableFacts
 from factrl.rewards.truthfulness import TUNED_PROMPT, TruthfulnessModel, shown_claim
 from factrl.runs.config import dump_toml
 from factrl.runs.disk import write_whole
@@ -387,9 +387,7 @@ class Seed:
             return random_reward
         if trained is not None and "truthfulness" in bare.missing:
             bare = bare.with_(truthfulness=TruthfulnessModel(trained))
-        facts = TableFacts(self.judge, self.verifier, self.grader)
-        made = {name: make(facts) for name in bare.missing if (make := RESOURCES[name].by_table)}
-        return supply(bare.with_(**made))
+        return TableFacts(self.judge, self.verifier, self.grader).supply(bare)
 
     def train(self, name: str, study: StudySettings, tell: Tell, *, keep: bool = False) -> Mapping[str, Any]:
         """Train and evaluate one row; what is on disk is not done again.
