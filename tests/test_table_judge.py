@@ -47,6 +47,7 @@ def facts(tmp_path: Path) -> str:
         ("Its population is large. It is nice. Is its capital Tokyo?", "Japan", [U, U, U]),
         ("Its capital is Tokyo", "Atlantis", [U]),
         ("<answer>Its capital is Osaka.</answer>", "Japan", [R]),  # the tags of a form hide no claim
+        ("< answer>Its capital is Tokyo.</Answer >\n<b>Its continent is Africa.</b>", "Japan", [S, R]),
         ("<think>Its capital is Tokyo.</think>\n<answer>Its continent is Asia.</answer>", "Japan", [S, S]),
         ("", "Japan", []),
     ],

@@ -340,7 +340,7 @@ class TableJudge:
 _PARTS = ("entity", "relation", "value")
 _STOPS = ".!?"
 _WITHOUT_STOPS = str.maketrans(_STOPS, "xxx")
-_TAG = re.compile(r"</?(?:think|answer)>", re.I)
+_TAG = re.compile(r"<\s*(?:/\s*)?\w+\s*/?>")  # `<answer>`, `</answer >`, `<b>`
 _VERB = re.compile(r" (?:is|are|was|were) ", re.I)
 _NO_VALUE = re.compile(
     r"^(?:not|no longer|never|neither|either)\b|\?$|, (?:which|who|where|whose|but|and|or|not)\b", re.I
