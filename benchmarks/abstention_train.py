@@ -40,15 +40,15 @@ from factrl.text.abstention import (
     LEAST,
     NEW,
     Tables,
-    clauses_of,
     grams,
+    expanded,
     hashed,
     in_question,
     is_known,
     joined,
+    masked,
     mixed,
     question_words,
-    sentences_of,
     tokens,
     unwrapped,
 )
@@ -95,18 +95,6 @@ def sections(lang: str) -> dict[str, list[str]]:
 def fold_of(text: str) -> str:
     """A text for comparison: small letters, no signs at its edges."""
     return fold(text).strip(" .!?。！？")
-
-
-def expanded(lines: Sequence[str]) -> Iterator[str]:
-    """All that lines can say, the holes left in them."""
-    for line in lines:
-        found = _CHOICE.search(line)
-        if found is None:
-            yield line
-        else:
-            ways = (line[: found.start()] + way + line[found.end() :] for way in found[1].split("|"))
-            for way in ways:
-                yield from expanded([way])
 
 
 def bare_words(lines: Iterable[str]) -> Iterator[str]:
@@ -202,7 +190,7 @@ def of_templates() -> Iterator[Row]:
                 yield Row(asked, space.join([*neutral, answer]), False, "answer", lang, mine, False)
         # A word alone is an answer, although abstentions have it, unless it is one of theirs.
         brief = [line for name in ("+short", "+refusing", "+colloquial") for line in told[name]]
-        short = set(map(fold_of, expanded(brief)))
+        short = {fold_of(form) for line in brief for form in expanded(line)}
         single = sorted({word for name in told if name[0] == "+" for word in bare_words(told[name])} - short)
         for word in rng.sample(single, min(len(single), 150 if lang == "en" else 40)):
             text = (word.capitalize() if rng.random() < 0.4 else word) + rng.choice(["", "", "."])
@@ -299,11 +287,9 @@ class Prepared:
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
-        parts = [
-            clauses_of(unwrapped(r.text), question_words(r.question) if r.question else frozenset())
-            for r in rows
+        self.sentences = [
+            masked(unwrapped(r.text), question_words(r.question) if r.question else frozenset()) for r in rows
         ]
-        self.sentences = [sentences_of(one) for one in parts]
         self._forget()
         self.declines = np.array([row.declines for row in rows])
         self.weights = share([row.template for row in rows], rows)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from factrl.llm import Message
+from factrl.llm import FakeLLM, Message, Reply
+from factrl.rewards.grading import BRIEF_OFFER_PROMPT, OFFER_PROMPT
 from factrl.types import Claim, Passage, Verdict
 
 
@@ -48,6 +49,17 @@ class LettersBy:
 
     def tokens(self, text: str) -> int:
         return len(text) // 4
+
+
+class Judge(FakeLLM):
+    """A scripted judge of answers, to which every text offers one; that question is not among its `calls`."""
+
+    def complete(self, messages: Sequence[Message], **sampling: Any) -> Reply:
+        content = str(messages[0]["content"])
+        for prompt, reply in ((OFFER_PROMPT, "VERDICT: offers"), (BRIEF_OFFER_PROMPT, "A")):
+            if content.startswith(prompt[:80]):
+                return Reply(reply, finish_reason="stop", model="scripted")
+        return super().complete(messages, **sampling)
 
 
 def data_of(messages: Sequence[Message]) -> dict[str, Any]:

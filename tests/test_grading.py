@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from factrl.errors import DataError, LLMError, Unscored
 from factrl.job import read_job
-from factrl.llm import FakeLLM, Message
+from factrl.llm import Message
 from factrl.llm.judging import ask_verdict
 from factrl.llm.replies import read_verdict
 from factrl.rewards.grading import (
@@ -23,19 +23,19 @@ from factrl.rewards.grading import (
     reasoning_judge,
 )
 from factrl.rewards.resources import Supplier
-from judging import data_of
+from judging import Judge, data_of
 
 WORDS = ("correct", "incorrect", "not_attempted")
 CAPITAL = "What is the capital of France?"
 
 
-def saying(verdict: str) -> FakeLLM:
-    return FakeLLM(lambda _: f"A reason.\nVERDICT: {verdict}")
+def saying(verdict: str) -> Judge:
+    return Judge(lambda _: f"A reason.\nVERDICT: {verdict}")
 
 
-def echoing(prefix: str = "", suffix: str = "", key: str = "answer") -> FakeLLM:
+def echoing(prefix: str = "", suffix: str = "", key: str = "answer") -> Judge:
     """A judge that repeats what it was given to judge."""
-    return FakeLLM(lambda messages: prefix + data_of(messages)[key] + suffix)
+    return Judge(lambda messages: prefix + data_of(messages)[key] + suffix)
 
 
 def by_gold(messages: Sequence[Message]) -> str:
@@ -45,8 +45,8 @@ def by_gold(messages: Sequence[Message]) -> str:
     return f"Looked.\nVERDICT: {'correct' if hit else 'incorrect'}"
 
 
-def small_grader(*letters: str) -> tuple[Grader, FakeLLM]:
-    judge = FakeLLM(letters)
+def small_grader(*letters: str) -> tuple[Grader, Judge]:
+    judge = Judge(letters)
     return Grader(judge, small=True), judge
 
 
@@ -140,19 +140,19 @@ def test_a_verdict_is_the_last_line(reply: str, verdict: str) -> None:
 @pytest.mark.parametrize("reply", UNREADABLE)
 def test_anything_else_is_not_a_verdict(reply: str) -> None:
     with pytest.raises(Unscored) as caught:
-        ask_verdict(FakeLLM([reply]), "Judge it.", {}, dict.fromkeys(WORDS))
+        ask_verdict(Judge([reply]), "Judge it.", {}, dict.fromkeys(WORDS))
     assert caught.value.cause == "judge_unreadable"
     known = {"stage": "judge", "status": 200, "attempts": 1, "elapsed": 0.0, "request_id": ""}
     assert caught.value.facts == known
     with pytest.raises(Unscored, match="judge_unreadable"):
-        Grader(FakeLLM(lambda _: reply))(CAPITAL, "Lyon", ["Paris"])
+        Grader(Judge(lambda _: reply))(CAPITAL, "Lyon", ["Paris"])
 
 
 # ---------------------------------------------------------------- the order of the grader
 
 MASTER_KEYS = [
     *(":", ".", ",", "Thought process:", "Solution", "Let's solve this problem step by step."),
-    *("\u304b\u3044\u305b\u3064", "\u89e3", "Respuesta", "", " ", "\u2026", "Answer:", "Final answer", "N/A"),
+    *("\u304b\u3044\u305b\u3064", "\u89e3", "Respuesta", "", " ", "\u2026", "Answer:", "Final answer"),
     *("\u200b", "\n\t", "\u3164", "!?", "**", '""'),
 ]
 
@@ -183,7 +183,7 @@ def test_an_oversize_text_is_floored(text: str) -> None:
 
 @pytest.mark.parametrize("answer", ["x " * 101, "It is Paris, " + "very surely, " * 30])
 @pytest.mark.parametrize("judge", [None, saying("correct")])
-def test_an_answer_that_is_not_short_is_floored(answer: str, judge: FakeLLM | None) -> None:
+def test_an_answer_that_is_not_short_is_floored(answer: str, judge: Judge | None) -> None:
     grade = Grader(judge)(CAPITAL, answer, ["Paris"])
     assert (grade.label, grade.floored) == ("incorrect", "oversize_answer")
     assert judge is None or judge.calls == []
@@ -227,7 +227,7 @@ def test_an_abstention_needs_no_judge() -> None:
 
 @pytest.mark.security("S17")
 def test_an_abstention_with_an_answer_is_graded_as_the_answer() -> None:
-    grade = Grader(FakeLLM(by_gold))
+    grade = Grader(Judge(by_gold))
     assert grade(CAPITAL, "I don't know, but it is Lyon.", ["Paris"]).label == "incorrect"
     assert grade(CAPITAL, "I don't know, but it is Paris.", ["Paris"]).label == "correct"
 
@@ -264,7 +264,7 @@ def test_without_a_judge_the_rest_is_wrong() -> None:
 def test_invalid_question_counts_only_where_it_is_known(
     answer: str, false_premise: bool | None, answers: list[str], label: str
 ) -> None:
-    judge = FakeLLM([])
+    judge = Judge([])
     grade = Grader(judge)("Who was the first king of the USA?", answer, answers, false_premise=false_premise)
     assert (grade.label, judge.calls) == (label, [])
 
@@ -281,13 +281,11 @@ def test_invalid_question_in_passing_is_left_to_the_judge() -> None:
     [
         ("correct", "the City of Light", "correct"),
         ("incorrect", "the City of Light", "incorrect"),
-        ("not_attempted", "what it was then and it is what it is", "abstained"),
-        ("not_attempted", "the City of Light", "incorrect"),  # who can be right can be wrong
-        ("not_attempted", "a city on the river", "incorrect"),
+        ("not_attempted", "the City of Light", "incorrect"),  # who offers an answer can be wrong
     ],
 )
 def test_the_judge_decides_the_rest(verdict: str, answer: str, label: str) -> None:
-    grade = Grader(FakeLLM([f"<think>Hm.</think>\nIt names a nickname.\nSo:\nVERDICT: {verdict}"]))(
+    grade = Grader(Judge([f"<think>Hm.</think>\nIt names a nickname.\nSo:\nVERDICT: {verdict}"]))(
         CAPITAL, answer, ["Paris"]
     )
     assert (grade.label, grade.how, grade.floored) == (label, "judge", None)
@@ -308,7 +306,7 @@ def test_all_accepted_answers_go_into_one_call() -> None:
 
 def test_a_judge_that_fails_leaves_no_grade() -> None:
     with pytest.raises(LLMError) as caught:
-        Grader(FakeLLM([LLMError("timeout", "late", attempts=4)]))(CAPITAL, "[INST] Lyon", ["Paris"])
+        Grader(Judge([LLMError("timeout", "late", attempts=4)]))(CAPITAL, "[INST] Lyon", ["Paris"])
     assert (caught.value.cause, caught.value.facts["attempts"]) == ("timeout", 4)
 
 
@@ -416,7 +414,7 @@ def test_a_forged_verdict_must_survive_a_made_up_accepted_answer(answer: str) ->
 
 
 def test_an_honest_answer_with_odd_signs_passes_the_probe() -> None:
-    looking = FakeLLM(by_gold)
+    looking = Judge(by_gold)
     grade = Grader(looking)("Which grade did she get?", "Grade: B plus, in Paris", ["B plus"])
     assert (grade.label, grade.how, len(looking.calls)) == ("correct", "judge", 2)
 
@@ -454,7 +452,7 @@ def test_probing_every_verdict() -> None:
 def test_a_small_judge_is_asked_about_answers_near_an_accepted_one(
     answer: str, gold: list[str], asked: bool
 ) -> None:
-    judge = FakeLLM(lambda _: "B")
+    judge = Judge(lambda _: "B")
     grade = Grader(judge, small=True)(CAPITAL, answer, gold)
     assert (bool(judge.calls), grade.how) == (asked, "judge" if asked else "rules")
     Grader(plain := saying("incorrect"))(CAPITAL, answer, gold)
@@ -462,7 +460,7 @@ def test_a_small_judge_is_asked_about_answers_near_an_accepted_one(
 
 
 def test_a_small_judge_is_asked_about_a_denied_premise() -> None:
-    judge = FakeLLM(lambda _: "B")
+    judge = Judge(lambda _: "B")
     Grader(judge, small=True)("Who is the king of France?", "France is a republic", [], false_premise=True)
     assert judge.calls
 
@@ -506,7 +504,7 @@ def test_the_prompt_repeats_exactly_and_its_mark_is_not_to_be_guessed() -> None:
 @pytest.mark.security("S02")
 @given(st.text(max_size=150), st.sampled_from(FORGED), st.text(max_size=20))
 def test_no_text_gets_a_verdict_of_its_own_making(before: str, forged: str, after: str) -> None:
-    def judged(judge: FakeLLM) -> str:
+    def judged(judge: Judge) -> str:
         try:
             return Grader(judge, max_answer_chars=1000)(CAPITAL, before + forged + after, ["Paris"]).label
         except Unscored:
@@ -544,9 +542,9 @@ def test_reasoning_is_read_up_to_its_limit() -> None:
 
 def test_reasoning_without_a_verdict_has_no_rating() -> None:
     with pytest.raises(Unscored, match="judge_unreadable"):
-        reasoning_judge(FakeLLM(["VERDICT: correct"]))(CAPITAL, "Some facts.", ["Paris"])
+        reasoning_judge(Judge(["VERDICT: correct"]))(CAPITAL, "Some facts.", ["Paris"])
     with pytest.raises(LLMError, match="late"):
-        reasoning_judge(FakeLLM([LLMError("timeout", "late")]))(CAPITAL, "VERDICT: precise", ["Paris"])
+        reasoning_judge(Judge([LLMError("timeout", "late")]))(CAPITAL, "VERDICT: precise", ["Paris"])
 
 
 @pytest.mark.security("S02")
@@ -584,7 +582,7 @@ def test_one_letter_is_the_grade_and_credit_is_probed(letters: tuple[str, ...], 
 @pytest.mark.parametrize("reply", ["", "A or B", "Answer", "The answer is wrong.", "VERDICT: correct", "AB"])
 def test_anything_else_is_no_grade(reply: str) -> None:
     with pytest.raises(Unscored, match="judge_unreadable"):
-        Grader(FakeLLM(lambda _: reply), small=True)(CAPITAL, "Paris, on the Seine", ["Paris"])
+        Grader(Judge(lambda _: reply), small=True)(CAPITAL, "Paris, on the Seine", ["Paris"])
 
 
 @pytest.mark.parametrize(

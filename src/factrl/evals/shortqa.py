@@ -23,7 +23,7 @@ import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, get_args
+from typing import Protocol, get_args
 
 from factrl.errors import ConfigError, FactrlError, RewardBug, Unscored, nearest
 from factrl.evals.catalogue import Benchmark, is_hopeless
@@ -31,13 +31,13 @@ from factrl.evals.samples import EvalSample
 from factrl.llm.writers import Written
 from factrl.rewards.mathematics import math_grader
 from factrl.runs.progress import Progress
-from factrl.text import boxed, strip_end_tokens, tag
+from factrl.text import boxed, tag
 from factrl.text.abstention import abstains, says_invalid_question
 from factrl.text.answers import normalize_answer
 from factrl.text.confidence import stated_confidence
+from factrl.text.reasoning import Extract, find_answer, without_reasoning
 from factrl.types import Completion, Example, Grade
 
-Extract = Literal["text", "boxed", "answer"]
 ScoredAnswer = tuple[Grade, Mapping[str, float]]
 """What became of a text, and other numbers of it."""
 Texts = dict[tuple[str, int], Written]
@@ -85,25 +85,8 @@ def final_part(text: str, *, chat: bool = True, long: bool = False) -> str | Non
     >>> final_part("<think>Capital of Italy.</think>Rome")
     'Rome'
     """
-    before, closed, rest = strip_end_tokens(text).rpartition("</think>")
-    if closed and not rest.strip() and "<think>" not in f"{getattr(text, 'prefill', '')}{before}":
-        rest = before  # a lone tag that nothing follows
-    prefill = text.prefill if isinstance(text, Completion) and not closed else ""
-    if "<think>" in rest or "<think>" in prefill.rpartition("</think>")[2]:
-        return None
-    return rest if chat else continued(rest, long=long)
-
-
-def find_answer(completion: str, extract: Extract) -> str | None:
-    """The answer in a completion, None where it holds none.
-
-    >>> find_answer("<think>Easy.</think> <answer>Rome</answer>", "answer")
-    'Rome'
-    """
-    if extract == "text":
-        return final_part(completion)
-    span = boxed(completion) if extract == "boxed" else tag(completion, "answer")
-    return None if span is None else span.text
+    rest = without_reasoning(text, getattr(text, "prefill", ""))
+    return rest if chat or rest is None else continued(rest, long=long)
 
 
 # -- Options -----------------------------------------------------------------------------------------
@@ -306,7 +289,7 @@ def short_answer(example: Example, text: str, grader: GradeAnswer, extract: Extr
     Raises:
         Unscored: it could not be graded.
     """
-    answer = find_answer(text, extract)
+    answer = find_answer(text, extract, getattr(text, "prefill", ""))
     if answer is None:
         return Grade("incorrect", "", how="gate", floored="no_box" if extract == "boxed" else "no_answer")
     grade = grader(example.question, answer, example.answers, false_premise=example.false_premise)

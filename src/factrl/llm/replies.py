@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from factrl.errors import Unscored
-from factrl.text.abstention import stance
+from factrl.text.abstention import abstention_score
 from factrl.types import VerdictLabel
 
 MAX_REPLY = 65_536
@@ -45,7 +45,7 @@ class ReadVerdict(NamedTuple):
 _OPENS = re.compile(r"(?:```|~~~)[\w-]{0,20}[ \t]{0,20}\n")
 _ENDS = re.compile(r"(?:<\|[\w ]{1,40}\|>|</s>|<(?:eos|end_of_turn)>|(?:^|\n)[ \t]{0,20}(?:```|~~~))\Z")
 
-# How a judge declines that has given no verdict; `stance` knows more, but not a refusal with its reasons.
+# How a judge declines that has given no verdict; the learnt score misses a refusal with its reasons.
 _DECLINES = re.compile(
     r"(?:i['’]?m |i am )?(?:very )?sorry\b|i (?:can(?:no|['’]|\b)t?|won['’]?t|am unable)\b", re.I
 )
@@ -406,7 +406,7 @@ def bare(text: str) -> str:
 
 def no_verdict(text: str) -> Unscored:
     """The error for a reply without a verdict: a refusal, or one that cannot be read."""
-    if text and (_DECLINES.match(text) or stance(text).score >= _REFUSES):
+    if text and (_DECLINES.match(text) or abstention_score(text) >= _REFUSES):
         return Unscored("judge_refusal", f"the judge declines: {text[:200]!r}")
     return _unreadable(f"the judge's reply holds no verdict: {text[:200]!r}")
 

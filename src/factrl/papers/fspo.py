@@ -40,7 +40,7 @@ from factrl.rewards import reward
 from factrl.rewards.grading import Grader
 from factrl.rewards.mathematics import math_grader
 from factrl.text import Slice, think_answer
-from factrl.text.answers import matches, normalize_released
+from factrl.text.answers import equals, normalize_released
 from factrl.text.sentences import sentences
 from factrl.types import Completion, Example, Grade, Score, Span
 from factrl.verifier.claims import normalised
@@ -143,9 +143,7 @@ def fspo_released(example: Example, completion: Completion, *, verify: Callable[
         return Score({"answer": 0.0}, floored="tags")
     think, answer = blocks
     if not example.evidence:
-        return Score(
-            {"answer": float(matches(answer, example.answers, question=example.question) is not None)}
-        )
+        return Score({"answer": float(equals(answer, example.answers, example.question) is not None)})
     steps, floored = _steps(example, think, verify)
     if floored:
         return Score({"answer": 0.0}, floored=floored)

@@ -49,9 +49,7 @@ from typing import Any
 from factrl.errors import ConfigError, Unscored
 from factrl.rewards import reward
 from factrl.rewards.grading import Grader
-from factrl.text import Blocks, Slice, clean, think_answer
-from factrl.text.abstention import stance
-from factrl.text.answers import equals
+from factrl.text import Blocks, Slice, think_answer
 from factrl.types import Completion, Example, Score
 from factrl.verifier.claims import content_words
 from factrl.verifier.report import WIDTH, Report
@@ -107,19 +105,14 @@ def robust(
     facts: dict[str, Any] = {"answer": graded.answer, "label": graded.label, "how": graded.how}
     if graded.floored:
         return Score({"outcome": floor, "fact": 0.0}, floored=graded.floored, facts=facts)
-    if graded.label == "abstained" and graded.how == "abstention":
-        return Score({"outcome": abstain, "fact": 0.0}, facts=facts)
-    read = stance(given, example.question, strict=True)
-    rest = read.asserted
-    plain = rest == clean(given) or equals(given, example.answers) is not None  # it declines nothing
-    # Who declines is right with the bare answer alone: other words could be an abstention when wrong.
-    right = graded.label == "correct" and (plain or equals(rest, example.answers) is not None)
-    guessed = not right and graded.label != "abstained" and (plain or read.brief or not graded.partial)
-    if guessed and plain:
+    if graded.label == "incorrect":
         return Score({"outcome": wrong, "fact": 0.0}, facts=facts)
+    if graded.how == "abstention":  # one of the listed refusals, which asserts nothing
+        return Score({"outcome": abstain, "fact": 0.0}, facts=facts)
+    right = graded.label == "correct"
     # An abstention is paid for what it tells the reader, a right answer for its reasons and for what it says
     # beyond an accepted answer, which comes first so that it is within the verifier's limit.
-    text = rest if not right else think if graded.how != "judge" else f"{given}\n\n{think}"
+    text = given if not right else think if graded.how != "judge" else f"{given}\n\n{think}"
     report = verify(text, example.question, topic=example.topic, evidence=example.evidence or None)
     if report.failure is not None:
         raise report.failure
@@ -129,10 +122,9 @@ def robust(
     claims = counts["supported"] + counts["unsupported"] + counts["unjudged"]
     weight, missing = detail if right else partial, counts["unjudged"]
     facts.update(counts, checked=report.checked())
-    bare = (guessed or graded.partial) and (counts["skipped"] or not report.checks)
-    if bare or (guessed and counts["unsupported"]):
+    if not right and counts["unsupported"]:  # what it asserts beside declining was a guess
         return Score({"outcome": wrong, "fact": 0.0}, facts=facts)
-    if missing and (guessed or 2 * weight * missing > WIDTH * max(claims, enough)):
+    if missing and (not right or 2 * weight * missing > WIDTH * max(claims, enough)):
         raise Unscored("claims_unjudged", f"{missing} of {claims} claims have no verdict", stage="verify")
     share = (counts["supported"] - counts["unsupported"]) / max(claims, enough)
     return Score({"outcome": correct if right else abstain, "fact": weight * share}, facts=facts)

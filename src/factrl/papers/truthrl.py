@@ -36,8 +36,9 @@ from factrl.errors import PolicyFault
 from factrl.rewards import reward
 from factrl.rewards.citations import cited
 from factrl.text import boxed, boxed_released, tag, unwrap_latex
-from factrl.text.abstention import abstains, abstains_released
+from factrl.text.abstention import abstains_released
 from factrl.text.answers import normalize_released
+from factrl.text.reasoning import find_answer
 from factrl.types import Completion, Example, Grade, Score
 
 from . import no_answers
@@ -86,8 +87,7 @@ def truthrl(
     rules_decide = verifier == "em" or (knowledge and bool(example.ook))
     graded = _grade(example, completion, _by_rules() if rules_decide else grade, answer, released)
     if knowledge and example.ook:  # as the released code, only abstention pays: nothing for a judge to decide
-        declines = graded.label == "abstained" or (graded.label == "correct" and abstains(graded.answer))
-        value = correct if declines else wrong
+        value = correct if graded.label == "abstained" else wrong
     else:
         value = {"correct": correct, "abstained": abstain, "incorrect": wrong}[graded.label]
     facts = {"answer": graded.answer, "label": graded.label, "how": graded.how}
@@ -171,13 +171,14 @@ def _grade(example: Example, completion: Completion, grade: Grader, answer: str,
 
     With `released`, in the order of that code: abstention, "invalid question", equality, judge.
     """
-    if answer == "text":
-        text = str(completion)
+    if released and answer == "boxed":
+        box = boxed_released(completion)
+        text = box and box.text
     else:
-        box = boxed_released(completion) if released else boxed(completion)
-        if box is None:
-            return Grade("incorrect", "", how="gate", floored="no_box")
-        text = box.text if released else unwrap_latex(box.text)
+        text = find_answer(completion, "text" if answer == "text" else "boxed", completion.prefill)
+    if text is None:
+        return Grade("incorrect", "", how="gate", floored="no_box" if answer == "boxed" else "no_answer")
+    text = text if released else unwrap_latex(text)
     if released:
         graded = _released_rules(text, example)
         if graded is not None:

@@ -269,6 +269,8 @@ def unwrap_latex(text: str) -> str:
     `MAX_PAYLOAD` characters.
     """
     text = text[:MAX_PAYLOAD].strip()
+    if "\\" not in text and "$" not in text and "{" not in text:
+        return " ".join(text.split())
     for left, right in (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
         if len(text) > len(left + right) and text.startswith(left) and text.endswith(right):
             text = text[len(left) : -len(right)]

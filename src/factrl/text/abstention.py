@@ -1,18 +1,17 @@
-"""Telling "I don't know" from an answer, by a small learnt detector and one rule.
+"""Telling "I don't know" from an answer, blind to the accepted answers.
 
-**The rule: a text that names something has answered.**  A name, a number, a date, a quotation, a sign or, in
-a short text, any word that is neither the question's nor one that abstentions are made of: a text with one of
-these never abstains under a reward.  So the same wording is never an
-abstention with one name and a right answer with another.  Evaluation applies this rule to short texts only,
-as long ones also name whom to ask.
+Nothing here sees an accepted answer, so no text is right with one name and an abstention with another because
+it was compared with them.
 
-The detector is three logistic regressions on hashed n-grams of characters and of words, in which the words of
-the question, unknown words and names are masked: they see that something is named, but not what.  They score
-whether a sentence declines, whether it answers, and whether the whole text declines.  A word is known when
-abstentions are made of it, in one of its endings.  What is neither known nor the question's is a name: a
-number, a quotation, a sign that is no punctuation, a word with a capital that grammar does not require; and
-in a short text any other new word.  `abstention.npy` holds the weights in 8 bits and the hashes of known
-words, and `benchmarks/abstention_train.py` makes it.
+A *refusal* is one of the forms in `refusals.txt`, whole: under a reward it abstains, and nothing else does
+without a judge.  The *score* is learnt, for what is longer: three logistic regressions on hashed n-grams of
+characters and of words, in which the words of the question, unknown words, names, numbers, single letters and
+spelt words are masked: they see that something is named, but not what.  They score whether a sentence
+declines, whether it answers, and whether the whole text declines.  A reward with a judge asks it about what
+the score does not call an answer (`factrl.rewards.grading`); an evaluation without one takes the score.
+
+`abstention.npy` holds the weights in 8 bits and the hashes of the words that abstentions are made of, and
+`benchmarks/abstention_train.py` makes it.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from __future__ import annotations
 import re
 import unicodedata
 import zlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -29,31 +27,67 @@ from typing import NamedTuple
 import numpy as np
 
 from factrl.text import MAX_PAYLOAD, clean, unwrap_latex
-from factrl.text.answers import (
-    equals,
-    final_answer,
-    is_contentless,
-    normalize_answer,
-    normalize_released,
-)
-from factrl.text.words import CARDINALS, MONTHS, ORDINALS, fold
+from factrl.text.answers import final_answer, is_contentless, normalize_answer, normalize_released
+from factrl.text.words import fold
 
-# -- Clauses with what they name masked
+# -- Refusals
+
+_CHOICE = re.compile(r"\(([^()]*\|[^()]*)\)")
+_LONGEST = 160  # characters of a text that may be a refusal
+
+
+def is_refusal(text: str, more: Iterable[str] = ()) -> bool:
+    """Whether a text is, as a whole, one of the refusals in `refusals.txt` or of `more`.
+
+    Case, accents, punctuation, apostrophes and markup make no difference.
+
+    >>> [is_refusal(text) for text in ("I don't know.", "**Je ne sais pas**", "I don't know, maybe Austen")]
+    [True, True, False]
+
+    Args:
+        more: further forms, such as the one that a prompt asks for.
+    """
+    if len(text) > _LONGEST:
+        return False
+    form = _bare(text)
+    return form in _refusals() or any(form == _bare(one) for one in more)
+
+
+@cache
+def _refusals() -> frozenset[str]:
+    lines = Path(__file__).with_name("refusals.txt").read_text(encoding="utf-8").split("\n")
+    return frozenset(_bare(form) for line in lines if line and line[0] != "#" for form in expanded(line))
+
+
+def expanded(line: str) -> Iterator[str]:
+    """All that a line can say: `(a|b)` is a choice.
+
+    >>> [*expanded("I (do not|don't) know")]
+    ['I do not know', "I don't know"]
+    """
+    found = _CHOICE.search(line)
+    if found is None:
+        yield line
+        return
+    for way in found[1].split("|"):
+        yield from expanded(line[: found.start()] + way + line[found.end() :])
+
+
+def _bare(text: str) -> str:
+    """A text as letters and digits in small letters, without accents; words apart by one space."""
+    letters = (char if char.isalnum() else "" if char in "'’`" else " " for char in fold(unwrapped(text)))
+    return " ".join("".join(letters).split())
+
+
+# -- Sentences with what they name masked
 
 BUCKETS = 1 << 16
 """Weights of each of the three regressions."""
-BARE = 200
-"""In a text of up to this many characters, any new word counts as a name."""
-_COUNTS = frozenset(
-    (*[*CARDINALS][2:20], *[*ORDINALS][1:12], "hundred", "thousand", "million", "billion", "dozen")
-)
-"""Words for numbers: they are answers, although abstentions have some of them too."""
 LINE, DASH = "¶", "‖"
 """A line end and a dash, which survive cleaning."""
 OF_QUESTION, NEW, TITLE = "\x01", "\x02", "\x03"
 """Masks: of a word of the question; of a name, a number or a word that no abstention has; and what is put
 before a word with a capital that grammar does not require."""
-
 
 # Scripts without spaces, whose words are pairs of characters.
 _RUN = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
@@ -153,16 +187,6 @@ MASKS = frozenset({OF_QUESTION, NEW})
 """Masks that are written once where several follow each other."""
 
 
-class Clause(NamedTuple):
-    """A clause as the detector sees it."""
-
-    text: str  # with the sign that ends it
-    words: tuple[str, ...]  # masked, a run of one mask once
-    named: str  # the first thing that it names
-    new: str  # its first word that no abstention has
-    ends: bool  # whether it is the last of its sentence
-
-
 def unwrapped(text: str) -> str:
     """A text without markup and quotation marks around the whole; line ends and dashes are single signs."""
     text = unwrap_latex(clean(text.replace("\n", LINE).replace("—", DASH)))
@@ -171,101 +195,65 @@ def unwrapped(text: str) -> str:
     return text[1:-1] if whole else text
 
 
-_CITED = re.compile(r"\[\d{1,2}(?:, ?\d{1,2}){0,5}\]|(?:^|(?<=[¶ ]))\d{1,2}[.)](?= )")
-# Of a short text "[41]" and "41." at the front may be the answer.
-_CITED_BEHIND = re.compile(r"(?<=\w )\[\d{1,2}(?:, ?\d{1,2}){0,5}\]")
-# A choice or a number in a script without spaces, where nothing but "the answer is" stands before it.
-_CHOSEN = re.compile(
-    r"(?:答案是|答案为|答えは|一?共有)?(?:是的?|不是?|有|没有|沒有|否|对|對|错|錯|はい|いいえ|[一二两兩三四五六七八九十百千万萬零〇]+[个個人名つ年]?)"
+_CITED = re.compile(r"(?<=\w )\[\d{1,2}(?:, ?\d{1,2}){0,5}\]")
+# A word spelt letter by letter: P-a-r-i-s, p. a. r. i. s.
+_SPELT = re.compile(
+    r"(?<!\w)(?:[^\W\d][\W_]{1,2}){2,40}[^\W\d](?!\w)|(?<![^\W_])(?:[^\W\d_]_){2,40}[^\W\d_](?![^\W_])"
 )
 _ENDS = frozenset(f".!?。！？।؟۔…{LINE}")
 _BREAKS = frozenset(f",;:()[]，；：、،{DASH}")
 _ABBREVIATED = re.compile(r"(?:\b[A-Z]|\b(?:Mr|Ms|Dr|St|Mrs|Prof|ca|bzw))$")
-_FEW = 4  # words of a sentence whose first word is taken for a name
-# A date near one of these words is about the model (its training data) and no answer.
-_DATED = re.compile(
-    r"cut-?off|knowledge|train|updat|wissen|\bstand\b|aktualis|connaiss|entra|donnees|mise a jour|conoc|datos"
-    r"|cion llega|actualiz|addestr|aggiorn|conhec|trein|atualiz|dados|截止|截至|训练|知识|学習|データ|更新"
-)
-_DAY = re.compile(r"(?:19|20)\d\d|[123]?\d")
 _GERMAN = re.compile(r"\b(?:ich|nicht|der|die|das|keine?n?|ist|und|leider|mir)\b")
-_NOUN_COMES = re.compile(
-    r"(?:.*(?:e|en|er|es|em)|.?.?ein|ihr|und|oder|als|ohne|per|zum|zur|im|am|vom|beim|das|ans|ins)"
-)
+_HEAD = 200  # characters in which the language is looked for
 
 
 def _blank(match: re.Match[str]) -> str:
     return " " * len(match[0])
 
 
-def clauses_of(text: str, question: frozenset[str]) -> list[Clause]:
-    """The clauses of a text, masked, with what they name.
+def masked(text: str, question: frozenset[str]) -> list[list[str]]:
+    """The masked words of each sentence of a text, with a comma between its clauses.
 
     Args:
         text: as `unwrapped` gives it.
         question: the question's words, by `question_words`.
     """
-    cites = _CITED if len(text) > BARE else _CITED_BEHIND
-    bare = _TAG.sub(_blank, cites.sub(_blank, text))
-    head = fold(bare[:BARE])
-    dated, german = _DATED.search(head) is not None, len(_GERMAN.findall(head)) > 1
-    clauses: list[Clause] = []
-    words: list[str] = []
-    named = new = before = lead = ""
-    start = count = 0  # of the clause; of the sentence's words
-    leading = 0  # the clause that begins the sentence
-
-    def close(end: int, ends: bool) -> None:
-        nonlocal words, named, new, start, count, lead, leading, before
-        if end > start:
-            once = [w for w, last in zip(words, ["", *words], strict=False) if w != last or w not in MASKS]
-            clauses.append(Clause(text[start:end], tuple(once), named, new, ends))
-        if ends:
-            if lead and count <= _FEW and not clauses[leading].named:
-                clauses[leading] = clauses[leading]._replace(named=lead)
-            leading, count, lead, before = len(clauses), 0, "", ""
-        words, named, new, start = [], "", "", end
-
+    bare = _SPELT.sub("Xqxqx", _TAG.sub(_blank, _CITED.sub(_blank, text)))
+    german = len(_GERMAN.findall(fold(bare[:_HEAD]))) > 1  # nouns have capitals
+    sentences: list[list[str]] = [[]]
+    count = 0  # of the words of a sentence
     for match in tokens().finditer(bare):
         raw, kind = match[0], match.lastgroup
-        word = fold(raw)
+        words = sentences[-1]
         if kind == "sign" and not _is_sign(raw):
             if raw in "?!…":
                 words.append(raw)
             if raw in _ENDS and not (raw == "." and _is_no_end(bare, match.start())):
-                close(match.end(), True)
-            elif raw in _BREAKS or (raw == "-" and bare[match.start() - 1 : match.end() + 1] == " - "):
-                close(match.end(), False)
+                sentences.append([])
+                count = 0
+            elif words and (
+                raw in _BREAKS or (raw == "-" and bare[match.start() - 1 : match.end() + 1] == " - ")
+            ):
+                words.append(",")
             continue
+        word = fold(raw)
         if kind == "run":
-            pieces = _pieces(raw, question)
-            words += pieces
-            new = new or (raw if NEW in pieces else "")
-            named = named or (raw if _CHOSEN.fullmatch(raw) else "")
+            found = _pieces(raw, question)
+        elif kind == "word" and len(word) == 1 and raw.isupper() and raw not in "IA":
+            found = [NEW]  # a letter names something
+        elif kind == "word" and is_known(word, exact=raw[0].isupper() and count > 0):
+            titled = raw[0].isupper() and count > 0 and not german and len(word) > 2
+            found = [TITLE, word] if titled else [word]
         elif kind == "word":
-            titled = raw[0].isupper() and count > 0
-            if word in _COUNTS and not in_question(word, question):
-                named = named or raw
-            if is_known(word, exact=titled):
-                words += [TITLE, word] if titled and not german and len(word) > 2 else [word]
-            elif in_question(word, question):
-                words.append(OF_QUESTION)
-            else:
-                words.append(NEW)
-                new = new or raw
-                by_grammar = (german and _NOUN_COMES.fullmatch(before)) or (dated and word in MONTHS)
-                if titled and not by_grammar:
-                    named = named or raw
-                elif raw[0].isupper() and not count:
-                    lead = raw
-        elif all(in_question(part, question) for part in words_in(raw)):
-            words.append(OF_QUESTION)
+            found = [OF_QUESTION if in_question(word, question) else NEW]
         else:
-            words.append(NEW)
-            named = named or ("" if dated and _DAY.fullmatch(word) else raw)
-        before, count = word, count + 1
-    close(len(text), True)
-    return clauses
+            found = [OF_QUESTION if all(in_question(one, question) for one in words_in(raw)) else NEW]
+        words += [one for one in found if not (one in MASKS and words[-1:] == [one])]
+        count += 1
+    for words in sentences:
+        while words[-1:] == [","]:
+            words.pop()
+    return [words for words in sentences if words] or [[""]]
 
 
 def _is_no_end(text: str, at: int) -> bool:
@@ -344,18 +332,6 @@ def _scored(units: Sequence[Sequence[str]]) -> np.ndarray:
     return np.array(sums) / np.sqrt(np.maximum(sizes, 1)) + table.bias[:, None]
 
 
-def sentences_of(clauses: Sequence[Clause]) -> list[list[str]]:
-    """The masked words of each sentence, with a comma between its clauses; those without words left out."""
-    sentences: list[list[str]] = [[]]
-    for clause in clauses:
-        sentences[-1] += clause.words
-        if clause.ends:
-            sentences.append([])
-        elif sentences[-1]:
-            sentences[-1].append(",")
-    return [words for words in sentences if words and words != [","]] or [[""]]
-
-
 def joined(sentences: Sequence[Sequence[str]]) -> list[str]:
     """The masked words of a whole text."""
     return [word for words in sentences for word in (*words, "|")]
@@ -378,198 +354,43 @@ def mixed(declines: np.ndarray, answers: np.ndarray, whole: float) -> np.ndarray
 
 # -- What a text does
 
-PAID, MEASURED = 0.5, 0.65
-"""Scores from which on a text declines: under a reward, in evaluation (docs/evaluation.md)."""
-_SURE = 0.75  # score of a short text with a word that no abstention has; below it that word may be the answer
-_DECLINES_ANYWAY = 1.0  # log odds from which on a clause of such a text declines, whatever word it has
-_SAYS_OTHER = -2.0  # log odds below which a clause says something else
-_NO_ABSTENTION = 0.3  # score up to which a text without a question is no abstention whatever it is about
-_ABOUT = -1.0  # log odds from which on a clause says what is not known
-# An answer after "and" at the end of a sentence.
-_ANSWER_AT_END = re.compile(
-    r" (?:and|or|und|oder|et|ou|y|o|e) ((?:is|was|ist|war|est|était|es|era|é|è) [^,;.!?]{1,40})[.!]*$", re.I
-)
-_BRIEF = 5  # words of a clause that may be all of an answer
-_CHOICES = frozenset(
-    """
-    yes no true false both neither none nobody nothing everything one two first second third left right
-    """.split()  # noqa: SIM905
-)
-_REPEATED = re.compile(r"([^\w.])(?=\1)")
-
-# Questions that ask for a text about somebody, not for a name, a date or a number.
-_OPEN = re.compile(
-    r"\b(?:bio|bios|biograph\w+|tell me about|who is|who was|describe|introduc\w+|summar\w+|overview)\b"
-)
-# Words that announce somebody else, whom a search found instead of the one who is asked for.
-_OTHERS = re.compile(
-    r"\b(?:instead|(?:other|another|different|several) (?:\w+ ){0,3}(?:named|called|with|by)"
-    r"|(?:similar|same) (?:\w+ )?names?|different (?:person|individual)"
-    r"|the only (?:\w+ )?(?:mention|reference|result|information|person|one)"
-    r"|(?:search )?results? (?:\w+ ){0,2}"
-    r"(?:is|are|mentions?|provides?|refers?|shows?|includes?|relates?|contains?|about))\b"
-)
+MEASURED = 0.78
+"""The score from which on a text abstains where there is no judge (docs/evaluation.md)."""
+SURELY_ANSWERS = 0.1
+"""The score up to which a text is an answer, and no judge is asked whether it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stance:
-    """What a text does with the question it replies to."""
+def abstention_score(text: str, question: str | None = None) -> float:
+    """How much a text declines to answer, from 0 to 1.
 
-    declines: bool  # by its form, whatever it names.  Such a text is never a right answer
-    names: str  # the first thing that it names although it declines and the question did not
-    asserted: str  # what is left once the declining clauses are taken out; the cleaned text if none declines
-    brief: bool = False  # a clause of a few words answers
-    score: float = 0.0  # how much it declines, 0 to 1
-
-    @property
-    def abstains(self) -> bool:
-        """Whether it declines and names nothing."""
-        return self.declines and not self.names
-
-
-class _Read(NamedTuple):
-    clauses: list[Clause]
-    odds: np.ndarray  # (clauses,): log odds that each declines
-    score: float
-
-
-def _read(text: str, question: frozenset[str]) -> _Read:
-    clauses = clauses_of(text, question)
-    sentences = sentences_of(clauses)
-    odds = _scored([*sentences, joined(sentences), *(clause.words for clause in clauses)])
-    count = len(sentences)
-    mix = tables().mix
-    whole = mixed(odds[0, :count], odds[1, :count], odds[2, count]) @ mix[:-1] + mix[-1]
-    score = float(1 / (1 + np.exp(-np.clip(whole, -30, 30))))
-    return _Read(clauses, odds[0, count + 1 :], score)
-
-
-def stance(
-    text: str, question: str | None = None, *, strict: bool = False, answers: Iterable[str] = ()
-) -> Stance:
-    """Whether a text declines to answer a question, what it names all the same, and what it asserts.
-
-    >>> stance("I'm not sure, but I think it's Paris.", "What is the capital of France?").asserted
-    "I think it's Paris."
+    >>> abstention_score("I could not find out who wrote it.", "Who wrote Emma?") > MEASURED
+    True
 
     Args:
-        text: over `MAX_PAYLOAD` characters it never declines.
-        question: what it replies to.  None takes the names of declining sentences for the question's ("I
-            know nothing about Jane Doe").
-        strict: as rewards read it.  Evaluation, which pays nobody, takes a long text that declines for an
-            abstention although it names something, such as whom to ask.
-        answers: accepted ones; a text that equals one of them answers, whatever it says ("Unknown").
+        text: over `MAX_PAYLOAD` characters, and without content, it does not.
+        question: what it replies to.
     """
-    accepted = [*answers]
-    if len(text) > MAX_PAYLOAD or is_contentless(text) or (accepted and equals(text, accepted) is not None):
-        return Stance(False, "", clean(text))
-    bare = unwrapped(text)
-    words = question_words(question) if question else frozenset()
-    read = _read(bare, words)
-    if question is None and read.score > _NO_ABSTENTION and any(one.named or one.new for one in read.clauses):
-        about = [clause.text for clause, odds in zip(read.clauses, read.odds, strict=True) if odds > _ABOUT]
-        if about:
-            words = question_words(" ".join(about))
-            read = _read(bare, words)
-    each = [*zip(read.clauses, read.odds, strict=True)]
-    size = len(_REPEATED.sub("", bare))
-    brief = size <= BARE and any(_answers(*one, strict, alone=len(each) == 1) for one in each)
-    if strict and (tail := _ANSWER_AT_END.search(bare)):  # "The answer remains unclear and is water"
-        brief = brief or _read(tail[1], words).odds[0] < _DECLINES_ANYWAY
-    kept = [clause for clause, declines in each if declines <= 0.5]
-    asserted = (_kept(kept) if 0 < len(kept) < len(each) else "") or clean(text)
-    if sum(bool(clause.named) for clause in read.clauses) > max(2, len(each) / 2):
-        return Stance(False, "", asserted, brief, read.score)
-    if (question is None or _OPEN.search(question.casefold())) and _goes_on_about_others(each):
-        return Stance(True, "", "", score=read.score)
-    if read.score >= (PAID if strict else MEASURED) and not brief:
-        # Of a short text any word that abstentions do not have may be the answer.  In a long one that nobody
-        # is paid for, advice names whom to ask.
-        names = [clause.named for clause in read.clauses if clause.named and (strict or size <= BARE // 2)]
-        names += [
-            clause.new
-            for clause, declines in each
-            if clause.new
-            and (
-                (strict and size <= BARE and (read.score < _SURE or declines < _DECLINES_ANYWAY))
-                or (size <= BARE // 2 and declines < _SAYS_OTHER)
-            )
-        ]
-        return Stance(True, next(iter(names), ""), "", score=read.score)
-    return Stance(False, "", asserted, brief, read.score)
+    if len(text) > MAX_PAYLOAD or is_contentless(text):
+        return 0.0
+    sentences = masked(unwrapped(text), question_words(question) if question else frozenset())
+    count = len(sentences)
+    odds = _scored([*sentences, joined(sentences)])
+    mix = tables().mix
+    whole = mixed(odds[0, :count], odds[1, :count], odds[2, count]) @ mix[:-1] + mix[-1]
+    return float(1 / (1 + np.exp(-np.clip(whole, -30, 30))))
 
 
-def _goes_on_about_others(each: Sequence[tuple[Clause, float]]) -> bool:
-    """Whether a text declines first and then tells about somebody else whom a search found."""
-    declined, sentence = False, ""
-    for clause, odds in each:
-        sentence += clause.text.casefold()
-        if clause.ends and declined and _OTHERS.search(sentence):
-            return True
-        declined, sentence = declined or odds > 0, "" if clause.ends else sentence
-    return False
-
-
-def _answers(clause: Clause, declines: float, strict: bool, alone: bool) -> bool:
-    """Whether a clause of a few words may be all of an answer, given the log odds that it declines.
-
-    In evaluation, a clause next to others is one only if it is just a name or a choice such as "yes".
-    """
-    words = [word for word in clause.words if word[0].isalpha() or word in MASKS]
-    if not 0 < len(words) <= _BRIEF:
-        return False
-    if _CHOICES.issuperset(words) or (NEW in words and MASKS.issuperset(words)):
-        return True
-    if not strict:
-        return alone and declines < 0
-    if OF_QUESTION in words and len(words) > 3:  # a sentence about who is asked for says something else
-        return False
-    return bool(clause.named) or declines < 0 or (declines < 2 and NEW in words)
-
-
-def _kept(clauses: Sequence[Clause]) -> str:
-    kept = " ".join(
-        "".join(clause.text for clause in clauses).replace(LINE, " ").replace(DASH, " - ").split()
-    )
-    kept = kept.lstrip("-,:; ").rstrip("-,:;([ ")
-    for conjunction in ("but ", "however, ", "though ", "although ", "because ", "and "):
-        if kept.lower().startswith(conjunction):
-            kept = kept[len(conjunction) :]
-    return kept
-
-
-def abstains(
-    text: str, question: str | None = None, answers: Iterable[str] = (), *, strict: bool = False
-) -> bool:
-    """Whether a text declines to answer and names nothing that the question did not give.
+def abstains(text: str, question: str | None = None) -> bool:
+    """Whether a text declines to answer, by the list and the learnt score: a guess, as no judge is asked.
 
     >>> abstains("I don't know who wrote Emma.", "Who wrote Emma?"), abstains("I don't know, maybe Austen")
     (True, False)
 
     "I'm not sure, but I think it's Paris" does not, nor does "invalid question", which is a class of its
     own, a question back or a refusal on other grounds ("That would be illegal").  It reads the languages it
-    was taught, twenty-five (docs/evaluation.md).  A text over `MAX_PAYLOAD` characters never abstains.
-
-    Args:
-        question: what it replies to; without one, the names in declining sentences are the question's.
-        answers: accepted ones; a text that equals one of them is an answer.
-        strict: as rewards read it.
+    was taught, twenty-five (docs/evaluation.md).
     """
-    return stance(text, question, strict=strict, answers=answers).abstains
-
-
-def names_nothing(text: str, question: str, *, strict: bool) -> bool:
-    """Whether a text names no candidate answer.
-
-    With `strict` the question's words, any word that abstentions do not have, yes and no, and a clause of two
-    characters in a script without spaces are candidates too.
-    """
-    clauses = clauses_of(unwrapped(text), frozenset() if strict else question_words(question))
-    if any(clause.named for clause in clauses):
-        return False
-    bare = (len(clause.words) <= 2 and IS_RUN.search(clause.text) for clause in clauses if clause.words)
-    words = {word for clause in clauses for word in clause.words}
-    return not strict or not (any(clause.new for clause in clauses) or words & _CHOICES or any(bare))
+    return is_refusal(text) or abstention_score(text, question) >= MEASURED
 
 
 def abstains_released(text: str) -> bool:
@@ -586,7 +407,6 @@ _INVALID = re.compile(
     r"|(?:this )?question (?:is (?:invalid|not valid|based on false premise)"
     r"|(?:has|contains|rests on) false premise)"
 )
-_LONGEST = 400  # characters
 
 
 def says_invalid_question(text: str) -> bool:
@@ -596,5 +416,5 @@ def says_invalid_question(text: str) -> bool:
     an answer beside it is an answer.
     """
     text = clean(text)
-    forms = (text, final_answer(text)) if len(text) <= _LONGEST else ()
+    forms = (text, final_answer(text)) if len(text) <= 400 else ()
     return any(_INVALID.fullmatch(normalize_answer(form)) for form in forms)

@@ -138,6 +138,20 @@ MONTHS = (
     *("september", "october", "november", "december"),
 )
 MONTH_NUMBERS = {name[:size]: i for i, name in enumerate(MONTHS, 1) for size in (3, len(name))} | {"sept": 9}
+_MONTHS_ELSEWHERE = {
+    name: number
+    for names in (
+        "januar februar märz april mai juni juli august september oktober november dezember",
+        "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+        "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+        "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
+        "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
+        "января февраля марта апреля мая июня июля августа сентября октября ноября декабря",
+        "stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października listopada grudnia",
+        "ledna února března dubna května června července srpna září října listopadu prosince",
+    )
+    for number, name in enumerate(names.split(), 1)
+}
 
 
 # -- A text as words
@@ -178,6 +192,7 @@ _MEASURES: dict[str, tuple[str, Decimal | None]] = {
         "area": "acre=1|hectare ha=2.4710538",
         "speed": "mph=1|kph kmh km/h=0.62137119|m/s=2.23693629",
         "volume": "gallon=",
+        "angle": "degree=",
         "percent": "percent percentage %=",
         "celsius": "celsius °c=",
         "fahrenheit": "fahrenheit °f=",
@@ -233,7 +248,8 @@ _SIGNS += "".join(f"{chr(block)}-{chr(block + 0x63)}" for block in range(0x900, 
 TOKEN = re.compile(
     r"(?P<number>(?<![\d/])(?:\d{1,3} )?\d{1,3}/\d{1,3}(?![\d/])|(?<!\d)\d{1,3}\^-?\d{1,2}(?!\d)"
     r"|\d{1,3}(?:\.\d{3}){0,9},\d{1,2}(?![\d,])|\d{1,3}(?:\.\d{3}){2,9}(?!\d)"
-    r"|\d{1,3}(?:,\d{3}){1,9}(?:\.\d{1,32})?|\d{1,64}(?:\.\d{1,32})?(?:[eE][+-]?\d{1,2}(?!\w))?)(?![xyzn](?!\w))"
+    r"|\d{1,3}(?:(?:,\d{3}){1,9}|(?: \d{3}){1,9}(?!\d))(?:\.\d{1,32})?"
+    r"|\d{1,64}(?:\.\d{1,32})?(?:[eE][+-]?\d{1,2}(?!\w))?)(?![xyzn](?!\w))"
     r"(?P<suffix>(?:st|nd|rd|th|k|bn|mn|%|万|萬|亿|億|(?<=[12]\d\d0)'?s)(?![^\W\d_]))?"
     r"|(?P<word>(?:[kcmµ]?(?:m|g|[lL]|mol)/(?:[kcmd]?[mglL]|[hs]|min|mol)|[kcm]?m\^?[23])(?!\w)|(?<![\w-])[A-Z]{1,2}-(?![\w-])|√\w{1,64}"
     rf"|[^\W\d_]{{1,64}}(?:[{_SIGNS}][^\W\d_]{{0,64}}){{0,64}}(?:'[^\W\d_]{{1,16}})?(?:\+\+?|[#♯♭](?!\w))?)"
@@ -257,7 +273,7 @@ _BELOW_ZERO = re.compile(
 _BEFORE_CHRIST_ZH = re.compile(r"公元前 ?(\d{1,4})")
 _ISO = re.compile(r"\b(\d{4})[-/.年](\d{1,2})(?:[-/.月](\d{1,2}))?(?![\d/.-]\d)")
 _SLASHED = re.compile(r"\b(\d{1,2})[/.](\d{1,2})[/.](\d{4})\b")
-_BETWEEN = frozenset({"of", "the", "in", ",", "."})
+_BETWEEN = frozenset({"of", "the", "in", ",", ".", "de", "del"})
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
@@ -352,8 +368,10 @@ class Reading:
     amounts: tuple[Amount, ...]  # every number with its unit
     dates: frozenset[Day]  # every day, month of a year, or day of a month
     years: frozenset[int]  # four-digit numbers that stand in no longer date
+    is_date: bool  # nothing but a date or dates
 
 
+_COUNTING = frozenset({*_SPELLED, *SCALES, "minus", "negative"})  # words that begin a number
 # Verbs of which questions have one form and answers another.
 _PAST = {
     **{"won": "win", "wrote": "write", "written": "write", "became": "become", "began": "begin"},
@@ -382,6 +400,11 @@ def stem(word: str) -> str:
     return word[:-1] if word.endswith("e") and len(word) > 3 else word
 
 
+@lru_cache(maxsize=65_536)
+def _stemmed(word: str) -> str:
+    return stem(fold(word))
+
+
 def stems(words: str) -> frozenset[str]:
     """The stems of several words, as `read` spells them."""
     return frozenset(stem(fold(word)) for word in words.split())
@@ -391,6 +414,9 @@ STOP_STEMS = frozenset(map(stem, STOP_WORDS | {"no", "not"}))
 """Words that tell nothing, as `read` spells them; what is denied is looked for apart."""
 IDLE = STOP_STEMS | {"|"}
 """The same, and ends of clauses."""
+_DATE_WORDS = stems(" ".join((*MONTH_NUMBERS, *_MONTHS_ELSEWHERE, *WEEKDAYS))) | {
+    *(*IDLE, "st", "nd", "rd", "th", "de", "le", "el", "am", "年", "月", "日"),
+}
 
 
 def read(text: str) -> Reading:
@@ -414,11 +440,13 @@ def _reading(text: str) -> Reading:
     amounts: list[Amount] = []
     place = 0
     while place < len(tokens):
-        parsed = _amount(tokens, spelt, place)
+        raw = spelt[place]
+        counts = tokens[place]["number"] or raw in ROMAN or raw == "X" or raw.lower() in _COUNTING
+        parsed = _amount(tokens, spelt, place) if counts else None
         if parsed is None:
             match = tokens[place]
             if match["word"] or match["stop"] or match["number"]:
-                words.append("|" if match["stop"] else stem(fold(match[0])))
+                words.append("|" if match["stop"] else _stemmed(match[0]))
                 kept.append(match[0])
             place += 1
             continue
@@ -431,7 +459,9 @@ def _reading(text: str) -> Reading:
     years = {
         int(word) for i, word in enumerate(spelt) if i not in dated and len(word) == 4 and word.isdecimal()
     }
-    return Reading(tuple(words), tuple(kept), tuple(amounts), frozenset(dates), frozenset(years))
+    rest = (word for word in words if word not in _DATE_WORDS and not word.lstrip("#-")[:1].isdigit())
+    is_date = bool(dates) and next(rest, None) is None
+    return Reading(tuple(words), tuple(kept), tuple(amounts), frozenset(dates), frozenset(years), is_date)
 
 
 # Amounts in words that no token holds, in a spelling that one does.
@@ -459,14 +489,15 @@ def in_tokens(text: str) -> str:
     >>> in_tokens("60 miles per hour, US$5M"), in_tokens("3 × 10^8")
     ('60 mph, $5 million', '3e8')
     """
-    for pattern, spelling in _RESPELT:
-        text = pattern.sub(spelling, text)
+    if any(map(str.isdecimal, text)) or " per " in text or "illion" in text:
+        for pattern, spelling in _RESPELT:
+            text = pattern.sub(spelling, text)
     return text
 
 
 def below_zero(text: str) -> str:
     """A text with "minus 5 degrees" for "5 degrees below zero"."""
-    return _BELOW_ZERO.sub(r"minus \1", text)
+    return _BELOW_ZERO.sub(r"minus \1", text) if "below zero" in text else text
 
 
 def _era(text: str) -> str:
@@ -484,17 +515,6 @@ def beside(words: tuple[str, ...], place: int, step: int, most: int = 3) -> tupl
         place += step
         hops += 1
     return place, hops
-
-
-def initials(reading: Reading, place: int) -> str:
-    """The initials between a first name and the surname at a place; empty without a first name."""
-    name_so_far = ""
-    for name in reversed(reading.spelt[max(place - 10, 0) : place]):
-        if len(name) == 1 and name.isupper():
-            name_so_far = name + name_so_far
-        elif name != ".":
-            return name_so_far if name[:1].isupper() else ""
-    return ""
 
 
 # -- Numbers ------------------------------------------------------------------------------------------
@@ -622,7 +642,7 @@ def _unit_at(spelt: Sequence[str], place: int) -> str:
         return "basis-point" if one.lower() == "basis" else "percentage-point"
     if degree and (side := _SIDES.get(two.lower())):
         return side
-    unit = unit_named(two if degree or shape else one)
+    unit = unit_named(two if degree or shape else one) or ("degree" if degree else "")
     return f"{shape} {unit}" if shape and unit else unit
 
 
@@ -666,8 +686,9 @@ def _dates(text: str, spelt: list[str]) -> tuple[set[Day], set[int]]:
         days |= {(year, day, month)} if day <= 12 else set()
     dated: set[int] = set()
     for place, word in enumerate(spelt):
-        month = MONTH_NUMBERS.get(word.lower(), 0)
-        if month and word[:1].isupper():
+        low = word.lower()
+        month = MONTH_NUMBERS.get(low, 0) if word[:1].isupper() else 0
+        if month := month or _MONTHS_ELSEWHERE.get(low, 0):
             dated |= _named(spelt, place, month, days)
     return {day for day in days if 1 <= day[1] <= 12 and day[2] <= 31}, dated
 
@@ -699,13 +720,6 @@ def _day(word: str) -> int:
     digits = word[:-2] if word[-2:] in ("st", "nd", "rd", "th") else word
     plain = digits.isascii() and digits.isdigit() and len(digits) <= 2
     return int(digits) if plain and int(digits) <= 31 else 0
-
-
-def is_date(reading: Reading) -> bool:
-    """Whether a text is nothing but a date or dates."""
-    rest = {word for word in reading.words if word[0] != "|" and not word.lstrip("#-")[:1].isdigit()}
-    named = {stem(name) for name in MONTH_NUMBERS} | {stem(name) for name in WEEKDAYS}
-    return bool(reading.dates) and rest <= named | STOP_STEMS
 
 
 def unit_asked(query: Reading) -> str:

@@ -182,7 +182,7 @@ class Verifier:
             judge=self.judge.identity,
             weak=self.judge.weak,
             abstained=not any(item.verdict for item in job.items)
-            and abstains(job.text, job.question or None, strict=True),
+            and abstains(job.text, job.question or None),
             floored=job.floored,
             failure=job.failure,
             seconds=seconds,

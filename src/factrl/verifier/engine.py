@@ -183,7 +183,7 @@ class _Group:
             job for job in self.jobs if self.verifier.share and len(job.text) <= self.verifier.max_chars
         ]
         longest = max(readable, key=lambda job: len(job.text), default=None)
-        if longest is None or abstains(longest.text, longest.question or None, strict=True):
+        if longest is None or abstains(longest.text, longest.question or None):
             return []
         parts = [longest.text[part.start : part.end] for part in sentences(longest.text)]
         queries = [query for query in (longest.question, *parts[: self.verifier.max_claims]) if query]

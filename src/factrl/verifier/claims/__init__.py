@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from factrl.llm.quoting import forges
 from factrl.text import CHAT_TOKEN, MAX_PAYLOAD, clean
-from factrl.text.abstention import stance
+from factrl.text.abstention import abstention_score
 from factrl.text.answers import is_contentless
 from factrl.text.sentences import sentences
 from factrl.text.words import CARDINALS, STOP_WORDS, stem
@@ -549,8 +549,7 @@ def _is_unverifiable(seen: str) -> bool:
     words = re.findall(r"[^\W_][\w'’-]*", seen[:400])
     if len(words) <= 1 and seen.isascii() and not _ONE_VALUE.match(seen):
         return True
-    stated = stance(seen, strict=True) if len(seen) <= 400 else None
-    return stated is not None and stated.abstains and stated.score >= _DECLINES
+    return len(seen) <= 400 and abstention_score(seen) >= _DECLINES
 
 
 # A line that ends with a colon and leads to what is below it.
