@@ -19,7 +19,7 @@ from factrl.rewards.grading import Grader
 from factrl.stress import oracle_setup, run_battery
 from factrl.stress.options import FROM_SIGNS, families, says
 from factrl.stress.texts import prompts
-from factrl.text.abstention import abstains, clauses_of, question_words, unwrapped
+from factrl.text.abstention import NEW, is_refusal, masked, question_words, unwrapped
 from factrl.text.answers import normalize_answer
 
 
@@ -108,10 +108,15 @@ def asked_of(messages: Sequence[Message]) -> dict[str, Any]:
 
 
 class Lenient:
-    """A judge that credits whatever holds an accepted answer, and takes everything else for no attempt."""
+    """A judge that credits whatever holds an accepted answer; every text offers one to it, or none does."""
+
+    def __init__(self, offers: bool = False) -> None:
+        self.offers = "offers" if offers else "declines"
 
     def complete(self, messages: Sequence[Message], **_: Any) -> Reply:
         data = asked_of(messages)
+        if "reply" in data:
+            return Reply(f"So.\nVERDICT: {self.offers}", finish_reason="stop", model="lenient")
         answer = str(data["answer"]).translate(FROM_SIGNS)
         right = any(
             gold in answer or (normalize_answer(gold) or gold) in normalize_answer(answer)
@@ -126,6 +131,7 @@ GRADERS = {
     "rules, sentence": Grader(form="sentence"),
     "judge, short": Grader(Lenient()),
     "judge, sentence": Grader(Lenient(), form="sentence"),
+    "judge to whom all answer": Grader(Lenient(offers=True)),
 }
 
 
@@ -139,9 +145,8 @@ class Looked:
 
 def is_talk(name: str, asked: Asked) -> bool:
     """Whether an answer is made of words that say nothing ("information", "Will"), or of the question's."""
-    return not any(
-        one.named or one.new for one in clauses_of(unwrapped(name), question_words(asked.question))
-    )
+    sentences = masked(unwrapped(name), question_words(asked.question))
+    return not any(NEW in words for words in sentences)
 
 
 def look(grader: Grader, asked: Asked, form: str, looked: Looked, every_word: bool) -> None:
@@ -159,7 +164,7 @@ def look(grader: Grader, asked: Asked, form: str, looked: Looked, every_word: bo
 
     every = [name for name in (asked.gold, *asked.others) if every_word or not is_talk(name, asked)]
     for gold in every[:2]:
-        others = [name for name in every if name != gold and not abstains(name, asked.question)]
+        others = [name for name in every if name != gold and not is_refusal(name)]
         if not others:
             continue
         found, text = label(gold, gold, others[0])

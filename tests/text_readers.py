@@ -26,7 +26,7 @@ from factrl.runs.folder import redact
 from factrl.stress import oracle_setup
 from factrl.stress.texts import example_of
 from factrl.stress.texts import prompts as stress_prompts
-from factrl.text import abstention, answers, confidence, escape, mentions, strip_end_tokens, words
+from factrl.text import abstention, answers, confidence, escape, mentions, reasoning, strip_end_tokens, words
 from factrl.text.sentences import sentences
 from factrl.train import metrics
 from factrl.train.answering import read_questions
@@ -91,7 +91,15 @@ def _rewarded(spec: str, raw: str, before: str = "", after: str = "") -> object:
 
 # Called as they are, by their own names.
 PLAIN: tuple[Any, ...] = (
-    *(abstention.abstains, redact, abstention.abstains_released, abstention.says_invalid_question),
+    *(
+        abstention.abstains,
+        abstention.is_refusal,
+        reasoning.without_reasoning,
+        reasoning.announced,
+        redact,
+        abstention.abstains_released,
+        abstention.says_invalid_question,
+    ),
     *(answers.normalize_answer, words.parse_number, answers.final_answer, answers.is_contentless),
     *(shortqa.continued, shortqa.final_part, confidence.stated_confidence, mathematics.is_number),
     *(excerpt, shown, read_questions, metrics.split, escape.visible, escape.one_line, escape.markup),
@@ -103,16 +111,15 @@ PLAIN: tuple[Any, ...] = (
 )
 READERS: dict[str, Reader] = {
     **{f"{one.__module__.removeprefix('factrl.')}.{one.__qualname__}": one for one in PLAIN},
-    "text.abstention.stance": lambda raw: abstention.stance(raw, raw[:200], strict=True),
-    "text.abstention.stance (question)": lambda raw: abstention.stance("I do not know who it is. " * 9, raw),
-    "text.abstention.names_nothing": lambda raw: abstention.names_nothing(raw, "", strict=True),
-    "text.answers.equals": lambda raw: answers.equals(raw, ["Paris"]),
-    "text.answers.same_amount": lambda raw: answers.same_amount("How many?", raw, ["12"]),
+    "text.abstention.abstention_score": lambda raw: abstention.abstention_score(raw, raw[:200]),
+    "text.abstention.abstention_score (question)": lambda raw: abstention.abstention_score(
+        "I do not know who it is. " * 9, raw
+    ),
+    "text.answers.equals": lambda raw: answers.equals(raw, ["Paris", "12,5", "yes"], "How many euros?"),
+    "text.answers.equals (answers)": lambda raw: answers.equals("Paris", [raw]),
+    "text.answers.closed": lambda raw: answers.closed(raw, "yes"),
     "text.answers.same_answer": lambda raw: (
         answers.same_answer(raw, "Paris") or answers.same_answer("Paris", raw)
-    ),
-    "text.answers.matches": lambda raw: (
-        answers.matches(raw, ["Paris", "12,5"]) or answers.matches("Paris", [raw])
     ),
     "evals.shortqa.by_letter": lambda raw: shortqa.by_letter(CHOICES, raw),
     "evals.shortqa.by_text": lambda raw: shortqa.by_text(CHOICES, raw),
@@ -121,8 +128,8 @@ READERS: dict[str, Reader] = {
         mathematics.final_result(raw, number=True),
         mathematics.final_result(raw, number=False),
     ),
-    "evals.shortqa.find_answer": lambda raw: [
-        shortqa.find_answer(raw, form) for form in ("text", "boxed", "answer")
+    "text.reasoning.find_answer": lambda raw: [
+        reasoning.find_answer(raw, form) for form in ("text", "boxed", "answer")
     ],
     "rewards.checklist.Checklist.__call__": lambda raw: Checklist(FakeLLM(lambda _: raw))(
         QUESTION, raw, [FACT]

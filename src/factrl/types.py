@@ -121,10 +121,10 @@ class Grade:
     Attributes:
         label: `correct`, `incorrect` or `abstained`; the classes exclude each other.
         answer: the text that was graded.
-        how: what decided: `exact`, `abstention`, `gate`, `rules` or `judge`.
+        how: what decided: `exact` (equality), `abstention` (a listed refusal), `gate`, `judge`, `rules` (a
+            guess, as no judge was asked), or `unlisted`: wrong, although it reads like a refusal.
         floored: why the policy's own text was ungradable (e.g. `contentless`), else None.
         why: the judge's reasoning, when there was one.
-        partial: the judge says `abstained`, but the text names something, so the label is `incorrect`.
     """
 
     label: Label
@@ -132,7 +132,6 @@ class Grade:
     how: str
     floored: str | None = None
     why: str = ""
-    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)

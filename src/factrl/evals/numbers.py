@@ -57,6 +57,7 @@ _ABOUT: Mapping[str, tuple[str, Better]] = {
     "true_steps": ("true steps / steps of a reasoning that claim something", "higher"),
     "mc2": ("probability of the true options, normalised", "higher"),
     "chose_first": ("chose the first option, of the replies that name one", "neither"),
+    "guessed": ("decided by rules, as no judge was asked; people agree with 92 % of such guesses", "lower"),
     "invalid": ("no answer to read in the text; among the wrong ones", "lower"),
     "cut_off": ("ran into the length limit", "lower"),
     "abstention_recall": ("declined / questions that nobody can answer", "higher"),
@@ -92,6 +93,8 @@ def numbers_of(kind: str, samples: Sequence[EvalSample]) -> Numbers:
         numbers["accuracy"] = replace(numbers["accuracy"], about=about)
     if not weighed:
         numbers |= share("invalid", usual, lambda one: one.floored is not None)
+    if any(_guessed(one) for one in usual):
+        numbers |= share("guessed", usual, _guessed)
     answered = [one for one in samples if one.completion is not None]
     numbers |= share("cut_off", answered, lambda one: getattr(one.completion, "truncated", False))
     for name in values_in(samples):
@@ -105,6 +108,10 @@ def numbers_of(kind: str, samples: Sequence[EvalSample]) -> Numbers:
     odd = _labels([one for one in samples if one.example.false_premise])
     shown = ("accuracy", "hallucination")
     return numbers | {f"false_premise_{name}": odd[name] for name in shown if name in odd}
+
+
+def _guessed(sample: EvalSample) -> bool:
+    return sample.grade is not None and sample.grade.how == "rules"
 
 
 def numbers_by(samples: Sequence[EvalSample], column: str) -> dict[str, Numbers]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -41,6 +42,8 @@ from factrl.types import Grade, Label
 from factrl.verifier.claims import content_words
 
 MAX_TEXT = 32_768  # bytes of policy text that are graded
+_LOG = logging.getLogger("factrl")
+_FIRST, _TOLD = 64, (8, 32, 64)  # texts that a grader without a judge looks at for sentences, and after which
 # Whether a text attempts an answer was asked before; a judge that says otherwise here finds it not right.
 _VERDICTS: Mapping[str, Label] = {
     "correct": "correct",
@@ -53,7 +56,7 @@ AnswerForm = Literal["short", "sentence"]
 _LIMITS: Mapping[str, int] = {"short": 200, "sentence": MAX_MENTIONS}
 _RATINGS = {"precise": 1.0, "vague": 0.0}
 _INVALID = "invalid question"
-DECLINES_FROM = -2.0
+DECLINES_FROM = 1.0
 """Log odds of B against A from which on the local judge says that a text offers no answer."""
 _DECOY = "Ysolde Tarquin-Obregast of Vehm"  # a made-up name, which answers no question
 
@@ -183,8 +186,9 @@ class Grader:
        wrong.  Without a judge, "sentence" takes the score, and "short" lets nothing else abstain.
     3. *Equality*: a text that equals an accepted answer is `correct`.
     4. An answer without content, or too long to be short, is floored.
-    5. The *judge* decides the rest.  Without one it is `incorrect` for "short", and for "sentence" what
-       `factrl.text.mentions.mentions` guesses: `how` is then "rules".
+    5. The *judge* decides the rest.  Without one it is `incorrect` for "short" (`how` is "unlisted" where it
+       reads like a refusal that is not listed), and for "sentence" what `factrl.text.mentions.mentions`
+       guesses (`how` is "rules").
 
     An over-long answer is floored rather than cut or masked: with a cut, a policy could put what is
     wrong after the limit, and with a mask it could choose not to be graded.
@@ -230,6 +234,7 @@ class Grader:
         self.small = small
         self.refusals = tuple(refusals)
         self.guess = guess
+        self._looked = self._contain = 0  # of the first texts that equalled no accepted answer
         self._ask, self._ask_offer = (_ask_briefly, _offers_briefly) if small else (_ask_grade, _ask_offer)
 
     def __repr__(self) -> str:
@@ -289,13 +294,30 @@ class Grader:
         if len(answer) > max(self.max_answer_chars, *map(len, gold)):
             return _floored("oversize_answer", answer)
         if self.form == "short":
-            return Grade("incorrect", answer, how="rules")
+            unlisted = abstention_score(prediction, question) >= MEASURED
+            self._notice(question, prediction, gold)
+            return Grade("incorrect", answer, how="unlisted" if unlisted else "exact")
         if not self.guess:
             raise Unscored("no_judge", "only a judge could tell whether this is right", stage="judge")
         if abstention_score(prediction, question) >= MEASURED:
             return Grade("abstained", prediction.strip(), how="rules")
         given = mentions(question, prediction, gold)
         return Grade("incorrect" if given is None else "correct", answer, how="rules")
+
+    def _notice(self, question: str, prediction: str, gold: Sequence[str]) -> None:
+        """Say once, in the first texts of a reward without a judge, that it pays right sentences as wrong."""
+        if self._looked >= _FIRST:
+            return
+        self._looked += 1
+        self._contain += mentions(question, prediction, gold) is not None
+        if self._looked in _TOLD and 4 * self._contain >= self._looked:
+            _LOG.warning(
+                "%d of the first %d texts that equal no accepted answer contain one and are paid as wrong: "
+                "give a judge, or ask for the bare answer in \\boxed{}",
+                self._contain,
+                self._looked,
+            )
+            self._looked = _FIRST
 
     def _offers(self, judge: LLM, question: str, prediction: str) -> bool:
         """Whether a text offers an answer: by the learnt score where that is sure, else by the judge."""

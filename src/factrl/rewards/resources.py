@@ -48,11 +48,12 @@ class Supplier:
             )
         return self.judge
 
-    def grade(self, form: AnswerForm = "short") -> Grader:
+    def grade(self, form: AnswerForm = "short", *, guess: bool = True) -> Grader:
         judge = self._cached(self.judge)
         small = self.models.url == LOCAL  # it says yes too often, and nearly always with a long prompt
         longest = None if small or form != "short" else self.models.max_answer_chars
-        return Grader(judge, form=form, max_answer_chars=longest, small=small)
+        refusals = self.models.refusals
+        return Grader(judge, form=form, max_answer_chars=longest, small=small, refusals=refusals, guess=guess)
 
     def reason(self) -> Any:
         return reasoning_judge(self._cached(self.require_judge("a reward for reasoning")))

@@ -21,6 +21,7 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,7 +57,7 @@ def is_refusal(text: str, more: Iterable[str] = ()) -> bool:
 @cache
 def _refusals() -> frozenset[str]:
     lines = Path(__file__).with_name("refusals.txt").read_text(encoding="utf-8").split("\n")
-    return frozenset(_bare(form) for line in lines if line and line[0] != "#" for form in expanded(line))
+    return frozenset(_letters(form) for line in lines if line and line[0] != "#" for form in expanded(line))
 
 
 def expanded(line: str) -> Iterator[str]:
@@ -74,8 +75,14 @@ def expanded(line: str) -> Iterator[str]:
 
 
 def _bare(text: str) -> str:
-    """A text as letters and digits in small letters, without accents; words apart by one space."""
-    letters = (char if char.isalnum() else "" if char in "'’`" else " " for char in fold(unwrapped(text)))
+    return _letters(unwrapped(text))
+
+
+def _letters(text: str) -> str:
+    """A text as letters, digits and signs in small letters, without accents; words apart by one space."""
+    letters = (
+        char if char.isalnum() or _is_sign(char) else "" if char in "'’`" else " " for char in fold(text)
+    )
     return " ".join("".join(letters).split())
 
 
@@ -198,7 +205,7 @@ def unwrapped(text: str) -> str:
 _CITED = re.compile(r"(?<=\w )\[\d{1,2}(?:, ?\d{1,2}){0,5}\]")
 # A word spelt letter by letter: P-a-r-i-s, p. a. r. i. s.
 _SPELT = re.compile(
-    r"(?<!\w)(?:[^\W\d][\W_]{1,2}){2,40}[^\W\d](?!\w)|(?<![^\W_])(?:[^\W\d_]_){2,40}[^\W\d_](?![^\W_])"
+    r"(?<![\w'’])(?:[^\W\d][\W_]{1,2}){2,40}[^\W\d](?!\w)|(?<![^\W_])(?:[^\W\d_]_){2,40}[^\W\d_](?![^\W_])"
 )
 _ENDS = frozenset(f".!?。！？।؟۔…{LINE}")
 _BREAKS = frozenset(f",;:()[]，；：、،{DASH}")
@@ -222,23 +229,27 @@ def masked(text: str, question: frozenset[str]) -> list[list[str]]:
     german = len(_GERMAN.findall(fold(bare[:_HEAD]))) > 1  # nouns have capitals
     sentences: list[list[str]] = [[]]
     count = 0  # of the words of a sentence
+    named = -1  # where a name of several words ends
     for match in tokens().finditer(bare):
         raw, kind = match[0], match.lastgroup
         words = sentences[-1]
+        if match.start() < named:
+            continue
         if kind == "sign" and not _is_sign(raw):
             if raw in "?!…":
                 words.append(raw)
             if raw in _ENDS and not (raw == "." and _is_no_end(bare, match.start())):
                 sentences.append([])
                 count = 0
-            elif words and (
-                raw in _BREAKS or (raw == "-" and bare[match.start() - 1 : match.end() + 1] == " - ")
-            ):
+            elif words and (raw in _BREAKS or bare[match.start() - 1 : match.end() + 1] == " - "):
                 words.append(",")
             continue
         word = fold(raw)
         if kind == "run":
             found = _pieces(raw, question)
+        elif kind == "word" and not german and (name := _capitals(bare, match.start())):
+            named = match.start() + len(name)
+            found = [OF_QUESTION if all(in_question(one, question) for one in words_in(name)) else NEW]
         elif kind == "word" and len(word) == 1 and raw.isupper() and raw not in "IA":
             found = [NEW]  # a letter names something
         elif kind == "word" and is_known(word, exact=raw[0].isupper() and count > 0):
@@ -254,6 +265,22 @@ def masked(text: str, question: frozenset[str]) -> list[list[str]]:
         while words[-1:] == [","]:
             words.pop()
     return [words for words in sentences if words] or [[""]]
+
+
+_CAPITALS = re.compile(r"(?:(?!I\b)[^\W\d_]+(?:['’.-][^\W\d_]+)*\.?[ -]){1,5}(?!I\b)[^\W\d_]+")
+
+
+_PARTICLES = frozenset("da de del della den der di do du la le ten van von of the".split())  # noqa: SIM905
+
+
+def _capitals(text: str, start: int) -> str:
+    """The name of several words, all with a capital, that begins at a place; empty where none does."""
+    found = _CAPITALS.match(text, start) if text[start].isupper() else None
+    words = found[0].replace("-", " ").split(" ") if found else []
+    names = [*takewhile(lambda word: word[:1].isupper() or word in _PARTICLES, words)]
+    while names and names[-1] in _PARTICLES:
+        names.pop()
+    return " ".join(names) if len(names) > 1 else ""
 
 
 def _is_no_end(text: str, at: int) -> bool:

@@ -141,6 +141,7 @@ def _formed(text: str) -> _Form:
     text = _plain(text) if len(text) <= MAX_ANSWER else ""
     bare = _respelt(text)
     signs = Counter(char for char in _NUMBER.sub("", bare) if not (char.isalnum() or char in _LIGHT))
+    signs["!"] += len(_NOT.findall(bare))
     spoken = [bare.replace("-", " "), bare.replace("-", "")] if "-" in bare else [bare]
     words = tuple(dict.fromkeys(_words(one) for one in spoken))
     expression = "" if _LONG_WORD.search(bare) else bare.replace(". ", "").replace(" ", "").replace("′", "'")
@@ -148,6 +149,7 @@ def _formed(text: str) -> _Form:
 
 
 _LIGHT = frozenset(" .,;:!?'\"()[]{}/-_¿¡…、。・「」『』《》〈〉【】")
+_NOT = re.compile(r"!(?=\w)")  # a sign for "not"
 _LONG_WORD = re.compile(r"[^\W\d_]{3}|[\u0900-\u0dff\u0e00-\u9fff\uac00-\ud7ff]")
 _NUMBER = re.compile(r"(?<![\w.,])[-−]?\d[\d.,]*\d|(?<![\w.,])[-−]?\d|\d[\d.,]*")
 _LATEX = (
@@ -261,7 +263,8 @@ def _same(prediction: _Form, answer: _Form, question: str) -> bool:
         return True
     if prediction.reading.is_date and answer.reading.is_date:  # 3/4/1889 has two readings, and is no date
         days = prediction.reading.dates, answer.reading.dates
-        return days[0] == days[1] and len(days[0]) == 1
+        limited = not _LIMITS.isdisjoint(prediction.reading.words)
+        return days[0] == days[1] and len(days[0]) == 1 and prediction.signs == answer.signs and not limited
     if closed(prediction.text, answer.text):
         return True
     one, other = (_only_amount(form.text, question) for form in (prediction, answer))
@@ -390,6 +393,7 @@ _AROUND_AMOUNT = stems("square sq cubic it there has have had is are was were he
 _LIMITS = stems(
     "more less fewer than least most over under above below at up to minus plus not never no nor neither"
     " none or half without except other another about around approximately almost nearly"
+    " before after until till since by"
 )
 _CODED = re.compile(r"^(?:\D?0\d|\(?\d{1,9},\d{1,2}\)?$|\+)|!|\d ?['\"]")  # 007, (2,3), +44, 5!, 6'
 

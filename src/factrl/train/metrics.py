@@ -70,6 +70,8 @@ def reward_metrics(results: Sequence[Result]) -> dict[str, float]:
     labels = Counter(result.facts["label"] for result in graded if "label" in result.facts)
     if labels:
         metrics["abstain/rate"] = labels["abstained"] / sum(labels.values())
+        unlisted = sum(result.facts.get("how") == "unlisted" for result in graded)
+        metrics["abstain/unlisted"] = unlisted / sum(labels.values())
         attempted = labels["correct"] + labels["incorrect"]
         if attempted:
             metrics["answer/correct_given_attempt"] = labels["correct"] / attempted

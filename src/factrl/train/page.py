@@ -49,6 +49,7 @@ from factrl.types import Example, Grade, Label
 PAGE, CARD = "report.html", "README.md"
 _SHOWN_STEPS, _SHOWN_GROUPS = 3, 2
 _LAST_STEPS, _ENDS = 10, 3  # where the worst and the best are looked for, and how many of each are shown
+_UNLISTED = 8  # texts that are shown of those that read like a refusal and were paid as wrong
 _PROMPT = 300  # characters of the end of a prompt
 _SIGNS = {1: ("S", "supported"), -1: ("C", "contradicted"), 0: ("N", "neutral")}
 _LABELS: Mapping[str, Label] = {
@@ -60,7 +61,11 @@ _LABELS: Mapping[str, Label] = {
 _CHARTS: Mapping[str, Mapping[str, str]] = {
     "reward and its terms": {"rewards/sum/mean": "sum", "rewards/*/mean": ""},
     "states, %": {"reward/masked_frac": "masked", "reward/floored_frac": "floored"},
-    "answers, %": {"abstain/rate": "abstained", "answer/correct_given_attempt": "right if tried"},
+    "answers, %": {
+        "abstain/rate": "abstained",
+        "answer/correct_given_attempt": "right if tried",
+        "abstain/unlisted": "refused in other words",
+    },
     "tokens by step, %": {f"credit/{name}": name for name in ("supported", "contradicted", "flipped")},
     "tokens of a completion": {"completions/mean_length": "mean"},
     "entropy and KL": {"entropy": "entropy", "kl": "KL"},
@@ -112,6 +117,7 @@ def write_run_page(folder: str | Path, path: str | Path | None = None) -> Path:
             states=_states(folder),
             last=len(rollouts[-_LAST_STEPS:]),
             ends=_ends(rollouts),
+            unlisted=_unlisted(rollouts),
             steps=[_step(file) for file in (rollouts if len(rollouts) <= _SHOWN_STEPS else middle)],
             settings=(folder / "config.toml").read_text("utf-8"),
         )
@@ -188,6 +194,15 @@ def _ends(rollouts: Sequence[Path]) -> list[Any]:
         return []
     count = min(_ENDS, len(ranked) // 2)
     return [[_group([row]) for row in part] for part in (ranked[:count], ranked[: -count - 1 : -1])]
+
+
+def _unlisted(rollouts: Sequence[Path]) -> Mapping[str, Any]:
+    """What read like a refusal and was paid as wrong, towards the end of the run."""
+    rows = [row for file in rollouts[-_LAST_STEPS:] for row in _rows_of(file)]
+    those = [row for row in rows if json.loads(row.get("facts") or "{}").get("how") == "unlisted"]
+    each = {(row["id"], row["completion"]): row for row in those}
+    groups = [_group([row]) for row in [*each.values()][:_UNLISTED]]
+    return {"count": len(those), "total": len(rows), "groups": groups}
 
 
 def _step(file: Path) -> Mapping[str, Any]:
