@@ -99,7 +99,7 @@ def resource(name: str, value: Any) -> Any:
             return [odds for odds, _ in zip(value, *asked, strict=True)]
         if name == "extract":
             return [Claim(text, 0, len(text)) for text in value]
-        return value[" ".join(asked)] if name == "together" else value
+        return value
 
     return returns
 

@@ -28,8 +28,6 @@ QUESTIONS, TOPICS = (f"recipes/small/{name}.jsonl" for name in ("questions", "to
 # What a recipe leaves to the user, and questions of this repository instead of those on the hub.
 JUDGE = "judge.url=http://localhost:8000/v1#judge"  # a dry run asks nobody
 GIVEN = {
-    "bapo": [f"data.train={QUESTIONS}", f"data.eval={QUESTIONS}", "eval_steps=1", "prompts_per_step=4"],
-    "corver": [f"data.train={QUESTIONS}", "verifier.index=wikipedia"],
     "factreason": ["model.name=policy", f"data.train={TOPICS}", "prompts_per_step=4", "beta=0.001", JUDGE],
     "fspo": [f"data.train={QUESTIONS}"],
     "intuitor": [f"data.train={QUESTIONS}", "prompts_per_step=4"],
@@ -42,7 +40,6 @@ GIVEN = {
     ],
     "knowrl": [f"data.train={QUESTIONS}", "verifier.index=wikipedia", JUDGE],
     "rlcr": [f"data.train={QUESTIONS}", f"data.eval={QUESTIONS}", "prompts_per_step=4"],
-    "rar": [f"data.train={QUESTIONS}", "prompts_per_step=4", JUDGE],
     "robust": ["model.name=policy", f"data.train={QUESTIONS}", "prompts_per_step=4"],
     "threshold": ["data.train={asked}", "prompts_per_step=4", JUDGE],
     "truthrl": [f"data.train={QUESTIONS}", f"data.eval={QUESTIONS}", "prompts_per_step=4"],
@@ -95,7 +92,6 @@ def test_what_is_not_published_is_asked_for(name: str, keys: list[str]) -> None:
 @pytest.mark.parametrize(
     ("recipe", "more", "wanted"),
     [
-        ("bapo", [], "bapo needs data.eval: the stages end by the evaluations"),
         ("klcf", [], "reward.alpha"),
         ("klcf", ["paper=klcf:non-thinking"], "klcf:non-thinking needs train.beta: it has a KL penalty"),
         (

@@ -326,7 +326,6 @@ def test_the_description_that_is_checked_in_is_the_servers() -> None:
         ("truthrl truthrl", "the reward 'truthrl' is named twice"),
         ("reward.wrong=1", "name a reward to serve"),
         ("truthrl reward.wrang=1", "did you mean 'wrong'?"),
-        ("bapo", "'bapo' cannot be served: how a run goes is known to factrl train with TRL alone"),
         ("truthrl intuitor", "'intuitor' cannot be served: how certain a policy was"),
         ("--page --workers 2", "--page keeps its reports in one process; leave --workers out"),
         ("--page judge.urk=x", "did you mean 'judge.url'?"),

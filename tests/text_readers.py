@@ -15,7 +15,6 @@ from factrl.evals import shortqa
 from factrl.llm import FakeLLM, quoting
 from factrl.llm.bodies import excerpt
 from factrl.llm.replies import read_supported, read_true_false, read_verdict, read_verdicts, records_by_id
-from factrl.papers.corver import pair_of
 from factrl.prepare import dataset, entities
 from factrl.prepare import prompts as new_prompts
 from factrl.rewards import citations, grading, guards, mathematics, preference
@@ -99,7 +98,7 @@ PLAIN: tuple[Any, ...] = (
     *(prepare.normalised, entities.read_entities, new_prompts.read_new_prompt),
     *(quoting.broken.__wrapped__, quoting.forges, sources.cut, search.without_secrets, sentences),
     *(strip_end_tokens, grading.read_letter, text.think_answer, text.opened, text.implied, text.boxed),
-    *(text.boxed_released, text.unwrap_latex, text.clean, shown_claim, words.read, pair_of),
+    *(text.boxed_released, text.unwrap_latex, text.clean, shown_claim, words.read),
 )
 READERS: dict[str, Reader] = {
     **{f"{one.__module__.removeprefix('factrl.')}.{one.__qualname__}": one for one in PLAIN},
@@ -186,15 +185,12 @@ READERS: dict[str, Reader] = {
     **{
         f"papers.{name} ({spec})": partial(_rewarded, spec)
         for name, spec in {
-            "bapo.bapo": "bapo",
-            "corver.corver": "corver",
             "factreason.factreason": "factreason",
             "fspo.fspo": "fspo",
             "fspo.fspo_released": "fspo:code",
             "klcf.klcf": "klcf",
             "klcf.factscore": "klcf:factscore",
             "knowrl.knowrl": "knowrl",
-            "rar.rar": "rar",
             "robust.robust": "robust",
             "rlcr.rlcr": "rlcr",
             "threshold.threshold": "threshold",
@@ -212,7 +208,7 @@ READERS: dict[str, Reader] = {
         f"papers.{spec}.{spec} (in tags)": partial(
             _rewarded, spec, before="<think>Hm.</think><answer>", after="</answer>"
         )
-        for spec in ("bapo", "corver", "factreason", "fspo", "klcf", "knowrl", "robust")
+        for spec in ("factreason", "fspo", "klcf", "knowrl", "robust")
     },
 }
 

@@ -22,7 +22,6 @@ from factrl.rewards.preference import RATING_PROMPT, LetterReference, SelfRefere
 from factrl.runs.settings import LOCAL, JudgeSettings, VerifierSettings
 from factrl.text.abstention import abstains
 from factrl.text.answers import is_contentless
-from factrl.text.sentences import sentences
 from factrl.types import Claim, Completion, Grade, Passage, TrainingState, Verdict
 
 if TYPE_CHECKING:
@@ -82,35 +81,6 @@ class Supplier:
             return extracted if isinstance(extracted, list) else wait_for(extracted)
 
         return claims
-
-    def contradicts(self) -> Any:
-        from factrl.rewards.contradiction import K, contradiction_judge, refuted_claims
-        from factrl.verifier import open_search
-
-        verifier = self.verifier
-        if self.judge is None and verifier.judge == "weak":  # by words alone, as claims are judged
-            return refuted_claims(self.verify())
-        search = open_search(verifier.docs, verifier.index, verifier.web, verifier.embedder)
-        judge = self._cached(self.require_judge("a reward for answers without contradictions"))
-        return contradiction_judge(judge, search, k=verifier.k or K)
-
-    def together(self) -> Callable[..., int]:
-        from factrl.verifier.search.index import BrokenIndex, Index
-
-        if self.verifier.index is None:
-            raise ConfigError(
-                "a reward for names that occur together counts them in an index; make one with factrl index "
-                "FILES --out FOLDER, and give verifier.index=FOLDER"
-            )
-        index = Index.open(self.verifier.index)
-
-        def together(*names: str) -> int:
-            try:
-                return index.together(*names)
-            except BrokenIndex as error:
-                raise Unscored("search_failed", str(error), stage="search") from error
-
-        return together
 
     def compare(self) -> Any:
         if (own := self.models.preference_model) is not None:
@@ -210,11 +180,6 @@ class Truth:
 
         return Verifier(_claims(self), Given(self.evidence), _TruthJudge(self))
 
-    def contradicts(self) -> Callable[..., bool]:
-        return lambda question, text, evidence: any(
-            self.holds(text[part.start : part.end]) is False for part in sentences(text)
-        )
-
 
 @dataclass(frozen=True)
 class _TruthJudge:
@@ -279,10 +244,6 @@ class TableFacts:
             len(claims) >= _MIN_SENTENCES and all(self.judge.table.parse(one.text) for one in claims)
         )
 
-    def contradicts(self, question: str, text: str, passages: Sequence[Passage]) -> bool:
-        report = self.verify(text, evidence=passages, topic=passages[0].title if passages else "")
-        return report.counts["refuted"] > 0
-
 
 @dataclass(frozen=True)
 class Resource:
@@ -336,10 +297,6 @@ RESOURCES: dict[str, Resource] = {
         "judge.extractor_model, else verifier.preset",
         _claims, Supplier.extract, (*_JUDGE, "verifier.preset"), own_model="extractor_model",
         by_table=attrgetter("judge.extract")),
-    "contradicts": Resource(
-        "judge.url, with the question's own evidence or what [verifier] finds",
-        Truth.contradicts, Supplier.contradicts, (*_JUDGE, *_VERIFIER), needs_judge=True,
-        by_table=attrgetter("contradicts")),
     "compare": Resource(
         "judge.preference_model, else judge.url",
         _same, Supplier.compare, _JUDGE, own_model="preference_model", needs_judge=True,
@@ -356,10 +313,6 @@ RESOURCES: dict[str, Resource] = {
         "judge.truthfulness_model, else the small model in this process",
         lambda truth: lambda claims: [float(truth.of(claim)) for claim in claims],
         Supplier.truthfulness, own_model="truthfulness_model", by_table=attrgetter("truthfulness")),
-    "together": Resource(
-        "verifier.index",
-        lambda truth: lambda *names: 1_000 * truth.of(" ".join(names)),
-        Supplier.together, ("verifier.index",)),
     "certainty": Resource(
         "the policy, in training alone", _same, trains=True,
         absent="how certain a policy was is known in training alone; a reward that needs it cannot score "
@@ -372,8 +325,8 @@ RESOURCES: dict[str, Resource] = {
     "course": Resource(
         "the trainer: factrl train with TRL",
         lambda truth: lambda completion: TrainingState((), stalled=1_000), trains=True,
-        absent="how a run goes is known to factrl train with TRL alone; elsewhere take a variant that does "
-        "not ask for it (bapo:plateau)"),
+        absent="how a run goes is known to factrl train with TRL alone; elsewhere give it knobs that do "
+        "not ask for it"),
 }
 """Name -> the resource.  To add a resource, add a row."""
 # fmt: on
