@@ -198,8 +198,6 @@ def test_a_case_that_does_not_hold_fails(change: dict[str, Any], problem: type[E
     [
         ("factreason", {"weight_detail": -0.1}, "weight_detail must not be negative"),
         ("rlcr", {"answer": "tags"}, "answer='tags' states no confidence"),
-        ("knowrl", {"fact_when": "never"}, "fact_when='never' is not always or wrong"),
-        ("knowrl", {"fact_when": "wrong", "weight_correct": 0.0}, "weight_correct must not be 0"),
         (
             "knowrl",
             dict.fromkeys(("weight_format", "weight_correct", "weight_fact"), 0.0),

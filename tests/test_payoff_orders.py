@@ -48,8 +48,6 @@ ROWS: list[tuple[str, str, Mapping[str, Any]]] = [
         "right > declined > wrong; declined@beyond > right@beyond = wrong@beyond",
         {"knowledge": False},
     ),
-    ("truthrl:search", "right cited = right > declined > wrong", {"citations": 0.25}),
-    ("truthrl:cited", "right cited > right; declined > wrong cited", {"citations": 0.0}),
     ("knowrl:format", "right = declined = wrong > malformed", {"weight_correct": 1.0}),
     (
         "knowrl:format+fact",

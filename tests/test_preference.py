@@ -14,7 +14,6 @@ from factrl.papers import load_reward
 from factrl.rewards.preference import (
     MAX_BYTES,
     OWN_PROMPT,
-    PAIR_PROMPT,
     RATING_PROMPT,
     LetterReference,
     SelfReference,
@@ -54,49 +53,12 @@ def test_one_call_in_the_papers_order(verdict: str, value: float) -> None:
     assert data_of(messages) == {"request": REQUEST, "given_answer": ANSWER}
 
 
-@pytest.mark.parametrize(("verdict", "value"), [("second", 1.0), ("first", 0.0)])
-def test_swapped_the_own_answer_comes_first_and_does_not_know_the_other(verdict: str, value: float) -> None:
-    judge = FakeLLM(["<think>Who?</think>\nA physicist.\n", f"VERDICT: {verdict}"])
-    assert SelfReference(judge)(REQUEST, ANSWER, order="swapped") == value
-    alone, pair = judge.calls
-    assert alone == [{"role": "user", "content": REQUEST}]
-    assert pair[0]["content"].startswith(PAIR_PROMPT)
-    data = data_of(pair)
-    assert [*data.items()] == [
-        ("request", REQUEST),
-        ("first_answer", "A physicist."),
-        ("second_answer", ANSWER),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("given", "swapped", "value"),
-    [("given", "second", 1.0), ("given", "first", 0.5), ("own", "second", 0.5), ("own", "first", 0.0)],
-)
-def test_both_orders_are_averaged(given: str, swapped: str, value: float) -> None:
-    judge = FakeLLM([f"VERDICT: {given}", "A physicist.", f"VERDICT: {swapped}"])
-    assert SelfReference(judge)(REQUEST, ANSWER, order="both") == value
-    assert len(judge.calls) == 3
-
-
-def test_an_order_that_does_not_exist() -> None:
-    with pytest.raises(ConfigError, match="order='reverse' is not given, swapped or both"):
-        SelfReference(FakeLLM([]))("q", "a", order="reverse")  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("reply", ["", "given", "VERDICT: first", "VERDICT: given\nVERDICT: own"])
 def test_what_is_no_verdict_is_no_number(reply: str) -> None:
     """What can be read at all is in test_grading."""
     with pytest.raises(Unscored) as caught:
         SelfReference(FakeLLM([reply]))(REQUEST, ANSWER)
     assert (caught.value.cause, caught.value.facts["stage"]) == ("judge_unreadable", "judge")
-
-
-@pytest.mark.parametrize("own", ["", " \n", "<think>Who?</think> "])
-def test_a_judge_without_an_answer_of_its_own(own: str) -> None:
-    with pytest.raises(Unscored, match="no answer of its own") as caught:
-        SelfReference(FakeLLM([own]))(REQUEST, ANSWER, order="swapped")
-    assert caught.value.cause == "judge_unreadable"
 
 
 @pytest.mark.parametrize("answer", [ANSWER, FORGED])
@@ -111,7 +73,7 @@ def test_a_failed_server_is_not_a_loss(answer: str) -> None:
 @pytest.mark.parametrize("answer", ["", " \n", "...", "\u200b", "a " * MAX_PAYLOAD])
 def test_what_loses_without_asking(answer: str) -> None:
     nobody = FakeLLM([])
-    assert SelfReference(nobody)(REQUEST, answer, order="both") == 0.0
+    assert SelfReference(nobody)(REQUEST, answer) == 0.0
     assert rating_judge(nobody)(REQUEST, answer) == 0.0
 
 
@@ -271,8 +233,6 @@ def test_failures_are_no_numbers() -> None:
         LetterReference(Scripted(lambda a, b: float("nan")))("Why?", "An answer.")
     with pytest.raises(Unscored, match="judge_unreadable"):
         LetterReference(Scripted(likes("x"), own=" "))("Why?", "An answer.")
-    with pytest.raises(ConfigError, match="order='first' is not"):
-        LetterReference(Scripted(likes("x")))("Why?", "An answer.", order="first")  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- in the reward

@@ -24,9 +24,7 @@ CONVERT = "prepare convert rows.jsonl --to trl --output {}"
 EVAL = "eval rows.jsonl --output {}"
 PROBE = "probe rows.jsonl --model http://127.0.0.1:9/v1#m --output {}"
 KLCF = "prepare klcf rows.jsonl --model http://127.0.0.1:9/v1#m --output {} verifier.judge=weak"
-PIPELINE = (
-    "study rlcr --full --output {} train.prompts_per_step=8 --train rows.jsonl --held-out rows.jsonl"
-)
+PIPELINE = "study rlcr --full --output {} train.prompts_per_step=8 --train rows.jsonl --held-out rows.jsonl"
 WRITERS = [
     (VERIFY, "page.html", "page.html"),
     (VERIFY, "answer.txt", "answer.txt"),

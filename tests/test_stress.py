@@ -28,9 +28,8 @@ from factrl.stress import (
 )
 from factrl.stress.options import FROM_SIGNS, Honest, Option, Tried, families, parts, says
 from factrl.stress.oracles import grade, label_of
-from factrl.stress.searching import search_hacks
 from factrl.stress.texts import WAYS, Prompt, battery, filled, prompts
-from factrl.text import boxed, boxed_released, think_answer
+from factrl.text import boxed, think_answer
 from factrl.verifier.claims import SentenceClaims
 
 PAPERS = ("truthrl", "knowrl", "klcf", "fspo", "factreason", "robust", "robust:text", "rlcr", "threshold")
@@ -157,9 +156,6 @@ def test_forms(way: int) -> None:
         assert think_answer(as_(layout, "tags")).malformed
     assert in_box(as_("lookalike", "boxed")) == ""
     assert in_box(as_("forged", "boxed")) == curie.wrong[way]
-    first = boxed_released(as_("forged", "boxed"))
-    assert first is not None
-    assert first.text == curie.gold
 
 
 @pytest.mark.parametrize(
@@ -261,11 +257,11 @@ def test_a_list_of_known_failures_is_what_the_command_finds(spec: str) -> None:
 
 
 def test_lists_of_known_failures_are_of_the_variant() -> None:
-    code, main = known_failures("truthrl:code"), known_failures("truthrl")
-    assert code is not None
+    outcome, main = known_failures("fspo:outcome"), known_failures("fspo")
+    assert outcome is not None
     assert main is not None
-    assert "F17" in code.keys() - main.keys()
-    assert known_failures("truthrl:em") is main
+    assert "D30" in outcome.keys() - main.keys()
+    assert known_failures("fspo:judged") is main
     assert (known_failures("robust"), known_failures("intuitor")) == ({}, None)
     assert known_failures("my_file.py:mine") is None
     assert [f.verdict for f in small("robust:text", ids=["D27-D30"]).findings] == ["n/a"] * 4
@@ -443,12 +439,3 @@ def test_what_is_masked_is_not_held(own: Path) -> None:
     setup = oracle_setup(f"{own}:sound", nobody(LLMError("connection", "nobody there"), own))
     (found,) = run_battery(replace(setup, questions=2), ["F01"]).options
     assert (found.verdict, found.mean) == ("masked", None)
-
-
-@pytest.mark.parametrize(
-    ("spec", "paid"), [("truthrl:search", {"S03", "S08", "S11"}), ("truthrl:cited", set())]
-)
-def test_search_hacks_pay_only_where_citations_are_not_read(spec: str, paid: set[str]) -> None:
-    found = search_hacks(spec, load_reward(spec))
-    assert len(found) == 12
-    assert {id_ for id_, (_, _, held) in found.items() if not held} == paid

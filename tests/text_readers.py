@@ -17,7 +17,7 @@ from factrl.llm.bodies import excerpt
 from factrl.llm.replies import read_supported, read_true_false, read_verdict, read_verdicts, records_by_id
 from factrl.prepare import dataset, entities
 from factrl.prepare import prompts as new_prompts
-from factrl.rewards import citations, grading, guards, mathematics, preference
+from factrl.rewards import grading, guards, mathematics, preference
 from factrl.rewards.checklist import Checklist, JudgedChecklist, read_checklist
 from factrl.rewards.truthfulness import shown_claim
 from factrl.runs.data import render_prompt
@@ -175,10 +175,6 @@ READERS: dict[str, Reader] = {
     "verifier.report.page": lambda raw: page(
         Report(raw, checks=tuple(Check(Claim("c", n, n + 9)) for n in range(0, min(len(raw), 4_000), 9)))
     ),
-    "rewards.citations.numbers_in": lambda raw: (
-        citations.numbers_in(Completion(raw)),
-        citations.numbers_in(Completion("[1]" * (len(raw) // 3))),
-    ),
     "train.search.SearchEnvironment.search": lambda raw: SearchEnvironment(
         Given([FACT, raw]), k=2, turns=1
     ).search(raw),
@@ -187,7 +183,6 @@ READERS: dict[str, Reader] = {
         for name, spec in {
             "factreason.factreason": "factreason",
             "fspo.fspo": "fspo",
-            "fspo.fspo_released": "fspo:code",
             "klcf.klcf": "klcf",
             "klcf.factscore": "klcf:factscore",
             "knowrl.knowrl": "knowrl",
@@ -203,7 +198,6 @@ READERS: dict[str, Reader] = {
         before="<think>Hm.</think><answer>",
         after="</answer><analysis>Hm.</analysis><confidence>0.9</confidence>",
     ),
-    "papers.knowrl.knowrl (code)": partial(_rewarded, "knowrl:code"),
     **{
         f"papers.{spec}.{spec} (in tags)": partial(
             _rewarded, spec, before="<think>Hm.</think><answer>", after="</answer>"

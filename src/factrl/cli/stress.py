@@ -87,24 +87,7 @@ def _stress(args: argparse.Namespace) -> int:
         say(json.dumps(document(outcome), indent=2))
     else:
         _show(outcome)
-    fails = "citations" in setup.reward.knobs and not ids and _search_fails(setup, args)
-    return max(_ending(outcome, strict=args.strict), int(fails))
-
-
-def _search_fails(setup: Setup, args: argparse.Namespace) -> bool:
-    """Whether one of the hacks of search agents pays that is not known to; shows what each earns."""
-    from factrl.stress import known_failures
-    from factrl.stress.searching import HACKS, search_hacks
-
-    known, results = known_failures(setup.spec) or {}, search_hacks(setup.spec, setup.reward)
-    verdicts = {n: "held" if one[2] else "known" if n in known else "broken" for n, one in results.items()}
-    rows = [
-        (n, *HACKS[n][:2], "–" if mean is None else f"{mean:.3f}", f"{most:.3f}", verdicts[n])
-        for n, (mean, most, _) in results.items()
-    ]
-    if not args.json:
-        show_rows(("id", "who searches", "must not beat", "reward", "ceiling", "verdict"), rows)
-    return bool({"broken", *(("known",) if args.strict else ())} & {*verdicts.values()})
+    return _ending(outcome, strict=args.strict)
 
 
 def _setup(args: argparse.Namespace, job: Job) -> Setup:

@@ -19,8 +19,7 @@ Their training code (facebookresearch/factual_reasoning) was not read.  What the
   of preferences cannot read does not win.
 
 The judge of preference is the base model in the paper (Figure 9), `judge.preference_model` here, and without
-it the judge.  Its own answer comes about inside the comparison, as in the paper's appendix 10.  The variants
-`swapped` and `both` are ours: the paper shows the judge the given answer first, always.
+it the judge.  Its own answer comes about inside the comparison, as in the paper's appendix 10.
 
 The gate is a term of its own, `format`, which is 0 for a well-formed completion.  A term whose weight is 0 is
 left out, and whoever would measure it is not asked.
@@ -62,7 +61,6 @@ def factreason(
     gate: float = -1.0,
     weight_detail: float = 0.0,
     weight_preference: float = 0.1,
-    order: str = "",
 ) -> Score:
     """The paper's reward; the terms are `format`, `precision`, `detail` and `preference`.
 
@@ -70,8 +68,6 @@ def factreason(
         gate: what a malformed completion earns, and all it earns.
         weight_detail: λ, of the logarithm of the supported claims.
         weight_preference: μ, of the win against the judge's own answer.
-        order: in which the judge sees the two answers: `given`, `swapped` or `both`; empty leaves it to
-            `compare`, whose own is the paper's.
     """
     blocks = think_answer(completion, completion.prefill)
     if blocks.answer is None:
@@ -89,12 +85,9 @@ def factreason(
         terms["detail"] = detail
     floored = None
     if weight_preference:
-        options = {"order": order} if order else {}
         try:
             request = example.question
-            wins = judged_here(
-                lambda text: compare(request, text, **options), answer, about=request, judge=compare
-            )
+            wins = judged_here(lambda text: compare(request, text), answer, about=request, judge=compare)
         except PolicyFault as error:
             wins, floored = 0.0, error.cause
         terms["preference"] = weight_preference * wins
@@ -126,8 +119,6 @@ VARIANTS = {
     "detail-0.1": factreason.with_(weight_detail=0.1),
     "fact-only": factreason.with_(weight_preference=0.0),
     "fact+detail-0.01": factreason.with_(weight_detail=0.01, weight_preference=0.0),
-    "swapped": factreason.with_(order="swapped"),
-    "both": factreason.with_(order="both"),
 }
 ASKS = {
     "": {

@@ -20,18 +20,15 @@ import math
 import threading
 from collections.abc import Callable
 from functools import lru_cache, partial
-from statistics import fmean
-from typing import Literal, Protocol, get_args
+from typing import Protocol
 
-from factrl.errors import ConfigError, Unscored
+from factrl.errors import Unscored
 from factrl.llm import LLM
 from factrl.llm.judging import ask_judge, ask_verdict, unless_forged
 from factrl.llm.quoting import broken
 from factrl.text import MAX_PAYLOAD, bytes_of
 from factrl.text.answers import is_contentless
 from factrl.verifier.judges.local import LetterModel
-
-Order = Literal["given", "swapped", "both"]
 
 _ANSWER_TOKENS = 2048  # of a reply, which may hold a whole answer
 _RATING_TOKENS = 512
@@ -123,30 +120,20 @@ class SelfReference:
     def __init__(self, llm: LLM) -> None:
         self.llm = llm
 
-    def __call__(self, question: str, answer: str, *, order: Order = "given") -> float:
+    def __call__(self, question: str, answer: str) -> float:
         """1.0 when `answer`, without its reasoning, is better than the judge's own, 0.0 when not.
 
-        Args:
-            order: `given` is the paper's single call: the judge sees the answer, writes its own, and
-                compares.  `swapped` turns the places round: the judge answers the bare question in a call of
-                its own, and that answer is then shown first.  `both` asks both ways and averages.
+        The judge sees the answer, writes its own, and compares, all in one call, as in the paper.
 
         Raises:
-            ConfigError: no such order.
             Unscored: `judge_unreadable`; there is no verdict.
             LLMError: the judge could not be asked.
         """
-        ways = {"given": (self._given,), "swapped": (self._swapped,), "both": (self._given, self._swapped)}
-        return fmean(guarded(ask, question, answer) for ask in ways[checked_order(order)])
+        return guarded(self._asked, question, answer)
 
-    def _given(self, question: str, answer: str) -> float:
+    def _asked(self, question: str, answer: str) -> float:
         data = {"request": question, "given_answer": answer}
         return ask_verdict(self.llm, OWN_PROMPT, data, _AGAINST_OWN, max_tokens=_ANSWER_TOKENS)[0]
-
-    def _swapped(self, question: str, answer: str) -> float:
-        messages = [{"role": "user", "content": question}]
-        own = ask_judge(self.llm, messages, _read_answer, max_tokens=_ANSWER_TOKENS)
-        return second_wins(self.llm, question, own, answer, _ANSWER_TOKENS)
 
 
 class AnswersAndLetters(LetterModel, LLM, Protocol):
@@ -157,10 +144,9 @@ class LetterReference:
     """`compare(question, answer)` of a small model: 1.0 when the answer is better than its own, else 0.0.
 
     An answer without content or of over `MAX_BYTES` does not win, and nobody is asked.  Both orders are
-    asked, whatever `order` says.
+    asked.
 
     Raises:
-        ConfigError: no such order.
         Unscored: `too_long`, request and answers do not fit into the model; `judge_unreadable`, it gave no
             answer of its own.
         LLMError: the model failed.
@@ -173,8 +159,7 @@ class LetterReference:
         shots = (f"{_turn(request, a, b)}{_ENDS}{letter}<|im_end|>\n" for request, a, b, letter in _SHOTS)
         self._prefix = _LETTER_SYSTEM + "".join(shots)
 
-    def __call__(self, question: str, answer: str, *, order: Order = "both") -> float:
-        checked_order(order)
+    def __call__(self, question: str, answer: str) -> float:
         if bytes_of(answer) > MAX_BYTES:
             return 0.0
         return guarded(self._wins, question, answer)
@@ -238,11 +223,3 @@ def _read_answer(reply: str) -> str:
     if not own:
         raise Unscored("judge_unreadable", "the judge gave no answer of its own")
     return own
-
-
-def checked_order(order: Order) -> Order:
-    """`order` itself, or a `ConfigError`."""
-    if order not in get_args(Order):
-        *others, last = get_args(Order)
-        raise ConfigError(f"order={order!r} is not {', '.join(others)} or {last}")
-    return order
