@@ -170,7 +170,6 @@ def test_a_conversation_as_prompt_is_trained_on(capsys: pytest.CaptureFixture[st
     [
         ("small/truthrl", {"xllamacpp"}, "xllamacpp is not installed; run: pip install '.[local]'"),
         ("small/truthrl", {"gguf"}, "gguf is not installed; run: pip install '.[local]'"),
-        ("small/knowrl", {"peft"}, "peft is not installed; run: pip install '.[train]'"),
         ("small/truthrl", set(), ""),
     ],
 )

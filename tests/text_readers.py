@@ -18,7 +18,7 @@ from factrl.llm.replies import read_supported, read_true_false, read_verdict, re
 from factrl.prepare import dataset, entities
 from factrl.prepare import prompts as new_prompts
 from factrl.rewards import grading, guards, mathematics, preference
-from factrl.rewards.checklist import Checklist, JudgedChecklist, read_checklist
+from factrl.rewards.checklist import Checklist, read_checklist
 from factrl.rewards.truthfulness import shown_claim
 from factrl.runs.data import render_prompt
 from factrl.runs.folder import redact
@@ -125,9 +125,6 @@ READERS: dict[str, Reader] = {
     ],
     "rewards.checklist.Checklist.__call__": lambda raw: Checklist(FakeLLM(lambda _: raw))(
         QUESTION, raw, [FACT]
-    ),
-    "rewards.checklist.JudgedChecklist.__call__": lambda raw: JudgedChecklist(WeakJudge())(
-        QUESTION, raw, [FACT, "She won two prizes."]
     ),
     "rewards.checklist.read_checklist": lambda raw: read_checklist(raw, ["4b1e", "c07a"]),
     "runs.data.render_prompt": lambda raw: render_prompt(

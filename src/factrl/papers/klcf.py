@@ -55,7 +55,7 @@ Extract = Callable[[str, str, str], Sequence[Claim]]
 _CHOICES = {"truth_claims": ("all", "missing")}
 _MALFORMED = -1.0  # the whole reward of a completion out of form (Eqs. 8 and 10, reconstructed)
 _NO_CHECKLIST = "has no checklist; add a list column `checklist` with the facts that a good answer states"
-TERMS = ("recall", "precision", "truth", "general", "format", "length")
+TERMS: tuple[str, ...] = ("recall", "precision", "truth", "general", "format", "length")
 
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
@@ -116,7 +116,7 @@ def klcf(
         ConfigError: a knob is missing or out of range, or nobody counted the completion's tokens.
         DataError: the example has no checklist although one is needed.
     """
-    base_terms = dict.fromkeys(TERMS, 0.0)
+    base_terms: dict[str, float] = dict.fromkeys(TERMS, 0.0)
     text, question = str(completion), example.question
     if thinking:
         blocks = think_answer(completion, completion.prefill)

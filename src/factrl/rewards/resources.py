@@ -18,14 +18,13 @@ from factrl.llm import LLM
 from factrl.llm.background import wait_for
 from factrl.rewards import Reward
 from factrl.rewards.grading import GRADE_PROMPT, REASONING_PROMPT, AnswerForm, Grader, reasoning_judge
-from factrl.rewards.preference import RATING_PROMPT, LetterReference, SelfReference, rating_judge
+from factrl.rewards.preference import RATING_PROMPT, SelfReference, rating_judge
 from factrl.runs.settings import LOCAL, JudgeSettings, VerifierSettings
 from factrl.text.abstention import abstains
 from factrl.text.answers import is_contentless
 from factrl.types import Claim, Completion, Grade, Passage, TrainingState, Verdict
 
 if TYPE_CHECKING:
-    from factrl.rewards.checklist import JudgedChecklist
     from factrl.verifier import Verifier
     from factrl.verifier.judges.table import TableJudge
 
@@ -85,12 +84,7 @@ class Supplier:
     def compare(self) -> Any:
         if (own := self.models.preference_model) is not None:
             return SelfReference(self._cached(self._tuned(own, "preference")))
-        judge = self.require_judge("a reward for preferred answers")
-        if self.models.url == LOCAL:
-            from factrl.llm.local.llama import shared_model
-
-            return LetterReference(shared_model())
-        return SelfReference(self._cached(judge))
+        return SelfReference(self._cached(self._writer("a reward for preferred answers", "preference_model")))
 
     def rate(self) -> Any:
         if self.models.reward_model is None:
@@ -101,19 +95,31 @@ class Supplier:
         return RewardModel(self.models.reward_model)
 
     def checklist(self) -> Any:
-        from factrl.rewards.checklist import Checklist, JudgedChecklist
-        from factrl.verifier import open_judge
+        from factrl.rewards.checklist import Checklist
 
         tuned = self.models.checklist_model
-        if (llm := self._server() if tuned is None else self._tuned(tuned)) is not None:
-            return Checklist(self._cached(llm))
-        return JudgedChecklist(open_judge(self.verifier.judge or "local"))
+        llm = self._writer("a checklist", "checklist_model") if tuned is None else self._tuned(tuned)
+        return Checklist(self._cached(llm))
 
     def truthfulness(self) -> Any:
-        from factrl.rewards.truthfulness import LetterTruthfulness, TruthfulnessModel
+        from factrl.rewards.truthfulness import TruthfulnessModel
 
-        model = self.models.truthfulness_model
-        return LetterTruthfulness() if model is None else TruthfulnessModel(model)
+        if (model := self.models.truthfulness_model) is None:
+            raise ConfigError(
+                "a reward for truthfulness needs a model that was tuned to tell true claims from false ones; "
+                "give judge.truthfulness_model=FOLDER, or train one start's own (factrl study klcf)"
+            )
+        return TruthfulnessModel(model)
+
+    def _writer(self, what: str, own_model: str) -> LLM:
+        """The judge, for what the small local one cannot judge by letters."""
+        judge = self.require_judge(what)
+        if self.models.url == LOCAL:
+            raise ConfigError(
+                f"{what} needs a judge that writes, which the small model in this process does not; give a "
+                f"server's URL as --judge, or judge.{own_model}"
+            )
+        return judge
 
     def _cached(self, judge: Any) -> Any:
         """The judge with a cache: a request that got a readable reply is not sent again."""
@@ -227,10 +233,11 @@ class TableFacts:
         made = {name: make(self) for name in reward.missing if (make := RESOURCES[name].by_table)}
         return supply(reward.with_(**made))
 
-    def checklist(self) -> JudgedChecklist:
-        from factrl.rewards.checklist import JudgedChecklist
-
-        return JudgedChecklist(self.judge)
+    def checklist(self, question: str, text: str, items: Sequence[str]) -> list[str]:
+        """Whether the text says each item, by the table's reading of both."""
+        words = {"supported": "consistent", "refuted": "contradictory"}
+        verdicts = self.judge.judge([(Claim(item, 0, len(item)), [Passage(text)]) for item in items])
+        return [words.get(verdict.label, "missing") for verdict in verdicts]
 
     def truthfulness(self, claims: Sequence[str]) -> list[float]:
         """1 for a claim that the table has, 0 for any other."""
@@ -305,12 +312,12 @@ RESOURCES: dict[str, Resource] = {
         "judge.reward_model, else judge.url",
         _same, Supplier.rate, _JUDGE, own_model="reward_model", needs_judge=True, prompt=RATING_PROMPT),
     "checklist": Resource(
-        "judge.checklist_model, else judge.url, else verifier.judge",
+        "judge.checklist_model, else judge.url",
         lambda truth: lambda question, text, listed: [_ITEMS[truth.holds(text)] for _ in listed],
-        Supplier.checklist, (*_JUDGE, "verifier.judge"), own_model="checklist_model",
-        by_table=TableFacts.checklist),
+        Supplier.checklist, _JUDGE, own_model="checklist_model", needs_judge=True,
+        by_table=attrgetter("checklist")),
     "truthfulness": Resource(
-        "judge.truthfulness_model, else the small model in this process",
+        "judge.truthfulness_model",
         lambda truth: lambda claims: [float(truth.of(claim)) for claim in claims],
         Supplier.truthfulness, own_model="truthfulness_model", by_table=attrgetter("truthfulness")),
     "certainty": Resource(
