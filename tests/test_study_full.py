@@ -19,7 +19,7 @@ from factrl.evals.samples import Output
 from factrl.job import read_job
 from factrl.papers import declared, load_reward
 from factrl.papers.klcf import factscore
-from factrl.papers.truthrl import PROMPTS
+from factrl.papers.truthrl import VARIANT_SETTINGS
 from factrl.prepare import FEW_SHOT
 from factrl.studies import FILES, FullSettings, load_study, study_names
 from factrl.studies.full import Command, FullTable, Pipeline, model_in, read_table
@@ -131,7 +131,7 @@ def test_a_variant_is_the_pipeline_with_what_it_has_otherwise(folder: Path) -> N
     assert "steps = 3" in recipe
     assert 'prompt = "{question}"' in recipe
     full = load_study("truthrl").full
-    assert full.recipe["data"] == {"prompt": PROMPTS["retrieval"]}  # the paper's main setting
+    assert full.recipe["data"] == VARIANT_SETTINGS["retrieval"]["data"]  # the paper's main setting
     assert full.variant("no-retrieval").recipe["data"] == {}
 
 
@@ -711,7 +711,6 @@ def changes() -> dict[tuple[str, str], dict[str, float]]:
     for row, where in (
         ("table-2-row", ("Table 2", "0.4, 0.2, 0.4")),
         ("truth-only", ("Table 2", "truth only")),
-        ("cove", ("baselines", "CoVe")),
         ("intuitor", ("baselines", "Intuitor")),
         ("sft", ("from SFT", "SFT")),
         ("sft-klcf", ("from SFT", "KLCF")),

@@ -353,8 +353,6 @@ class SamplingSettings(Section):
     """Sampling temperature; 0 writes the most likely answer."""
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Nucleus sampling; 1 keeps the whole distribution."""
-    method: Literal["direct", "cove"] = "direct"
-    """How an answer comes about: `cove` drafts it, asks itself about it, and writes it again."""
 
     def _problems(self) -> Iterator[str]:
         if self.num_samples > 1 and self.temperature == 0:
