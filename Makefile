@@ -26,11 +26,11 @@ test: test-core $(VENV)/.dev ## every test but the slow ones: without torch firs
 test-all: test test-slow test-hosts test-rows test-mutations ## before a release: also the tests that take a minute and more each, and the mutations
 
 
-test-faults: $(VENV)-core/.test $(VENV)/.dev ## every fault of tests/faults.toml
+test-faults: $(VENV)-core/.test $(VENV)/.dev ## what becomes of every fault of a server, a disk or a process
 	$(VENV)-core/bin/python -m pytest -q -m "fault and not torch"
 	$(VENV)/bin/python -m pytest -q -m "fault and torch" tests/training
 
-test-security: $(VENV)-core/.test $(VENV)/.dev ## every attack of tests/security.toml
+test-security: $(VENV)-core/.test $(VENV)/.dev ## what a text, a file, a page or a client may not do
 	$(VENV)-core/bin/python -m pytest -q -m "security and not torch"
 	$(VENV)/bin/python -m pytest -q -m "security and torch" tests/training
 
