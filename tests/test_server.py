@@ -23,7 +23,7 @@ from factrl.llm.store import CachedLLM, Store
 from factrl.rewards import reward
 from factrl.server import Service, make_api
 from fault_server import FaultServer, answers
-from serving import PARIS, RIGHT, WRONG, Held, Make, request, steps
+from serving import PARIS, RIGHT, WRONG, Make, request, steps
 
 # What it answers
 
@@ -286,26 +286,6 @@ def test_what_the_server_should_not_say_is_masked() -> None:
         results = {name: scored(PARIS, RIGHT) for name in bodies}
     states = {name: (result.state, result.value, result.cause) for name, result in results.items()}
     assert states == dict.fromkeys(bodies, ("masked", None, "bad_body"))
-
-
-@pytest.mark.security("S47")
-def test_further_requests_are_told_to_come_back_and_the_client_does(make: Make) -> None:
-    judge = Held()
-    server = make(judge.llm, INSIDE=1)
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(server.ask, "/v1/score", request(WRONG))
-        assert judge.asked.wait(20)
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
-        connection.request("POST", "/v1/score", b"{}", {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        assert (response.status, response.headers["retry-after"]) == (429, "2")
-        connection.close()
-        assert server.ask("/health/live")[0] == 200
-        second = pool.submit(remote(server.url, "truthrl"), PARIS, RIGHT)
-        time.sleep(0.3)
-        judge.go.set()
-        assert first.result()[0] == 200
-        assert second.result().value == 1.0
 
 
 # As a program
