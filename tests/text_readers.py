@@ -28,7 +28,6 @@ from factrl.stress.texts import prompts as stress_prompts
 from factrl.text import abstention, answers, confidence, escape, mentions, strip_end_tokens, words
 from factrl.text.sentences import sentences
 from factrl.train import metrics
-from factrl.train.page import shown
 from factrl.train.search import SearchEnvironment
 from factrl.types import Claim, Completion, Passage
 from factrl.verifier import claims, search
@@ -92,7 +91,7 @@ PLAIN: tuple[Any, ...] = (
     *(abstention.abstains, redact, abstention.abstains_released, abstention.says_invalid_question),
     *(answers.normalize_answer, words.parse_number, answers.final_answer, answers.is_contentless),
     *(shortqa.continued, shortqa.final_part, confidence.stated_confidence, mathematics.is_number),
-    *(excerpt, shown, metrics.split, escape.visible, escape.one_line, escape.markup),
+    *(excerpt, metrics.split, escape.visible, escape.one_line, escape.markup),
     *(escape.markdown, escape.attribute, escape.linked, llm.read_facts, read_true_false, read_supported),
     *(prepare.normalised, entities.read_entities, new_prompts.read_new_prompt),
     *(quoting.broken.__wrapped__, quoting.forges, sources.cut, search.without_secrets, sentences),

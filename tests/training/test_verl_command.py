@@ -122,7 +122,6 @@ REFUSED = {
     "model.freeze_embeddings=true": "model.freeze_embeddings = True",
     "model.revision=abc": "model.revision = 'abc'",
     "model.freeze_layers=1": "model.freeze_layers = 1",
-    "run.hub_model_id=me/mine": "run.hub_model_id = 'me/mine'",
     "train.num_generations=1008": "verifier.share = True",
     "verifier.share=true": "verifier.share = True",
 }

@@ -373,9 +373,6 @@ class OutputSettings(Section):
     """Seed of everything that is random."""
     resume: str | None = None
     """Run folder to go on with."""
-    hub_model_id: str | None = None
-    """Repository of the Hugging Face hub, e.g. `me/truthful`, that gets model and card at the end; it is made
-    private."""
     max_cost: float | None = Field(default=None, gt=0)
     """US dollars that the judge may cost in the whole run, resumed or not; the run stops before."""
 
