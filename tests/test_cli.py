@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import subprocess
 import sys
 import types
 from collections.abc import Callable
@@ -117,11 +115,6 @@ MISTAKES: list[tuple[str, str]] = [
     ("prepare retrieve gone.jsonl --output o.jsonl", "gone.jsonl does not exist"),
     ("prepare retrieve questions.jsonl --index nowhere --output o.jsonl", "nowhere"),
     # usage
-    ("reproduce truthrl --output out", "`factrl reproduce` is gone; use `factrl study PAPER --full`"),
-    ("lab", "`factrl lab` is gone; use `factrl study NAME`"),
-    ("describe truthrl", "`factrl describe` is gone; use `factrl show SPEC`"),
-    ("check truthrl", "`factrl check` is gone; use `factrl show SPEC`"),
-    ("label out --of causes", "`factrl label` is gone; use `factrl report FOLDER --of causes`"),
     ("help verifi", "unknown verb 'verifi'; did you mean 'verify'?"),
     ("prepare klfc", "factrl prepare has no kind 'klfc'; did you mean 'klcf'?"),
     ("prepare", "factrl prepare needs a kind (there are: questions, klcf, "),
@@ -413,24 +406,3 @@ def test_show_lists_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines["model.name"] == "text, required"
     assert lines["model.lora_target_modules"] == 'text or list, default "all-linear"'
     assert lines["train.bf16"] == 'auto or true or false, default "auto"'
-
-
-BASH = shutil.which("bash")
-
-
-@pytest.mark.skipif(BASH is None, reason="needs bash")
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [
-        ("factrl ver", "verify"),
-        ("factrl prepare kl", "klcf"),
-        ("factrl prepare klcf --dem", "--demonstrations"),
-        ("factrl train recipe.toml --meas", "--measure"),
-    ],
-)
-def test_the_tab_key(capsys: pytest.CaptureFixture[str], folder: Path, typed: str, offered: str) -> None:
-    assert main(["--completion"]) == 0
-    script = capsys.readouterr().out
-    words = f'COMP_WORDS=({typed}); COMP_CWORD={len(typed.split()) - 1}; _factrl; echo "${{COMPREPLY[@]}}"'
-    done = subprocess.run([str(BASH), "-c", f"{script}\n{words}"], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [offered]

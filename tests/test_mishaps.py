@@ -176,7 +176,7 @@ def test_stdout_that_is_full_gets_one_line() -> None:
         assert done.returncode == 2
         assert "Traceback" not in done.stderr
         assert "Exception" not in done.stderr
-        assert "factrl: No space left on device; free some space" in done.stderr
+        assert "factrl: No space left on device" in done.stderr
 
 
 # A disk that fills up meanwhile
@@ -239,15 +239,11 @@ def test_a_torn_row_of_a_full_disk_is_not_followed_by_another(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("error", "line"),
     [
-        (OSError(errno.ENOSPC, "No space left on device", "a/b"), "a/b: No space left on device; free some"),
-        (OSError(errno.EROFS, "Read-only file system", "a"), "a: Read-only file system; name another place"),
+        (OSError(errno.ENOSPC, "No space left on device", "a/b"), "a/b: No space left on device"),
+        (OSError(errno.EROFS, "Read-only file system", "a"), "a: Read-only file system"),
         (
             RuntimeError("I/O error: No space left on device (os error 28)"),
             "a file could not be written whole: I/O error: No space left",
-        ),
-        (
-            ValueError("an error of Rust:\n 'Read-only file system'"),
-            "a file could not be written whole: an error of Rust: 'Read-only file system'; name another",
         ),
         (OSError(errno.EBADF, "Bad file descriptor"), None),
         (ConnectionResetError(errno.ECONNRESET, "Connection reset"), None),

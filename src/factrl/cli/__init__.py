@@ -37,7 +37,6 @@ from .terminal import (
     drop_stdout,
     mishap,
     open_streams,
-    say,
     tell,
     users_frames,
 )
@@ -61,31 +60,11 @@ _VERBS = (
 )
 
 
-RENAMED = {
-    "lab": "study NAME",
-    "reproduce": "study PAPER --full",
-    "describe": "show SPEC",
-    "check": "show SPEC",
-    "label": "report FOLDER --of causes",
-}
-"""Former verb -> the command that replaces it."""
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "check texts": ("verify", "index", "mcp"),
     "train": ("demo", "train", "tune", "study", "prepare", "probe", "stress", "serve"),
     "evaluate, and look around": ("eval", "ask", "score", "report", "show", "models", "doctor"),
 }
-_COMPLETION = """\
-_factrl() {{
-  local here="${{COMP_WORDS[COMP_CWORD]}}" words=""
-  if [ "$COMP_CWORD" -eq 1 ]; then words="{verbs}"
-  else case "${{COMP_WORDS[1]}} ${{COMP_WORDS[2]}} " in
-{cases}
-  esac fi
-  COMPREPLY=($(compgen -W "$words" -- "$here"))
-  [ "${{here:0:1}}" = - ] || COMPREPLY+=($(compgen -f -- "$here"))
-}}
-complete -o filenames -F _factrl factrl
-"""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -156,9 +135,6 @@ def _run(words: Sequence[str]) -> int:
         if any("\ud800" <= letter <= "\udfff" for letter in word):  # bytes that are no UTF-8
             raise ConfigError(f"{word!r} is not UTF-8 text; rename the file, or write the word in UTF-8")
     parser, verbs = _parsers()
-    if list(words) == ["--completion"]:
-        say(_completion(verbs))
-        return 0
     try:
         args = _parse(parser, verbs, list(words) or ["--help"])
     except SystemExit as done:  # --help or --version
@@ -178,8 +154,6 @@ def _parse(
     if kinds and not (rest and rest[0].startswith("-")):
         problem = f"has no kind {rest[0]!r}{nearest(rest[0], kinds)}" if rest else "needs a kind"
         raise ConfigError(f"factrl {verb} {problem} (there are: {', '.join(kinds)})")
-    if verb in RENAMED:
-        raise ConfigError(f"`factrl {verb}` is gone; use `factrl {RENAMED[verb]}`")
     if verb.startswith("-"):
         chosen, (args, unknown) = parser, parser.parse_known_args([verb])
     elif verb in verbs:
@@ -207,22 +181,3 @@ def _parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentP
         module.add_verbs(verbs)
     parser.abouts = {action.dest: action.help or "" for action in verbs._choices_actions}
     return parser, verbs.choices
-
-
-def _completion(verbs: Mapping[str, argparse.ArgumentParser]) -> str:
-    """What `eval "$(factrl --completion)"` reads, in bash, and in zsh after `bashcompinit`."""
-    cases = "\n".join(
-        f'    "{name} "*) words="{" ".join(_completed(verbs[name]))}" ;;'
-        for name in sorted(verbs, key=lambda name: -name.count(" "))
-    )
-    return _COMPLETION.format(verbs=" ".join(name for name in verbs if " " not in name), cases=cases).rstrip()
-
-
-def _completed(parser: argparse.ArgumentParser) -> list[str]:
-    """The options of a verb, and the choices of its positional arguments."""
-    return [
-        word
-        for action in parser._actions
-        for word in (action.option_strings or map(str, action.choices or ()))
-        if word.startswith("--") or not action.option_strings
-    ]

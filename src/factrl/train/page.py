@@ -1,4 +1,4 @@
-"""The page of a run, made from its folder: curves by step, and what the policy wrote, while it goes on too."""
+"""The page of a run, made from its folder: curves by step, and what the policy wrote, also on the way."""
 
 from __future__ import annotations
 
