@@ -17,7 +17,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from factrl.cli import _parsers
-from factrl.cli.show import differences, knob_help, recipe_path, shown, sourced
+from factrl.cli.show import differences, knob_help, shown
 from factrl.papers import declared, load_paper, load_reward, paper_names, rewards_of, split_spec
 from factrl.rewards.payoffs import OUTCOMES, payoffs
 from factrl.studies import load_study, study_names
@@ -75,15 +75,6 @@ def index(_: str) -> str:
     return _table(("paper", "its idea", "variants", "in a study", "trained and measured"), rows)
 
 
-def settings(paper: str) -> str:
-    """Every setting of the paper's recipe with where it is from."""
-    path = recipe_path(paper)
-    rows = sourced(path.read_text("utf-8")) if path is not None else ()
-    return _table(
-        ("setting", "value", "where it is from"), [(_code(k), _code(shown(v)), s) for k, v, s in rows]
-    )
-
-
 def variants(paper: str) -> str:
     """What of each variant differs from the first."""
     rewards, own = rewards_of(load_paper(paper)), declared(paper, "VARIANT_SETTINGS", {})
@@ -93,25 +84,6 @@ def variants(paper: str) -> str:
         told = ", ".join(map(_code, differences(reward, main, own.get(name, {})))) or "the main setting"
         rows.append((_code(f"{paper}:{name}"), told))
     return _table(("variant", "what differs"), rows)
-
-
-def published(paper: str) -> str:
-    """The paper's own numbers, a row for each model or arm."""
-    numbers: Mapping[tuple[str, str, str], float] = load_paper(paper).PUBLISHED
-    metrics = list(dict.fromkeys(metric for _, _, metric in numbers))
-    arms = list(dict.fromkeys((where, arm) for where, arm, _ in numbers))
-    rows = [
-        (
-            where,
-            arm,
-            *(
-                f"{numbers[where, arm, metric]:g}" if (where, arm, metric) in numbers else ""
-                for metric in metrics
-            ),
-        )
-        for where, arm in arms
-    ]
-    return _table(("in the paper", "", *metrics), rows)
 
 
 def pays(spec: str) -> str:
@@ -147,9 +119,7 @@ def knobs(spec: str) -> str:
 
 _TABLES: Mapping[str, Callable[[str], str]] = {
     "index": index,
-    "settings": settings,
     "variants": variants,
-    "published": published,
     "pays": pays,
     "knobs": knobs,
 }

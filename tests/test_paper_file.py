@@ -40,7 +40,6 @@ def madeup(example, completion, *, grade: Grader, declined: float = 0.25):
 SETTINGS = {"data": {"prompt": "Q: {question} A:"}, "train": {"learning_rate": 2e-6}}
 VARIANTS = {"paper": madeup, "harsh": madeup.with_(declined=0.0)}
 FORM = "boxed"
-PUBLISHED = {("results", "base", "accuracy"): 30.0, ("results", "ours", "accuracy"): 40.0}
 WEAKNESSES = {"": {"wrong >= floored": "made up", "D30": "the reasoning is not read"}, "harsh": {}}
 '''
 

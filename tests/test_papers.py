@@ -170,7 +170,6 @@ def test_a_paper_is_complete(name: str) -> None:
     assert {case.get("variant", next(iter(module.VARIANTS))) for case in cases} == {*module.VARIANTS}
     assert {term for case in cases for term in case.get("terms", ())} == {*module.TERMS}
     assert len(cases) >= 12
-    assert all(len(key) == 3 and isinstance(value, float) for key, value in module.PUBLISHED.items())
 
 
 @pytest.mark.parametrize(

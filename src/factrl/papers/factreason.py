@@ -128,32 +128,3 @@ ASKS = {
 }
 FORM = "tags"
 LENGTH = "long"
-
-
-# Averages of six sets, Factory-Hard is one: precision and win rate in percent, detail in supported claims.
-PUBLISHED = {
-    ("results", "base", "precision"): 45.0,
-    ("results", "base", "detail"): 23.5,
-    ("results", "SFT", "precision"): 55.9,
-    ("results", "SFT", "detail"): 17.5,
-    ("results", "SFT", "win rate"): 51.0,
-    ("results", "SFT + DPO", "precision"): 67.8,
-    ("results", "SFT + DPO", "detail"): 25.7,
-    ("results", "SFT + DPO", "win rate"): 37.8,
-    ("results", "SFT + GRPO", "precision"): 68.1,
-    ("results", "SFT + GRPO", "detail"): 29.0,
-    ("results", "SFT + GRPO", "win rate"): 54.4,
-    ("Factory-Hard", "SFT + GRPO", "win rate"): 47.1,
-    ("ablation", "fact-only", "precision"): 69.7,
-    ("ablation", "fact-only", "detail"): 30.0,
-    ("ablation", "fact-only", "win rate"): 43.5,
-    ("ablation", "fact+detail-0.01", "precision"): 74.5,
-    ("ablation", "fact+detail-0.01", "detail"): 38.3,
-    ("ablation", "fact+detail-0.01", "win rate"): 36.9,
-    ("ablation", "detail-0.01", "precision"): 67.1,
-    ("ablation", "detail-0.01", "detail"): 32.8,
-    ("ablation", "detail-0.01", "win rate"): 51.8,
-    ("ablation", "detail-0.1", "precision"): 67.0,
-    ("ablation", "detail-0.1", "detail"): 44.2,
-    ("ablation", "detail-0.1", "win rate"): 45.7,
-}

@@ -210,17 +210,3 @@ VARIANTS = {
     "judged": fspo.with_(verifier="judge"),
 }
 FORM = "tags"
-
-
-_REASONING, _FACTS = ("GSM8K", "MATH-500", "AIME24"), ("TruthfulQA", "HaluEval-QA", "HalluQA")
-# Percent; the first row is the untrained model, and the last two are known here for the facts alone.
-PUBLISHED = {
-    ("results", row, metric): value
-    for row, metrics, values in (
-        ("Qwen2.5-7B-Base", _REASONING + _FACTS, (65.2, 35.7, 3.3, 38.2, 48.0, 39.5)),
-        ("Qwen2.5-7B-Base FSPO", _REASONING + _FACTS, (89.5, 75.5, 16.7, 58.4, 83.0, 52.0)),
-        ("Qwen2.5-7B-Instruct FSPO", _FACTS, (54.0, 64.7, 50.0)),
-        ("Llama-3.1-8B-Instruct FSPO", _FACTS, (41.1, 67.1, 42.0)),
-    )
-    for metric, value in zip(metrics, values, strict=True)
-}

@@ -148,33 +148,3 @@ VARIANT_SETTINGS = {
 }
 FORM = "tags"
 LENGTH = "short"
-
-
-# In percent; of the question sets the share of wrong answers, lower is better.
-PUBLISHED = {
-    ("results", "DeepSeek-R1-Distill-Qwen-7B", "SimpleQA"): 78.00,
-    ("results", "DeepSeek-R1-Distill-Qwen-7B KnowRL", "SimpleQA"): 57.67,
-    ("results", "DeepSeek-R1-Distill-Qwen-7B", "ChineseSimpleQA"): 68.33,
-    ("results", "DeepSeek-R1-Distill-Qwen-7B KnowRL", "ChineseSimpleQA"): 58.33,
-    ("results", "DeepSeek-R1-Distill-Qwen-7B", "GPQA"): 40.91,
-    ("results", "DeepSeek-R1-Distill-Qwen-7B KnowRL", "GPQA"): 36.87,
-    ("results", "DeepSeek-R1-Distill-Qwen-7B", "AIME 2025"): 30.00,
-    ("results", "DeepSeek-R1-Distill-Qwen-7B KnowRL", "AIME 2025"): 33.33,
-    ("results", "DeepSeek-R1-Distill-Qwen-7B SFT", "SimpleQA"): 83.33,
-    ("results", "DeepSeek-R1-Distill-Qwen-7B DPO", "SimpleQA"): 88.00,
-    ("results", "DeepSeek-R1-Distill-Qwen-7B FactTune-FS", "SimpleQA"): 59.67,
-    ("results", "DeepSeek-R1-Distill-Qwen-7B TruthRL", "SimpleQA"): 61.00,
-    ("results", "Skywork-7B", "SimpleQA"): 76.33,
-    ("results", "Skywork-7B KnowRL", "SimpleQA"): 60.33,
-    ("results", "Skywork-7B", "ChineseSimpleQA"): 67.00,
-    ("results", "Skywork-7B KnowRL", "ChineseSimpleQA"): 52.33,
-    ("results", "Skywork-7B", "GPQA"): 37.37,
-    ("results", "Skywork-7B KnowRL", "GPQA"): 42.42,
-    ("results", "Skywork-7B", "AIME 2025"): 26.67,
-    ("results", "Skywork-7B KnowRL", "AIME 2025"): 36.67,
-    ("ablation", "format", "SimpleQA"): 74.00,
-    ("ablation", "format+fact", "SimpleQA"): 80.67,
-    ("ablation", "format+correct", "SimpleQA"): 60.67,
-    ("ablation", "paper", "SimpleQA"): 57.67,
-    ("ablation", "no-refusal", "SimpleQA"): 78.67,
-}

@@ -208,31 +208,3 @@ VARIANTS = {
 _RETRIEVED = {"data": {"prompt": _RETRIEVAL}}
 VARIANT_SETTINGS = {"retrieval": _RETRIEVED, "retrieval-binary": _RETRIEVED}
 FORM = "boxed"
-
-
-# In points, truthfulness = accuracy - hallucination.  "average" is the mean of four question sets with
-# retrieval; its main rows are Table 1.
-PUBLISHED = {
-    (where, row, metric): value
-    for where, row, values in (
-        ("average", "Llama-3.1-8B prompting", (-16.4, 54.1, 37.7)),
-        ("average", "Llama-3.1-8B SFT", (-17.8, 58.9, 41.1)),
-        ("average", "Llama-3.1-8B RFT", (-15.8, 53.5, 37.7)),
-        ("average", "Llama-3.1-8B R-Tuning", (-8.7, 48.8, 40.1)),
-        ("average", "Llama-3.1-8B DPO", (-10.1, 51.1)),
-        ("average", "Llama-3.1-8B iterative DPO 1", (-4.4,)),
-        ("average", "Llama-3.1-8B iterative DPO 2", (-0.1,)),
-        ("average", "Llama-3.1-8B iterative DPO 3", (12.6,)),
-        ("average", "Llama-3.1-8B iterative DPO 4", (-2.0,)),
-        ("average", "Llama-3.1-8B binary", (4.5, 47.7, 52.2)),
-        ("average", "Llama-3.1-8B knowledge-binary", (11.7, 38.3)),
-        ("average", "Llama-3.1-8B knowledge-ternary", (23.2, 18.9)),
-        ("average", "Llama-3.1-8B TruthRL", (25.6, 18.8, 44.4)),
-        ("average", "Qwen2.5-7B prompting", (-7.9, 46.5, 38.6)),
-        ("average", "Qwen2.5-7B TruthRL", (23.1, 14.6, 37.6)),
-        ("CRAG", "Llama-3.1-8B prompting", (5.3, 43.5)),
-        ("CRAG", "Llama-3.1-8B TruthRL", (37.2, 19.4)),
-        ("CRAG", "Llama-3.1-8B em", (-3.6, 3.6)),
-    )
-    for metric, value in zip(("truthfulness", "hallucination", "accuracy"), values)  # noqa: B905
-}
