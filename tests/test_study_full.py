@@ -412,19 +412,6 @@ def test_a_dry_run_prints_commands_and_asks(folder: Path, capfd: pytest.CaptureF
     assert "own.toml --full needs --held-out: questions to evaluate on" in capfd.readouterr().err
 
 
-def test_a_dry_run_bounds_the_judges_requests_and_dollars(
-    folder: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    prices = ["judge.price_in=1", "judge.price_out=1", "train.prompts_per_step=1", "train.micro_batch_size=8"]
-    words = ("--judge", "http://localhost:1/v1#m", "--dry-run", *prices)
-    assert study(*words, name="truthrl:no-retrieval") == 0
-    out = capfd.readouterr().out
-    assert "# eval base: 3 answers; the judge: at most 3 requests" in out
-    assert "# probe: 768 answers; the judge: at most 768 requests" in out
-    assert "# binary: 3 steps; 24 answers; calls: 24 of the judge, at most; tokens: " in out
-    assert "cost: $0." in out
-
-
 def test_a_value_that_is_lost_is_asked_before_anything_runs(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,7 +25,13 @@ _LONGEST = 2_000  # characters of a line that says what went wrong
 PIPE_WIDTH = 120  # columns of a table that no terminal shows
 _OF_THE_PROGRAM = {errno.EINVAL, errno.EBADF}  # what no disk does
 # Libraries that write through other languages keep only the words of the system.
-_FULL = ("No space left on device", "disk is full", "File too large", "PytorchStreamWriter failed writing")
+_FULL = (
+    "No space left on device",
+    "disk is full",
+    "File too large",
+    "PytorchStreamWriter failed writing",
+    "unexpected pos ",
+)
 
 
 def say(text: str) -> None:
