@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import answer_forms
 from factrl.cli import stress as verb
 from factrl.errors import ConfigError, LLMError, TooManyMasked, Unscored
 from factrl.papers import load_reward
@@ -26,7 +27,7 @@ from factrl.stress import (
     stand_in,
     weaknesses,
 )
-from factrl.stress.options import FROM_SIGNS, Honest, Option, Tried, families, parts, says
+from factrl.stress.options import FROM_SIGNS, Honest, Option, Tried, families, says
 from factrl.stress.oracles import grade, label_of
 from factrl.stress.texts import WAYS, Prompt, battery, filled, prompts
 from factrl.text import boxed, think_answer
@@ -362,11 +363,12 @@ def said(form: str, answer: str) -> str:
 
 
 def test_every_form_names_the_answer_and_every_hole_is_filled() -> None:
-    for family in families().values():
+    for family in answer_forms.families().values():
+        assert [*families()[family.id].forms] == [*dict.fromkeys(family.forms(24))]
         for form in family.forms(200):
             text = said(form, "Xyz").translate(FROM_SIGNS).lower()
             assert "xyz" in text, form
-            for hole in (*parts(), "x", "y", "s", "noun", "topic"):
+            for hole in (*answer_forms.parts(), "x", "y", "s", "noun", "topic"):
                 assert f"{{{hole.lower()}}}" not in text.replace(r"\boxed{", ""), form
         first = [*family.forms(30, 1)]
         assert first == [*family.forms(40, 1)][:30] != [*family.forms(30, 2)]
@@ -376,8 +378,8 @@ def test_every_form_names_the_answer_and_every_hole_is_filled() -> None:
 
 
 def test_a_long_sample_holds_all_that_declines() -> None:
-    texts = " ".join(form.lower() for form in families()["F01"].forms(8_000)).replace("'", "")
-    declining = [phrase.lower().replace("'", "") for phrase in parts()["decline"]]
+    texts = " ".join(form.lower() for form in answer_forms.families()["F01"].forms(8_000)).replace("'", "")
+    declining = [phrase.lower().replace("'", "") for phrase in answer_forms.parts()["decline"]]
     assert len(declining) > 400
     assert [phrase for phrase in declining if phrase not in texts] == []
 

@@ -29,7 +29,7 @@ from factrl.types import Claim, Passage, Verdict, VerdictLabel
 from factrl.verifier import open_verifier
 from factrl.verifier.claims import SentenceClaims, content_words, normalised, unwrapped
 
-from .options import FROM_SIGNS, parts
+from .options import FROM_SIGNS, words_of
 from .texts import WAYS, Prompt, battery, general, negatives, prompts, same_text, vague
 
 NAME = "oracle: the battery's own fact table"
@@ -43,9 +43,9 @@ _HEDGE = re.compile(
 )
 _NEGATION = re.compile(r"\b(?:not|never|anything but|no|isn't|wasn't)\b", re.I)
 _BEFORE = frozenset(
-    normalize_answer(text) for name in ("limit", "beside", "particle") for text in parts()[name]
+    normalize_answer(text) for name in ("limit", "beside", "particle") for text in words_of(name)
 )
-_BEHIND = frozenset(normalize_answer(text) for text in parts()["relation"])
+_BEHIND = frozenset(normalize_answer(text) for text in words_of("relation"))
 _ONCE = threading.Lock()
 _READ = 32_768  # characters of a text
 _ENOUGH = 6  # statements on the topic with which an answer is as good as the judge's own
@@ -239,7 +239,7 @@ def _joined(text: str) -> str:
     return "".join(text.lower().split())
 
 
-_DENIALS = {_joined(form) for text in parts()["denial"] for form in (text, final_answer(text))} - {"{x}"}
+_DENIALS = {_joined(form) for text in words_of("denial") for form in (text, final_answer(text))} - {"{x}"}
 
 
 def _candidates(p: Prompt) -> set[str]:
