@@ -1,5 +1,4 @@
-"""Writes what the documentation takes from the code: `docs/cli.md`, `docs/openapi.json`, and the tables of
-`docs/papers/`.
+"""Writes what the documentation takes from the code, the tables of `docs/papers/`; the site has `cli_page`.
 
     python docs/generate.py
 
@@ -9,7 +8,6 @@ text around it is written by hand.  `tests/test_docs_generated.py` fails when a 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,20 +23,19 @@ from factrl.types import Result
 
 DOCS = Path(__file__).parent
 WIDTH = "88"
-ROUTES = "1"  # the version of the routes, as in /v1/score
 MEASURED = ("truthrl", "knowrl", "klcf", "fspo", "factreason")
 """Papers whose reward was trained in a study that `docs/results.md` has."""
 _BLOCK = re.compile(r"(<!-- begin: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.S)
 _CLI = """# The command line
 
-Written by `python docs/generate.py` from the parsers themselves. Exit codes: 0 done; 1 a check failed; 2
+Made from the parsers themselves when the site is built. Exit codes: 0 done; 1 a check failed; 2
 something must be changed first; 3 too much could not be graded; 130 interrupted. Results go to stdout,
 everything else to stderr.
 """
 
 
 def cli_page() -> str:
-    """`docs/cli.md`: the help of every verb."""
+    """The page of the command line: the help of every verb."""
     with patch.dict(os.environ, {"COLUMNS": WIDTH, "NO_COLOR": "1"}):
         parser, verbs = _parsers()
         parts = [_CLI, *_help("factrl", parser.format_help())]
@@ -136,19 +133,9 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def pages() -> Mapping[Path, str]:
     """Every page that this writes, as it should be."""
-    written = {path: filled(path.read_text("utf-8")) for path in sorted((DOCS / "papers").glob("*.md"))}
-    return {DOCS / "cli.md": cli_page(), **written}
-
-
-def openapi() -> str:
-    """`docs/openapi.json`: the routes of `factrl serve`, without the version of the program."""
-    from factrl.server import Service, make_api
-
-    found = make_api(Service({}, None, None)).openapi()
-    return json.dumps({**found, "info": {**found["info"], "version": ROUTES}}, indent=2) + "\n"
+    return {path: filled(path.read_text("utf-8")) for path in sorted((DOCS / "papers").glob("*.md"))}
 
 
 if __name__ == "__main__":
     for path, text in pages().items():
         path.write_text(text, encoding="utf-8")
-    (DOCS / "openapi.json").write_text(openapi(), encoding="utf-8")
