@@ -29,7 +29,7 @@ from factrl.train.plan import Plan, make_plan
 from fault_server import FaultServer, answers, closed_port, says
 
 VERBS = {
-    *("demo", "verify", "index", "probe", "score", "train", "tune", "report", "eval", "ask"),
+    *("demo", "verify", "index", "probe", "train", "tune", "report", "eval", "ask"),
     *("prepare", "stress", "study", "serve", "mcp", "show", "models", "doctor"),
 }
 KINDS = {
@@ -93,10 +93,9 @@ MISTAKES: list[tuple[str, str]] = [
     ("eval questions.jsonl --model m", "a model needs --output FOLDER"),
     ("eval questions.jsonl data.limit=3", "'data.limit=3' says how a model is asked; name one with --model"),
     ("eval questions.jsonl data.columns.id='' data.prompt=x", "'data.prompt=x' says how a model is asked"),
-    ("score questions.jsonl", "paper is required"),
-    ("score questions.jsonl --paper truthrl --output s", "--output s must end in .jsonl"),
+    ("eval questions.jsonl --paper truthrl --output s", "--output s must end in .jsonl"),
     (
-        "score questions.jsonl --paper truthrl --output ./questions.jsonl",
+        "eval questions.jsonl --paper truthrl --output ./questions.jsonl",
         "questions.jsonl exists; name another file",
     ),
     ("show truthrl reward.verifier=zzz", "verifier='zzz' is not judge or em"),

@@ -55,7 +55,7 @@ def test_nobody_is_asked_whether_they_meant_what_they_wrote(capsys: pytest.Captu
     "name", ["two\nlines.jsonl", "two\rlines.jsonl", "\u2028.jsonl", "x\n\nfactrl: all is well"]
 )
 @pytest.mark.parametrize(
-    "verb", ["train truthrl --model m --dry-run --data", "eval", "score --paper truthrl", "show"]
+    "verb", ["train truthrl --model m --dry-run --data", "eval", "eval --paper truthrl", "show"]
 )
 def test_a_name_makes_no_line_of_its_own(verb: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*verb.split(), name]) == 2
@@ -99,7 +99,7 @@ def test_a_pipe_without_a_writer_is_not_waited_for(capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize("closed", [(1,), (2,), (0, 1), (0, 1, 2)])
 @pytest.mark.parametrize(
-    "words", ["--version", "train nothing", "score rows.jsonl --paper truthrl --output o.jsonl"]
+    "words", ["--version", "train nothing", "eval rows.jsonl --paper truthrl --output o.jsonl"]
 )
 def test_a_closed_descriptor_is_nowhere(words: str, closed: tuple[int, ...]) -> None:
     """And no file gets its number, into which others would write."""
@@ -114,7 +114,7 @@ def test_a_closed_descriptor_is_nowhere(words: str, closed: tuple[int, ...]) -> 
     )
     assert done.returncode == (2 if words == "train nothing" else 0)
     assert "Traceback" not in done.stdout + done.stderr
-    if "score" in words:
+    if "--paper" in words:
         assert [json.loads(line)["state"] for line in Path("o.jsonl").read_text().splitlines()] == ["floored"]
 
 

@@ -93,7 +93,7 @@ def test_every_setting_refuses_a_number_that_nothing_counts_to(cls: type[Any]) -
     [
         f"train good.toml --dry-run data.limit={HUGE}",
         f"train good.toml --dry-run reward.wrong=0x{'f' * 5_000}",
-        f"score rows.jsonl --paper truthrl reward.wrong=-{HUGE}",
+        f"eval rows.jsonl --paper truthrl reward.wrong=-{HUGE}",
         "train good.toml --dry-run data.system=a\udcff",
         "eval rows\udcff.jsonl",
         "train good\udcff.toml",
@@ -148,7 +148,7 @@ def test_half_a_character_in_a_prompt_names_the_row(
 PLACES = ["a-file/below", "/proc/none/below", "a-folder.html", "full"]
 WRITERS = [
     ("eval rows.jsonl --output {}", ""),
-    ("score rows.jsonl --paper truthrl --output {}", ".jsonl"),
+    ("eval rows.jsonl --paper truthrl --output {}", ".jsonl"),
     ("verify Oslo --docs notes.txt --judge weak --html {}", ".html"),
     ("prepare convert rows.jsonl --to trl --output {}", "/x.jsonl"),
     ("probe rows.jsonl --model http://127.0.0.1:9/v1#m --output {}", ".jsonl"),
@@ -192,7 +192,7 @@ def judge() -> Iterator[FaultServer]:
 @pytest.mark.parametrize(
     "line",
     [
-        "score rows.jsonl --paper truthrl --output s.jsonl",
+        "eval rows.jsonl --paper truthrl --output s.jsonl",
         "index notes.txt --out idx",
         "prepare convert rows.jsonl --to verl --output p.parquet",
         "verify Oslo --docs notes.txt --judge weak --html s.html --no-cache",
@@ -284,7 +284,7 @@ def test_a_reward_file_that_does_not_run_is_named_with_its_line(
     source: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("own.py").write_text(source)
-    for line in ("score rows.jsonl --paper own.py", "train paper=own.py --dry-run good.toml"):
+    for line in ("eval rows.jsonl --paper own.py", "train paper=own.py --dry-run good.toml"):
         assert main(line.split()) == 2
         assert message in complaint(capsys)
 
@@ -313,5 +313,5 @@ def test_what_a_reward_file_returns_is_no_bug_of_ours(
     Path("own.py").write_text(
         f"import factrl as fx\n@fx.reward\ndef mine(example, completion):\n    return {returned}\n"
     )
-    assert main(["score", "rows.jsonl", "--paper", "own.py:mine"]) == 2
+    assert main(["eval", "rows.jsonl", "--paper", "own.py:mine"]) == 2
     assert "failed on example" in complaint(capsys)

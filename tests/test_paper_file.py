@@ -62,7 +62,7 @@ def _one_paper_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
         ("show", "madeup      Made up: right or not"),
         ("show madeup", "declined"),
         ("show madeup", "0.25"),
-        ("score rows.jsonl --paper madeup", "1.0"),
+        ("eval rows.jsonl --paper madeup", "1.0"),
         ("train madeup --data rows.jsonl --model none --dry-run train.prompts_per_step=8", "madeup"),
     ],
 )

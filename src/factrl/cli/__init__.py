@@ -23,7 +23,6 @@ from . import (
     prepare,
     probe,
     report,
-    score,
     serve,
     show,
     stress,
@@ -46,7 +45,6 @@ _VERBS = (
     verify,
     probe,
     prepare,
-    score,
     train,
     tune,
     study,
@@ -63,7 +61,7 @@ _VERBS = (
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "check texts": ("verify", "index", "mcp"),
     "train": ("demo", "train", "tune", "study", "prepare", "probe", "stress", "serve"),
-    "evaluate, and look around": ("eval", "ask", "score", "report", "show", "models", "doctor"),
+    "evaluate, and look around": ("eval", "ask", "report", "show", "models", "doctor"),
 }
 
 
