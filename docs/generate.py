@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from unittest.mock import patch
 
-from factrl.cli import _parsers
+from factrl.cli import all_parsers
 from factrl.cli.show import differences, knob_help, shown
 from factrl.papers import declared, load_paper, load_reward, paper_names, rewards_of, split_spec
 from factrl.rewards.payoffs import OUTCOMES, payoffs
@@ -37,7 +37,7 @@ everything else to stderr.
 def cli_page() -> str:
     """The page of the command line: the help of every verb."""
     with patch.dict(os.environ, {"COLUMNS": WIDTH, "NO_COLOR": "1"}):
-        parser, verbs = _parsers()
+        parser, verbs = all_parsers()
         parts = [_CLI, *_help("factrl", parser.format_help())]
         for name, verb in verbs.items():
             parts += _help(f"factrl {name}", verb.format_help())

@@ -15,12 +15,12 @@ from unittest import mock
 import pytest
 
 from commands import process, write
+from factrl import cli
 from factrl.bridges import trl as bridge
 from factrl.cli import main, options
 from factrl.cli.show import knob_help
-from factrl.errors import SetupError, TooManyMasked
+from factrl.errors import OverBudget, SetupError, TooManyMasked
 from factrl.job import read_job
-from factrl.llm.spending import OverBudget
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of, settings_of
 from factrl.rewards.grading import Grader
 from factrl.runs.config import dump_toml, settable
@@ -117,7 +117,7 @@ MISTAKES: list[tuple[str, str]] = [
     ("help verifi", "unknown verb 'verifi'; did you mean 'verify'?"),
     ("prepare klfc", "factrl prepare has no kind 'klfc'; did you mean 'klcf'?"),
     ("prepare", "factrl prepare needs a kind (there are: questions, klcf, "),
-    ("trian", "unknown verb 'trian'; did you mean 'train'? (there are: demo, verify, "),
+    ("trian", "unknown verb 'trian'; did you mean 'train'? (there are: verify, index, "),
     ("train truthrl --modle m", "unknown option '--modle'; did you mean '--model'?; see factrl train --help"),
     ("train good.toml --model", "argument --model: expected one argument; see factrl train --help"),
     ("eval", "the following arguments are required: FILE"),
@@ -228,6 +228,22 @@ def replace(monkeypatch: pytest.MonkeyPatch, module: str, **names: object) -> No
 
 
 # Help
+
+
+def test_the_help_of_all_says_of_each_verb_what_its_own_says() -> None:
+    _, verbs = cli.all_parsers()
+    told = {name: about for group in cli.GROUPS.values() for name, (_, about) in group.items()}
+    own = {name: (parser.description or "").rstrip(".") for name, parser in verbs.items() if " " not in name}
+    assert {name: about[0].upper() + about[1:] for name, about in told.items()} == own
+
+
+def test_the_help_of_all_loads_no_verb() -> None:
+    done = process(
+        "-c", "import sys, factrl.cli as c; c.main(['--help']); sys.stderr.write(str(*[{*sys.modules}]))"
+    )
+    assert "factrl.cli.terminal" in done.stderr
+    assert "factrl.llm" not in done.stderr
+    assert "pydantic" not in done.stderr
 
 
 def test_help_lists_the_verbs_and_each_shows_an_example(capsys: pytest.CaptureFixture[str]) -> None:

@@ -125,7 +125,7 @@ def test_ctrl_c_while_the_program_is_read_is_no_traceback() -> None:
         "    def find_spec(self, name, *_):\n"
         "        if name == 'factrl.cli.train': raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Stop())\n"
-        "import runpy; runpy.run_module('factrl', run_name='__main__')\n"
+        "import runpy; sys.argv[1:] = ['train']; runpy.run_module('factrl', run_name='__main__')\n"
     )
     done = process("-c", program)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "factrl: interrupted\n")

@@ -68,7 +68,7 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
 def test_every_option_that_is_a_number_refuses_what_cannot_be_one(
     value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for verb, parser in cli._parsers()[1].items():
+    for verb, parser in cli.all_parsers()[1].items():
         words = ["x" for action in parser._actions if not action.option_strings and action.nargs != "*"]
         for action in parser._actions:
             if action.option_strings and action.type is not None:

@@ -16,8 +16,8 @@ import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 
-from factrl.errors import ConfigError, TooManyMasked
-from factrl.llm.spending import OverBudget, Spending, judge_meter, read_account
+from factrl.errors import ConfigError, OverBudget, TooManyMasked
+from factrl.llm.spending import Spending, judge_meter, read_account
 from factrl.llm.writers import conversation
 from factrl.rewards import Reward
 from factrl.runs.config import dump_toml
