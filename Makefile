@@ -8,7 +8,7 @@ HOSTS = tests/hosts/requirements.txt
 BESIDE = -q -n 2 --dist worksteal # two tests at a time
 PINS = pyproject.toml constraints.txt $(VERL)
 
-.PHONY: help demo test test-core test-all test-slow test-hosts test-rows test-verl test-faults test-security test-mutations check docs wheel bench bench-verifier bench-grader bench-engine bench-gpu clean
+.PHONY: help demo test test-core test-all test-slow test-hosts test-rows test-verl test-faults test-security check docs wheel bench bench-verifier bench-grader bench-engine bench-gpu clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,14 +23,14 @@ test-core: $(VENV)-core/.test ## the tests that need no torch, which are all tha
 test: test-core $(VENV)/.dev ## every test but the slow ones: without torch first, then those that train
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(BESIDE) -m "torch and not slow"
 
-test-all: test test-slow test-hosts test-rows test-mutations ## before a release: also the tests that take a minute and more each, and the mutations
+test-all: test test-slow test-hosts test-rows ## before a release: also the tests that take a minute and more each
 
 
-test-faults: $(VENV)-core/.test $(VENV)/.dev ## every fault of tests/faults.toml
+test-faults: $(VENV)-core/.test $(VENV)/.dev ## what becomes of every fault of a server, a disk or a process
 	$(VENV)-core/bin/python -m pytest -q -m "fault and not torch"
 	$(VENV)/bin/python -m pytest -q -m "fault and torch" tests/training
 
-test-security: $(VENV)-core/.test $(VENV)/.dev ## every attack of tests/security.toml
+test-security: $(VENV)-core/.test $(VENV)/.dev ## what a text, a file, a page or a client may not do
 	$(VENV)-core/bin/python -m pytest -q -m "security and not torch"
 	$(VENV)/bin/python -m pytest -q -m "security and torch" tests/training
 
@@ -46,9 +46,6 @@ test-rows: $(VENV)-core/.test ## each block of README's first screen in a new en
 
 test-verl: $(VENV)-verl/.test ## verl's trainer in the environment that factrl[verl] makes, on CPU cores
 	OMP_NUM_THREADS=1 $(VENV)-verl/bin/python -m pytest -q -rs tests/training/test_verl_run.py
-
-test-mutations: $(VENV)/.dev ## each guard and invariant switched off once: a test must notice (five minutes)
-	$(VENV)/bin/python benchmarks/mutations.py
 
 check: $(VENV)/.dev ## lint, formatting and types
 	$(VENV)/bin/ruff check .
@@ -67,17 +64,10 @@ wheel: ## the wheel, in dist/; and a text checked with it in a new environment w
 	echo "Marie Curie was born in Warsaw in 1867." > dist/curie.txt
 	$(VENV)-wheel/bin/factrl verify "Marie Curie was born in Warsaw in 1868." --docs dist/curie.txt --no-cache
 
-bench: $(VENV)/.dev ## the tables of docs/results.md that fit in half an hour (FACTRL_DATA)
+bench: $(VENV)/.dev ## the ratios to the bound and to TRL, and agreement with people, in half an hour (FACTRL_DATA)
 	$(VENV)/bin/python benchmarks/step.py 2
 	$(VENV)/bin/python benchmarks/engine.py --rounds 2 --veriscore-venv $(VENV)-veriscore
-	$(VENV)/bin/python benchmarks/savings.py --rounds 1 --claims 0
 	$(VENV)/bin/python benchmarks/grader.py
-	$(VENV)/bin/python benchmarks/search.py --questions 100 --packages $(VENV)-search
-	$(VENV)/bin/python benchmarks/titled.py --packages $(VENV)-search
-	$(VENV)/bin/python benchmarks/search_threads.py
-	$(VENV)/bin/python benchmarks/sentences.py $(FACTRL_DATA)/factscore_human/responses.jsonl
-	$(VENV)/bin/python benchmarks/client.py
-	$(VENV)/bin/python benchmarks/serve.py --completions 2000
 	$(VENV)/bin/python benchmarks/twenty.py local
 
 bench-verifier: $(VENV)/.dev ## how often each embedded judge agrees with people, and the same model by llama.cpp; 20 minutes (FACTRL_DATA)
@@ -93,7 +83,7 @@ bench-engine: $(VENV)/.dev ## the engine against its lower bound and the VeriSco
 	$(VENV)/bin/python benchmarks/engine.py --veriscore-venv $(VENV)-veriscore
 
 clean: ## remove the environments and what tools left behind; runs stay
-	rm -rf $(VENV) $(VENV)-core $(VENV)-hosts $(VENV)-rows $(VENV)-verl $(VENV)-wheel $(VENV)-veriscore $(VENV)-search build dist site .hypothesis .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-core $(VENV)-hosts $(VENV)-rows $(VENV)-verl $(VENV)-wheel $(VENV)-veriscore build dist site .hypothesis .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -exec rm -rf {} +
 
 # An environment is made when its stamp is missing and brought up to date when a pin has changed.  Torch goes

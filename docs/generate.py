@@ -1,5 +1,4 @@
-"""Writes what the documentation takes from the code: `docs/cli.md`, `docs/openapi.json`, and the tables of
-`docs/papers/`.
+"""Writes what the documentation takes from the code, the tables of `docs/papers/`; the site has `cli_page`.
 
     python docs/generate.py
 
@@ -9,15 +8,14 @@ text around it is written by hand.  `tests/test_docs_generated.py` fails when a 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from unittest.mock import patch
 
-from factrl.cli import _parsers
-from factrl.cli.show import differences, knob_help, recipe_path, shown, sourced
+from factrl.cli import all_parsers
+from factrl.cli.show import differences, knob_help, shown
 from factrl.papers import declared, load_paper, load_reward, paper_names, rewards_of, split_spec
 from factrl.rewards.payoffs import OUTCOMES, payoffs
 from factrl.studies import load_study, study_names
@@ -25,22 +23,21 @@ from factrl.types import Result
 
 DOCS = Path(__file__).parent
 WIDTH = "88"
-ROUTES = "1"  # the version of the routes, as in /v1/score
 MEASURED = ("truthrl", "knowrl", "klcf", "fspo", "factreason")
 """Papers whose reward was trained in a study that `docs/results.md` has."""
 _BLOCK = re.compile(r"(<!-- begin: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.S)
 _CLI = """# The command line
 
-Written by `python docs/generate.py` from the parsers themselves. Exit codes: 0 done; 1 a check failed; 2
+Made from the parsers themselves when the site is built. Exit codes: 0 done; 1 a check failed; 2
 something must be changed first; 3 too much could not be graded; 130 interrupted. Results go to stdout,
 everything else to stderr.
 """
 
 
 def cli_page() -> str:
-    """`docs/cli.md`: the help of every verb."""
+    """The page of the command line: the help of every verb."""
     with patch.dict(os.environ, {"COLUMNS": WIDTH, "NO_COLOR": "1"}):
-        parser, verbs = _parsers()
+        parser, verbs = all_parsers()
         parts = [_CLI, *_help("factrl", parser.format_help())]
         for name, verb in verbs.items():
             parts += _help(f"factrl {name}", verb.format_help())
@@ -75,15 +72,6 @@ def index(_: str) -> str:
     return _table(("paper", "its idea", "variants", "in a study", "trained and measured"), rows)
 
 
-def settings(paper: str) -> str:
-    """Every setting of the paper's recipe with where it is from."""
-    path = recipe_path(paper)
-    rows = sourced(path.read_text("utf-8")) if path is not None else ()
-    return _table(
-        ("setting", "value", "where it is from"), [(_code(k), _code(shown(v)), s) for k, v, s in rows]
-    )
-
-
 def variants(paper: str) -> str:
     """What of each variant differs from the first."""
     rewards, own = rewards_of(load_paper(paper)), declared(paper, "VARIANT_SETTINGS", {})
@@ -93,25 +81,6 @@ def variants(paper: str) -> str:
         told = ", ".join(map(_code, differences(reward, main, own.get(name, {})))) or "the main setting"
         rows.append((_code(f"{paper}:{name}"), told))
     return _table(("variant", "what differs"), rows)
-
-
-def published(paper: str) -> str:
-    """The paper's own numbers, a row for each model or arm."""
-    numbers: Mapping[tuple[str, str, str], float] = load_paper(paper).PUBLISHED
-    metrics = list(dict.fromkeys(metric for _, _, metric in numbers))
-    arms = list(dict.fromkeys((where, arm) for where, arm, _ in numbers))
-    rows = [
-        (
-            where,
-            arm,
-            *(
-                f"{numbers[where, arm, metric]:g}" if (where, arm, metric) in numbers else ""
-                for metric in metrics
-            ),
-        )
-        for where, arm in arms
-    ]
-    return _table(("in the paper", "", *metrics), rows)
 
 
 def pays(spec: str) -> str:
@@ -147,9 +116,7 @@ def knobs(spec: str) -> str:
 
 _TABLES: Mapping[str, Callable[[str], str]] = {
     "index": index,
-    "settings": settings,
     "variants": variants,
-    "published": published,
     "pays": pays,
     "knobs": knobs,
 }
@@ -166,19 +133,9 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def pages() -> Mapping[Path, str]:
     """Every page that this writes, as it should be."""
-    written = {path: filled(path.read_text("utf-8")) for path in sorted((DOCS / "papers").glob("*.md"))}
-    return {DOCS / "cli.md": cli_page(), **written}
-
-
-def openapi() -> str:
-    """`docs/openapi.json`: the routes of `factrl serve`, without the version of the program."""
-    from factrl.server import Service, make_api
-
-    found = make_api(Service({}, None, None)).openapi()
-    return json.dumps({**found, "info": {**found["info"], "version": ROUTES}}, indent=2) + "\n"
+    return {path: filled(path.read_text("utf-8")) for path in sorted((DOCS / "papers").glob("*.md"))}
 
 
 if __name__ == "__main__":
     for path, text in pages().items():
         path.write_text(text, encoding="utf-8")
-    (DOCS / "openapi.json").write_text(openapi(), encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,11 @@ _IMAGE = re.compile(r"""(<img\s[^>]*?src=")([^"]+)(")""")
 
 
 def on_files(files: Files, *, config: Any) -> Files:
-    """README, CONTRIBUTING and CHANGELOG become pages of the site."""
+    """README, CONTRIBUTING and CHANGELOG become pages of the site, and so does the help of every verb."""
+    sys.path.insert(0, str(ROOT / "docs"))
+    from generate import cli_page  # pyright: ignore[reportMissingImports]
+
+    files.append(File.generated(config, "cli.md", content=cli_page()))
     for page, source in _TOP.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text("utf-8")))
     return files

@@ -58,7 +58,7 @@ class Running(Listening):
     def __init__(self, service: Service, token: str = "") -> None:
         self.service = service
         app = gate.Gate(make_api(service), token)
-        super().__init__(app, http=gate.Connection, ws="none", lifespan="on")
+        super().__init__(app, http="h11", ws="none", lifespan="on")
 
     def ask(
         self, path: str, body: Any = None, method: str = "", headers: Mapping[str, str] | None = None

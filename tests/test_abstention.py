@@ -20,7 +20,6 @@ from factrl.text.abstention import (
     MEASURED,
     SURELY_ANSWERS,
     abstains,
-    abstains_released,
     abstention_score,
     is_refusal,
     says_invalid_question,
@@ -241,23 +240,7 @@ def test_the_blind_sets() -> None:
     assert MEASURED > SURELY_ANSWERS
 
 
-# -- TruthRL's classes --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "released", "ours"),
-    [
-        ("I don't know", True, True),
-        ("I don't know, maybe Lyon", True, False),
-        ("The song is I Don't Know", True, False),
-        ("I don’t know", False, True),
-        ("I do not know", False, True),
-        ("unknown", False, False),
-    ],
-)
-def test_the_released_test_is_one_substring(text: str, released: bool, ours: bool) -> None:
-    assert abstains_released(text) is released
-    assert is_refusal(text) is ours
+# -- A class of its own --------------------------------------------------------------------------------
 
 
 INVALID = [

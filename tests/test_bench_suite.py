@@ -19,7 +19,7 @@ from factrl.evals.paired import compare_outputs
 from factrl.evals.report import write_eval_page, write_paired_page
 from factrl.evals.samples import Output, read_output
 from factrl.evals.shortqa import Tools
-from factrl.evals.suite import BLOCK, EvalConfig, NamedModel, evaluate
+from factrl.evals.suite import BLOCK, EvalConfig, evaluate
 from factrl.rewards.grading import Grader
 from factrl.runs.config import load_settings
 from factrl.runs.data import render_prompt
@@ -268,12 +268,6 @@ def test_options_are_weighed_where_the_model_can(tmp_path: Path, monkeypatch: py
     row = letters.benchmarks["truthfulqa_mc1"]
     assert (row["asked_for"], values(letters)["accuracy"]) == ("letter", 1.0)
     assert "{options}" in row["prompt"]
-    # A method around the policy, which writes in steps, has none and is opened anew for each prompt.
-    opened: list[str] = []
-    told = load_settings(AskSettings, None, ["data.train=-", "model.name=m", "sampling.method=cove"])
-    named = NamedModel(lambda told: opened.append(told.sampling.method))
-    assert [named.writer(told), named.writer(told)] == [None] * 2
-    assert opened == ["cove", "cove"]
 
 
 def test_long_answers(tmp_path: Path) -> None:

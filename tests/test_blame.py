@@ -22,7 +22,6 @@ from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.papers import load_reward
 from factrl.rewards import Reward
 from factrl.rewards.checklist import Checklist
-from factrl.rewards.contradiction import contradiction_judge
 from factrl.rewards.grading import Grader, reasoning_judge
 from factrl.rewards.preference import SelfReference, rating_judge
 from factrl.train.search import SearchEnvironment
@@ -110,7 +109,6 @@ def supplied(name: str, llm: Any) -> Reward:
         "rate": rating_judge(llm),
         "compare": SelfReference(llm),
         "reason": reasoning_judge(llm),
-        "contradicts": contradiction_judge(llm),
     }
     return reward.with_(**{what: made[what] for what in reward.missing})
 
@@ -259,7 +257,6 @@ ASKED: dict[str, tuple[str, Callable[[str], str], str]] = {
     "rating": ("klcf:table-2-row", in_answer, "answer"),
     "preference": ("factreason", in_answer, "given_answer"),
     "reasoning": ("truthrl:reasoning-multiplicative", lambda text: f"{text} \\boxed{{Warsaw}}", "reasoning"),
-    "contradiction": ("rar", str, "checked_answer"),
     "grade": ("truthrl", lambda text: f"\\boxed{{A town that is {text.split()[-1]}}}", "accepted_answers"),
 }
 """What is asked about a text: by which paper, where the text stands, and what the data of the call has."""

@@ -11,10 +11,9 @@ import pytest
 from factrl.errors import ConfigError, DataError, LLMError, RewardBug, Unscored
 from factrl.llm import FakeLLM, Message
 from factrl.papers import load_reward
-from factrl.rewards.checklist import MAX_TEXT, PASSAGES, Checklist, JudgedChecklist, item_ids, read_checklist
-from factrl.types import Claim, Completion, Example, Passage, Verdict, VerdictLabel
+from factrl.rewards.checklist import MAX_TEXT, Checklist, item_ids, read_checklist
+from factrl.types import Completion, Example
 from factrl.verifier.claims import SentenceClaims
-from factrl.verifier.judges import LLMJudge, WeakJudge
 from judging import data_of
 
 ITEMS = ("Curie was born in Warsaw.", "Curie won two prizes.", "Curie died in 1934.")
@@ -126,102 +125,6 @@ def test_a_judge_that_it_persuades_finds_nothing() -> None:
         assert Checklist(FakeLLM(said))("Who?", FORGED, ITEMS) == ["missing"] * 3
 
 
-# ---------------------------------------------------------------- judges of claims
-
-
-class Scripted:
-    """A judge that knows labels by claim, and counts."""
-
-    identity, weak = "scripted", False
-
-    def __init__(self, labels: dict[str, VerdictLabel], per_call: int = 100, cause: str = "timeout") -> None:
-        self.labels, self.per_call, self.cause = labels, per_call, cause
-        self.calls: list[Sequence[tuple[Claim, Sequence[Passage]]]] = []
-
-    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
-        self.calls.append(pairs)
-        labels: list[VerdictLabel] = [self.labels[claim.text] for claim, _ in pairs]
-        caused = ("unjudged", "unknown") if self.cause == "unread_language" else ("unjudged",)
-        return [
-            Verdict(label, self.identity, why="because", cause=self.cause if label in caused else None)
-            for label in labels
-        ]
-
-
-class Awaited(Scripted):
-    async def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:  # type: ignore[override]
-        return super().judge(pairs)
-
-
-LABELS: dict[str, VerdictLabel] = dict(zip(ITEMS, ("refuted", "supported", "unknown"), strict=True))
-
-
-@pytest.mark.parametrize("kind", [Scripted, Awaited])
-@pytest.mark.parametrize("per_call", [1, 2, 100])
-def test_any_judge_of_claims_reads_a_checklist(kind: type[Scripted], per_call: int) -> None:
-    judge = kind(LABELS, per_call)
-    found = JudgedChecklist(judge)("Who?", TEXT, [*ITEMS, ITEMS[0]])
-    assert found == ["contradictory", "consistent", "missing", "contradictory"]
-    assert [len(call) for call in judge.calls] == {1: [1, 1, 1], 2: [2, 1], 100: [3]}[per_call]
-    assert {passage.text for call in judge.calls for _, shown in call for passage in shown} == {TEXT}
-
-
-@pytest.mark.parametrize("kind", [Scripted, Awaited])
-def test_an_item_without_a_verdict_masks_the_sample(kind: type[Scripted]) -> None:
-    judge = kind({**LABELS, ITEMS[1]: "unjudged"})
-    with pytest.raises(Unscored) as caught:
-        JudgedChecklist(judge)("Who?", TEXT, ITEMS)
-    assert (caught.value.cause, caught.value.detail) == ("timeout", "because")
-    with pytest.raises(Unscored):  # an outage is one whatever the text holds
-        JudgedChecklist(judge)("Who?", FORGED, ITEMS)
-    judge.cause = "judge_unreadable"
-    assert JudgedChecklist(judge)("Who?", FORGED, ITEMS) == ["missing"] * 3
-    with pytest.raises(Unscored):
-        JudgedChecklist(judge)("Who?", TEXT, ITEMS)
-
-
-def test_a_response_that_the_judge_cannot_read_is_no_better_than_a_false_one() -> None:
-    judge = Scripted(LABELS, cause="unread_language")
-    assert JudgedChecklist(judge)("Who?", TEXT, ITEMS) == ["contradictory", "consistent", "contradictory"]
-
-
-def test_an_item_is_held_against_the_passages_that_speak_of_it() -> None:
-    filler = "The weather was mild and the streets of the city were quiet all day long. " * 10
-    text = f"{filler}Curie won two prizes. {filler}{filler}Curie died in 1934. {filler}"
-    judge = Scripted(dict.fromkeys(ITEMS, "unknown"))
-    JudgedChecklist(judge)("Who?", text, ITEMS)
-    shown = {claim.text: [passage.text for passage in passages] for claim, passages in judge.calls[0]}
-    assert [len(passages) for passages in shown.values()] == [PASSAGES] * 3
-    assert "two prizes" in shown[ITEMS[1]][0]
-    assert "1934" in shown[ITEMS[2]][0]
-
-
-def test_real_judges_read_a_checklist() -> None:
-    text = "Marie Curie was born in Warsaw in 1867. She won two Nobel Prizes."
-    items = ["Marie Curie was born in Warsaw.", "Bern is the capital of Switzerland."]
-    weak = JudgedChecklist(WeakJudge())
-    assert weak("Who?", text, items) == ["consistent", "missing"]
-
-    def answer(messages: Sequence[Message]) -> str:
-        claims = data_of(messages)["claims"]
-        labels = ["supported" if "Warsaw" in claim["claim"] else "unknown" for claim in claims]
-        return reply(*labels, ids=[claim["id"] for claim in claims])
-
-    llm = FakeLLM(answer)
-    assert JudgedChecklist(LLMJudge(llm))("Who?", text, items) == ["consistent", "missing"]
-    assert len(llm.calls) == 1
-
-
-@pytest.mark.security("S11")
-def test_a_judge_that_loses_count_is_a_bug() -> None:
-    class Short(Scripted):
-        def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
-            return super().judge(pairs)[1:]
-
-    with pytest.raises(RuntimeError, match="returned 2 verdicts for 3 items"):
-        JudgedChecklist(Short(LABELS))("Who?", TEXT, ITEMS)
-
-
 # ---------------------------------------------------------------- the knobs of klcf
 
 EXAMPLE = Example("Who was Curie?", id="curie", checklist=ITEMS)
@@ -300,27 +203,8 @@ def test_what_has_no_weight_is_not_asked_for() -> None:
     nothing = klcf(alpha=0.0, beta=0.0, gamma=0.0, general=0.0, checklist=never, **silent)
     assert nothing(EXAMPLE, ANSWER).value == 0
     assert nothing(EXAMPLE, "").value == -1
-    assert nothing.with_(malformed=-0.5)(EXAMPLE, "").value == -0.5
     with pytest.raises(RewardBug):
         klcf(rate=never)(EXAMPLE, ANSWER)
-
-
-def test_the_cases_that_the_paper_does_not_say_are_knobs() -> None:
-    silent: dict[str, Any] = {
-        "checklist": lambda question, text, items: ["missing"] * len(items),
-        "extract": lambda *a: [],
-    }
-    found = klcf(no_ratio=0.5, no_claims=0.25, **silent)(EXAMPLE, ANSWER)
-    assert found.terms["precision"] == pytest.approx(0.2 * 0.5)
-    assert found.terms["truth"] == pytest.approx(0.4 * 0.25)
-    spoken = klcf("uncovered", all_covered=0.75, checklist=lambda q, text, items: ["consistent"] * len(items))
-    assert spoken(EXAMPLE, ANSWER).terms["truth"] == pytest.approx(0.4 * 0.75)
-    assert klcf(general=0.5)(EXAMPLE, ANSWER).terms["general"] == 1.0
-    # F2 of recall 1/3 and precision 1/2: 5 / (4 / (1/3) + 1 / (1/2)) = 5/14
-    weighted = klcf("f-beta", f_beta=2.0)(EXAMPLE, ANSWER)
-    assert weighted.terms["checklist"] == pytest.approx(0.6 * 5 / 14)
-    only = klcf("harmonic", alpha=0.0, beta=0.5)(EXAMPLE, ANSWER)
-    assert only.terms["checklist"] == pytest.approx(0.5 * 1 / 2)
 
 
 def test_the_answer_block_and_the_question_are_what_is_shown() -> None:
@@ -368,9 +252,7 @@ def test_long_completions_cost_more_and_more(tokens: int, penalty: float) -> Non
         ({"length_max": 10, "length_buffer": 20}, "0 < length_buffer <= length_max"),
         ({"length_max": 10, "length_buffer": 0}, "0 < length_buffer"),
         ({"length_max": "10", "length_buffer": 5}, "length_max = '10'"),
-        ({"combine": "geometric"}, "combine='geometric' is not linear, harmonic or f_beta"),
         ({"truth_claims": "some"}, "truth_claims='some' is not all or missing"),
-        ({"length_unit": "bytes"}, "length_unit='bytes' is not tokens, characters or words"),
     ],
 )
 def test_a_knob_that_makes_no_sense_is_told_before_anything_is_asked(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import subprocess
 import sys
 import types
 from collections.abc import Callable
@@ -17,12 +15,12 @@ from unittest import mock
 import pytest
 
 from commands import process, write
+from factrl import cli
 from factrl.bridges import trl as bridge
 from factrl.cli import main, options
 from factrl.cli.show import knob_help
-from factrl.errors import SetupError, TooManyMasked
+from factrl.errors import OverBudget, SetupError, TooManyMasked
 from factrl.job import read_job
-from factrl.llm.spending import OverBudget
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of, settings_of
 from factrl.rewards.grading import Grader
 from factrl.runs.config import dump_toml, settable
@@ -31,7 +29,7 @@ from factrl.train.plan import Plan, make_plan
 from fault_server import FaultServer, answers, closed_port, says
 
 VERBS = {
-    *("demo", "verify", "index", "probe", "score", "train", "tune", "report", "eval", "ask"),
+    *("demo", "verify", "index", "probe", "train", "tune", "report", "eval", "ask"),
     *("prepare", "stress", "study", "serve", "mcp", "show", "models", "doctor"),
 }
 KINDS = {
@@ -95,10 +93,9 @@ MISTAKES: list[tuple[str, str]] = [
     ("eval questions.jsonl --model m", "a model needs --output FOLDER"),
     ("eval questions.jsonl data.limit=3", "'data.limit=3' says how a model is asked; name one with --model"),
     ("eval questions.jsonl data.columns.id='' data.prompt=x", "'data.prompt=x' says how a model is asked"),
-    ("score questions.jsonl", "paper is required"),
-    ("score questions.jsonl --paper truthrl --output s", "--output s must end in .jsonl"),
+    ("eval questions.jsonl --paper truthrl --output s", "--output s must end in .jsonl"),
     (
-        "score questions.jsonl --paper truthrl --output ./questions.jsonl",
+        "eval questions.jsonl --paper truthrl --output ./questions.jsonl",
         "questions.jsonl exists; name another file",
     ),
     ("show truthrl reward.verifier=zzz", "verifier='zzz' is not judge or em"),
@@ -117,15 +114,10 @@ MISTAKES: list[tuple[str, str]] = [
     ("prepare retrieve gone.jsonl --output o.jsonl", "gone.jsonl does not exist"),
     ("prepare retrieve questions.jsonl --index nowhere --output o.jsonl", "nowhere"),
     # usage
-    ("reproduce truthrl --output out", "`factrl reproduce` is gone; use `factrl study PAPER --full`"),
-    ("lab", "`factrl lab` is gone; use `factrl study NAME`"),
-    ("describe truthrl", "`factrl describe` is gone; use `factrl show SPEC`"),
-    ("check truthrl", "`factrl check` is gone; use `factrl show SPEC`"),
-    ("label out --of causes", "`factrl label` is gone; use `factrl report FOLDER --of causes`"),
     ("help verifi", "unknown verb 'verifi'; did you mean 'verify'?"),
     ("prepare klfc", "factrl prepare has no kind 'klfc'; did you mean 'klcf'?"),
     ("prepare", "factrl prepare needs a kind (there are: questions, klcf, "),
-    ("trian", "unknown verb 'trian'; did you mean 'train'? (there are: demo, verify, "),
+    ("trian", "unknown verb 'trian'; did you mean 'train'? (there are: verify, index, "),
     ("train truthrl --modle m", "unknown option '--modle'; did you mean '--model'?; see factrl train --help"),
     ("train good.toml --model", "argument --model: expected one argument; see factrl train --help"),
     ("eval", "the following arguments are required: FILE"),
@@ -236,6 +228,22 @@ def replace(monkeypatch: pytest.MonkeyPatch, module: str, **names: object) -> No
 
 
 # Help
+
+
+def test_the_help_of_all_says_of_each_verb_what_its_own_says() -> None:
+    _, verbs = cli.all_parsers()
+    told = {name: about for group in cli.GROUPS.values() for name, (_, about) in group.items()}
+    own = {name: (parser.description or "").rstrip(".") for name, parser in verbs.items() if " " not in name}
+    assert {name: about[0].upper() + about[1:] for name, about in told.items()} == own
+
+
+def test_the_help_of_all_loads_no_verb() -> None:
+    done = process(
+        "-c", "import sys, factrl.cli as c; c.main(['--help']); sys.stderr.write(str(*[{*sys.modules}]))"
+    )
+    assert "factrl.cli.terminal" in done.stderr
+    assert "factrl.llm" not in done.stderr
+    assert "pydantic" not in done.stderr
 
 
 def test_help_lists_the_verbs_and_each_shows_an_example(capsys: pytest.CaptureFixture[str]) -> None:
@@ -413,24 +421,3 @@ def test_show_lists_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines["model.name"] == "text, required"
     assert lines["model.lora_target_modules"] == 'text or list, default "all-linear"'
     assert lines["train.bf16"] == 'auto or true or false, default "auto"'
-
-
-BASH = shutil.which("bash")
-
-
-@pytest.mark.skipif(BASH is None, reason="needs bash")
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [
-        ("factrl ver", "verify"),
-        ("factrl prepare kl", "klcf"),
-        ("factrl prepare klcf --dem", "--demonstrations"),
-        ("factrl train recipe.toml --meas", "--measure"),
-    ],
-)
-def test_the_tab_key(capsys: pytest.CaptureFixture[str], folder: Path, typed: str, offered: str) -> None:
-    assert main(["--completion"]) == 0
-    script = capsys.readouterr().out
-    words = f'COMP_WORDS=({typed}); COMP_CWORD={len(typed.split()) - 1}; _factrl; echo "${{COMPREPLY[@]}}"'
-    done = subprocess.run([str(BASH), "-c", f"{script}\n{words}"], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [offered]

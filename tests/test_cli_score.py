@@ -1,4 +1,4 @@
-"""`factrl score`: the rewards of stored completions."""
+"""`factrl eval FILE --paper P`: the rewards of stored completions."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def cells(out: str) -> dict[str, list[str]]:
 
 def test_a_row_for_each_completion(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
-        main(["score", "stored.jsonl", "--paper", "truthrl", "--output", "out.jsonl", "reward.wrong=-2"]) == 0
+        main(["eval", "stored.jsonl", "--paper", "truthrl", "--output", "out.jsonl", "reward.wrong=-2"]) == 0
     )
     rows = read("out.jsonl")
     assert [(row["id"], row["state"], row["value"], row["cause"]) for row in rows] == [
@@ -77,7 +77,7 @@ def test_a_row_for_each_completion(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_is_all_of_stdout_and_a_term_counts_where_it_occurs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["score", "stored.jsonl", "--paper", "truthrl:binary", "--json"]) == 0
+    assert main(["eval", "stored.jsonl", "--paper", "truthrl:binary", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     about = [document[name] for name in ("file", "paper", "completions")]
     assert about == ["stored.jsonl", "truthrl:binary", 5]
@@ -88,7 +88,7 @@ def test_json_is_all_of_stdout_and_a_term_counts_where_it_occurs(capsys: pytest.
 
 def test_what_the_reward_does_not_need_may_be_missing(capsys: pytest.CaptureFixture[str]) -> None:
     write("bare.jsonl", {"question": "Say something", "text": "hello"}, {"question": "More", "text": "?"})
-    assert main(["score", "bare.jsonl", "--paper", "own.py:short", "--column", "text"]) == 0
+    assert main(["eval", "bare.jsonl", "--paper", "own.py:short", "--column", "text"]) == 0
     out, err = capsys.readouterr()
     assert cells(out)["masked"][2] == "too_odd⟨U+001B⟩[31m 1"
     assert "No --judge" not in err
@@ -99,7 +99,7 @@ def test_claims_that_no_model_judges_are_announced(capsys: pytest.CaptureFixture
     text = "<think>Lima lies in Peru.</think><answer>Lima</answer>"
     write("steps.jsonl", {**ROWS[0], "completion": text, "evidence": ["Lima lies in Peru, on the coast."]})
     options = ["--paper", "fspo", "verifier.judge=weak", "verifier.cache=false", "--output", "out.jsonl"]
-    assert main(["score", "steps.jsonl", *options]) == 0
+    assert main(["eval", "steps.jsonl", *options]) == 0
     assert "No model judges claims" in capsys.readouterr().err
     (row,) = read("out.jsonl")
     assert row["terms"] == {"answer": 1, "fact": 1}
@@ -112,7 +112,7 @@ def test_where_nothing_could_be_graded(
     write("hard.jsonl", ROWS[2])
     server = serve(says("ok"), answers(400, {"error": {"message": "gone"}}))
     options = ["--judge", f"{server.url}#j", "--output", "out.jsonl"]
-    assert main(["score", "hard.jsonl", "--paper", "truthrl", *options]) == 3
+    assert main(["eval", "hard.jsonl", "--paper", "truthrl", *options]) == 3
     out, err = capsys.readouterr()
     assert "none of the 1 completions could be graded (1 http_400)" in err
     assert cells(out)["sum"][0] == "–"
@@ -130,7 +130,7 @@ def test_rows_are_on_disk_before_the_next_are_scored(monkeypatch: pytest.MonkeyP
         return batch(self, *args, **kwargs)
 
     monkeypatch.setattr(Reward, "batch", spied)
-    assert main(["score", "many.jsonl", "--paper", "own.py:short", "--output", "out.jsonl"]) == 0
+    assert main(["eval", "many.jsonl", "--paper", "own.py:short", "--output", "out.jsonl"]) == 0
     assert seen == [0, AT_ONCE]
     assert [row["id"] for row in read("out.jsonl")] == [str(n) for n in range(AT_ONCE + 3)]
 
@@ -164,7 +164,7 @@ def test_a_bug_in_a_users_reward_shows_the_users_lines_only(capsys: pytest.Captu
     Path("bug.py").write_text(
         "from factrl import reward\n\n@reward\ndef broken(example, completion):\n    return {}['nope']\n"
     )
-    assert main(["score", "stored.jsonl", "--paper", "bug.py:broken"]) == 2
+    assert main(["eval", "stored.jsonl", "--paper", "bug.py:broken"]) == 2
     err = capsys.readouterr().err
     assert re.findall(r'File ".*?(\w+\.py)", line (\d+)', err) == [("bug.py", "5")]
     assert "KeyError: 'nope'\nfactrl: reward 'broken' failed on example '1' with KeyError: 'nope'\n" in err

@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 
 from factrl.cli import main
-from factrl.cli.show import recipe_path, sourced
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of
 from factrl.rewards import reward
 from factrl.rewards.payoffs import OUTCOMES, Payoff, payoffs
 from factrl.types import Completion, Example, Result, Score
 
 if sys.version_info >= (3, 11):
-    import tomllib
+    pass
 else:
-    import tomli as tomllib
+    pass
 
 SPECS = [f"{name}:{variant}" for name in paper_names() for variant in rewards_of(load_paper(name))]
 # Knobs that a variant leaves to the user.
@@ -62,34 +61,6 @@ def out_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 # show
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("beta = 0.1  # paper", ("train.beta", 0.1, "paper")),
-        ('url = "a#b"', ("train.url", "a#b", "")),
-        ("table = { a = 1 }  # c", ("train.table", {"a": 1}, "c")),
-        ("# beta = 0.1  # paper", None),
-        ("text = '''\nbeta = 3  # no\n'''", None),
-    ],
-)
-def test_a_setting_and_its_source(line: str, expected: tuple[str, Any, str] | None) -> None:
-    assert [*sourced(f"[train]\n{line}\n")] == ([] if expected is None else [expected])
-
-
-def test_every_training_value_is_shown_with_its_source(capsys: pytest.CaptureFixture[str]) -> None:
-    for name in paper_names():
-        path = recipe_path(name)
-        assert path is not None
-        text = path.read_text("utf-8")
-        values = {key: (value, source) for key, value, source in sourced(text)}
-        weights = [f"reward.{name}=1" for name in ("alpha", "beta", "gamma") if path.stem == "klcf"]
-        out = out_of(capsys, "show", path.stem, *weights)
-        for key, value in tomllib.loads(text).get("train", {}).items():
-            assert values[f"train.{key}"][0] == value
-            assert values[f"train.{key}"][1], f"train.{key} has no source in {path}"
-            assert re.search(rf"^train\.{key} ", out, re.M)
 
 
 def test_what_it_pays_in_words_and_numbers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,12 +114,8 @@ def test_pay_that_is_not_known_is_said_and_fails(
     assert "holds" not in out
 
 
-# An ablation that does not look at the answer; as its mean is over characters, the answer's length moves it.
-BLIND = {"corver:sentences"}
-
-
 def test_a_right_answer_never_earns_less_than_a_wrong_one() -> None:
-    for spec in sorted({*SPECS} - BLIND):
+    for spec in sorted(SPECS):
         for payoff in payoffs(load_reward(spec).with_(**GIVEN.get(spec, {}))):
             right, wrong = payoff.value("correct"), payoff.value("wrong")
             assert {*payoff.results} == {*OUTCOMES}

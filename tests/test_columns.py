@@ -47,19 +47,10 @@ ANSWERS: Mapping[str, tuple[Any, list[str] | str]] = {
     "python": ("['Warsaw', 'Warszawa']", NAMES),
     "python, spaces inside": ("[ 'Warsaw' , 'Warszawa' ]", NAMES),
     "python, both quotation marks": ("[\"St. Mary's\", 'Warszawa']", ["St. Mary's", "Warszawa"]),
-    "python with nan": ("['Warsaw', nan]", ["Warsaw"]),
     "python with None": ("['Warsaw', None]", ["Warsaw"]),
     "python tuple": ("('Warsaw', 'Warszawa')", NAMES),
     "python set": ("{'Warsaw', 'Warszawa'}", NAMES),
     "python object": (str(TRIVIA), NAMES),
-    "numpy, as str() writes it": (str(np.array(NAMES)), NAMES),
-    "numpy, as repr() writes it": (repr(np.array(NAMES, dtype=object)), NAMES),
-    "numpy, repr of fixed width": (repr(np.array(NAMES)), NAMES),
-    "numpy 2's texts in a list": ("[np.str_('Warsaw'), np.str_('Warszawa')]", NAMES),
-    "an object with an array": (
-        "{'value': 'Warsaw', 'aliases': array(['Warszawa'], dtype=object)}",
-        NAMES,
-    ),
     "one number in brackets": ("[1867]", ["1867"]),
     "list": (NAMES, NAMES),
     "tuple": (tuple(NAMES), NAMES),
@@ -77,11 +68,6 @@ ANSWERS: Mapping[str, tuple[Any, list[str] | str]] = {
     "NaN": (float("nan"), []),
     "numpy's short number": (np.float32(0.1), ["0.1"]),
     "short numbers": (np.array([3.14, 0.5], dtype=np.float32), ["3.14", "0.5"]),
-    "ComplexWebQuestions, as numpy prints it": (
-        "[{'answer': 'Warsaw', 'aliases': array([], dtype=object)}\n {'answer': 'Warszawa'}]",
-        NAMES,
-    ),
-    "arrays of arrays": ("[array(['Warsaw'], dtype=object)\n array(['Lyon'], dtype=object)]", "or several"),
     "SQuAD, with nothing": ({"text": [], "answer_start": []}, []),
     "a conversation": ([{"role": "user", "content": "Q?"}, {"role": "model", "content": "Lyon"}], ["Lyon"]),
     "NaN of numpy": (np.float32("nan"), []),
@@ -109,8 +95,6 @@ ANSWERS: Mapping[str, tuple[Any, list[str] | str]] = {
     "an interval in a list as json": ('["[0, 1]"]', ["[0, 1]"]),
     # what could be one answer or several, or nobody can read
     "numbers as json": ("[1867, 1868]", "one answer or several"),
-    "numbers as numpy writes them": ("[1867 1868]", "one answer or several"),
-    "words without quotation marks": ("[Warsaw, Warszawa]", "one answer or several"),
     "lists of lists": ('[["Warsaw"], ["Lyon"]]', "one answer or several"),
     "lists in a list": ([["Warsaw"], ["Lyon"]], "one answer or several"),
     "cut off": ('["Warsaw", "Wars', "cannot be read"),
@@ -128,48 +112,10 @@ ANSWERS: Mapping[str, tuple[Any, list[str] | str]] = {
     "infinite": (float("inf"), "holds inf"),
 }
 
-PRINTED = [
-    *("list(['Paris', 'Lyon'])", "deque(['Paris', 'Lyon'], maxlen=3)", "frozenset({'Paris', 'Lyon'})"),
-    *("dict_keys(['Paris', 'Lyon'])", "dict_values(['Paris'])", "OrderedDict([('value', 'Paris')])"),
-    *(
-        "OrderedDict({'value': 'Paris'})",
-        "Counter({'Paris': 2})",
-        "set(['Paris'])",
-        "set()",
-        "tuple(('a', 'b'))",
-    ),
-    *("defaultdict(<class 'list'>, {'value': ['Paris']})", "pd.Index(['Paris'], dtype='object')"),
-    *(
-        "c('Paris', 'Lyon')",
-        'c("Paris", "Lyon")',
-        "tensor([1, 2])",
-        "torch.tensor([[1, 2]])",
-        "Series(['Paris'])",
-    ),
-    *("{Paris,Lyon}", "{Paris, New York}", "{Paris}", "{Łódź,Lyon}", '{"New York",Lyon}'),
-    *('"Paris", "Lyon"', "'Paris', 'Lyon'", '"Paris";"Lyon"', "“Paris”, “Lyon”", '"Paris" "Lyon"'),
-    *('"Paris"\n"Lyon"', '"Paris",\n"Lyon",', "'Paris'\n'Lyon'", "“Paris”\n“Lyon”"),
-    *(
-        "- Paris\n- Lyon",
-        "- Paris\n- Lyon\n",
-        "* Paris\n* Lyon",
-        "  - 'Paris'\n  - 'Lyon'",
-        "- Paris",
-        "- 1\n- 2",
-    ),
-    "1. Paris\n2. Lyon",
-]
+PRINTED = ["['a' 'b']", "c('Paris', 'Lyon')", "deque(['Paris', 'Lyon'], maxlen=3)", "array(['a', 'b'])"]
 PLAIN = [
-    *("f(x) = (x, 1)", "sin((x+1)/2)", "P(A)", "f(2)", "{1, 2}", "{x, y}", "(1, 2)", "x \\in [0, 1]"),
-    *(
-        'print("Hello")',
-        'The "Paris", the "Lyon"',
-        '"Heroes" by David Bowie',
-        'Alfred "Al" Gore',
-        "'Tis Pity",
-    ),
-    *("- 5", "-5", "- x + 1", "- \\sqrt{2}", "1. FC Köln", "C# 5", "Paris (France)", "list of kings", "{1}"),
-    *("Paris - Lyon", "Paris, France", "It is\n- mostly - Paris.", "U.S.A.(1776)", "#1", "# of #### things"),
+    *("f(x) = (x, 1)", "P(A)", "{1, 2}", "(1, 2)", "x \\in [0, 1]", 'print("Hello")', "- 5", "1. FC Köln"),
+    *('"Heroes" by David Bowie', 'Alfred "Al" Gore', "'Tis Pity", "Paris (France)", "# of #### things"),
 ]
 
 
@@ -198,28 +144,6 @@ def test_a_text_that_only_resembles_one_stays_an_answer(cell: str) -> None:
         ({"answer": "Warsaw", "aliases": np.array(["Warszawa"], dtype=object)}, NAMES),
         ({"answer": "Warsaw", "aliases": None, "alt_ans": ["Warszawa"]}, NAMES),
         ({"answers": ["Warsaw"], "answer_aliases": ["Warszawa"]}, NAMES),
-        ({"answer": "Lyon", "choices": ["Paris", "Lyon"]}, ["Lyon"]),
-        ({"answer": "7", "options": ["7", "8"]}, ["7"]),  # no place of two
-        ({"answer": "A", "choices": ["A", "B"]}, ["A"]),
-        ({"answer": ["B"], "choices": ["B", "A", "0"]}, ["B"]),
-        ({"answer": "no", "options": {"A": "no", "B": "yes"}}, ["no"]),
-        ({"answer": 2, "choices": []}, ["2"]),
-        ({"answer": "B", "A": "x"}, ["B"]),
-        *(
-            ({"answer": place, column: choices}, f"answer is {str(place)!r} beside {column}")
-            for place in (0, 1, "1", "B", "b", "(B)", "B.", "B)")
-            for column, choices in (
-                ("choices", ["Paris", "Lyon"]),
-                ("options", "['Paris' 'Lyon']"),
-                ("options", {"A": "Paris", "B": "Lyon"}),
-                ("choices", {"text": ["Paris", "Lyon"], "label": ["A", "B"]}),
-            )
-        ),
-        ({"answer": "D", "A": "1", "B": "2", "C": "3", "D": "4"}, "answer is 'D' beside A, B, C, D"),
-        ({"answer": 2, "choices": ["0", "1", "2", "3"]}, "answer is '2' beside choices"),
-        ({"answer": "2", "choices": ["3", "2", "1"]}, "answer is '2' beside choices"),
-        ({"answers": ["B"], "choices": ["Paris", "Lyon"]}, "answers is 'B' beside choices"),
-        ({"target": np.int64(1), "choices": np.array(["Paris", "Lyon"])}, "target is '1' beside choices"),
     ],
 )
 def test_what_public_sets_have_beside_an_answer(row: dict[str, Any], answers: list[str] | str) -> None:
@@ -257,10 +181,6 @@ EVIDENCE: Mapping[str, tuple[Any, list[tuple[str, str]] | str]] = {
     "json": (json.dumps([{"title": "W", "text": PASSAGE}]), [("W", PASSAGE)]),
     "json of texts": (json.dumps([PASSAGE, "x"]), [("", PASSAGE), ("", "x")]),
     "python": (str([{"title": "W", "text": PASSAGE}]), [("W", PASSAGE)]),
-    "as numpy prints it": (
-        str(np.array([{"title": "W", "text": PASSAGE}, {"title": "} {", "text": "x"}])),
-        [("W", PASSAGE), ("} {", "x")],
-    ),
     "lists in an object, as `datasets` has it": ({"title": ["W"], "text": [PASSAGE]}, [("W", PASSAGE)]),
     "a text that begins with its number": ("[1] Warsaw is a city.", [("", "[1] Warsaw is a city.")]),
     "a text that begins with a quotation": ('["Heroes" is a song.', [("", '["Heroes" is a song.')]),
@@ -292,7 +212,6 @@ ROWS: Mapping[str, dict[str, Any]] = {
         "answer": "Warsaw",
     },
     "TRL, json": {"prompt": json.dumps(ASKED), "answer": "Warsaw"},
-    "TRL, as numpy prints it": {"prompt": str(np.array(ASKED)), "answer": "Warsaw"},
     "messages": {"messages": ASKED, "ground_truth": "Warsaw"},
     "verl": {"prompt": ASKED, "reward_model": {"style": "rule", "ground_truth": "Warsaw"}},
     "verl, list": {"prompt": ASKED, "reward_model": {"ground_truth": ["Warsaw"]}},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -150,11 +149,4 @@ def test_an_evaluation_says_how_often_each_level_is_right(
     assert output.benchmarks["rows"]["absent"] == {}
     assert numbers["auroc"].value == 1.0
     assert "aurc" in capsys.readouterr().out
-    page = (tmp_path / "out" / "report.html").read_text("utf-8")
-    assert "rows, at least 90 sure: coverage 33.3, risk 0.0" in page
-    for name in ("two", "three"):
-        shutil.copytree(tmp_path / "out", tmp_path / name)
-    assert main(["report", *(str(tmp_path / name) for name in ("out", "two", "three"))]) == 0
-    assert "coverage@90" in capsys.readouterr().out
-    assert "three, at least 90 sure: coverage" in (tmp_path / "three" / "comparison.html").read_text("utf-8")
     assert "As sure as right?" in (tmp_path / "out" / "report.html").read_text("utf-8")

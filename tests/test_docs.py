@@ -31,7 +31,7 @@ from typing import Any
 import pytest
 
 import factrl as fx
-from factrl.cli import _parse, _parsers, main
+from factrl.cli import _parse, all_parsers, main
 from factrl.errors import ConfigError, SetupError
 from factrl.papers import load_reward
 from factrl.runs.config import settable
@@ -94,7 +94,7 @@ def parse(command: str) -> None:
     for word in words:
         if word.startswith("recipes/") and not (ROOT / word).exists():
             raise ConfigError(f"there is no {word}")
-    parser, verbs = _parsers()
+    parser, verbs = all_parsers()
     try:
         args = _parse(parser, verbs, words)
     except SystemExit:
@@ -224,7 +224,7 @@ def test_commands_parse(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @each_page(PAGES)
 def test_commands_in_running_text_exist(page: Path) -> None:
-    _, verbs = _parsers()
+    _, verbs = all_parsers()
     text = _FENCE.sub("", page.read_text("utf-8"))
     for command in (" ".join(found.split()) for found in _INLINE.findall(text)):
         verb = next(

@@ -66,13 +66,6 @@ def test_an_extra_is_whole_missing_or_of_another_version(
     assert diagnostic.detail.startswith(detail)
 
 
-def test_every_requirement_of_factrl_is_understood() -> None:
-    for line in metadata.requires("factrl") or []:
-        match = doctor._REQUIREMENT.fullmatch(line)
-        assert match is not None, line
-        assert re.fullmatch(r"(\s*(>=|<)[\d.]+,?)*\s*", match["wanted"]), line
-
-
 def test_a_sqlite_that_can_damage_the_cache_is_warned_of() -> None:
     assert [sqlite(version).state for version in ("3.51.2", "3.51.3", "3.52")] == ["warning", "ok", "ok"]
 

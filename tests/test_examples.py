@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from factrl.llm import FakeLLM
+from factrl.papers import load_reward
+from factrl.rewards.grading import Grader
+from factrl.types import Example, Passage, TrainingState
+from factrl.verifier import open_verifier
+from factrl.verifier.search import Given, Index
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PRINTS = {
@@ -37,6 +45,80 @@ NEEDS = {
     "05_serve": ("", ("fastapi", "uvicorn")),
 }
 MARKS = {"01_verify": [pytest.mark.model], "04_trl": [pytest.mark.model, pytest.mark.torch]}
+
+
+def asked(name: str, question: Example, said: str, **values: object) -> tuple[object, ...]:
+    """The state of a completion and what it earns by a reward that is loaded by its path."""
+    result = load_reward(str(EXAMPLES / "rewards" / f"{name}.py:{name}")).with_(**values)(question, said)
+    return (result.state, *(round(value, 3) for value in (result.terms or {}).values()))
+
+
+CURIE = Example(
+    "In which city was Marie Curie born?",
+    ("Warsaw",),
+    evidence=(Passage("Marie Curie was born in Warsaw in 1867."),),
+)
+
+
+@pytest.mark.parametrize(
+    ("others", "said", "wanted"),
+    [
+        (["Paris", "Paris", "Paris"], "I don't know", ("scored", 0.0, 0.5)),
+        (["Warsaw", "Paris", "Paris"], "I don't know", ("scored", 0.0, 0.0)),  # one of the group is right
+        (["Paris", "Rome", "Oslo"], "I don't know", ("scored", 0.0, 0.0)),  # it still explores
+        (["Paris"] * 3, "Warsaw", ("scored", 1.0, 0.0)),
+    ],
+)
+def test_bapo_pays_declining_where_no_completion_is_right(
+    others: list[str], said: str, wanted: tuple[object, ...]
+) -> None:
+    form = "<think>Hm.</think><answer>{}</answer>".format
+    group = [form(text) for text in (said, *others)]
+    assert asked("bapo", CURIE, form(said), group=lambda _: group, stage="plateau") == wanted
+    assert asked("bapo", CURIE, said, group=lambda _: group, stage="plateau") == ("floored", -1.0, 0.0)
+    early = TrainingState(tuple(group), stalled=0)
+    assert asked("bapo", CURIE, form(said), group=lambda _: group, course=lambda _: early)[2] == 0
+
+
+def test_rar_pays_what_no_evidence_contradicts() -> None:
+    verify = open_verifier(judge="weak")
+    said = {
+        "Marie Curie was born in 1867.": 1.0,
+        "Marie Curie was born in 1868.": 0.0,
+        "I don't know.": 1.0,
+    }
+    for text, value in said.items():
+        assert asked("rar", CURIE, text, verify=verify) == ("scored", value)
+    assert asked("rar", CURIE, "<think>Hm", verify=verify) == ("floored", 0.0)
+    verify.search = Given([])
+    assert asked("rar", replace(CURIE, evidence=()), "Marie Curie was born in Paris.", verify=verify) == (
+        "masked",
+    )
+
+
+def test_corver_counts_where_two_names_stand_together(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Marie Curie was born in Warsaw. Pierre Curie worked in Paris.")
+    Index.build(tmp_path / "kb", [tmp_path / "a.txt"])
+    told = {"grade": Grader(), "index": str(tmp_path / "kb")}
+    said = "<think>Marie Curie came from {}.</think><answer>{}</answer>".format
+    rare, unseen = -0.1 * 29 / 67, -0.2 * 27 / 65
+    assert asked("corver", CURIE, said("Warsaw", "Warsaw"), **told) == ("scored", 4, 1, 0, round(rare, 3))
+    assert asked("corver", CURIE, said("Oslo", "Warsaw"), **told) == ("scored", 4, 1, 0, round(unseen, 3))
+    assert asked("corver", CURIE, said("Warsaw", "I don't know"), **told)[1] == -2
+    assert asked("corver", CURIE, "Warsaw", **told) == ("floored", -2, -1, 0, 0)
+
+
+def test_cove_checks_a_draft_by_questions_that_do_not_see_it() -> None:
+    cove = runpy.run_path(str(EXAMPLES / "cove.py"))["cove"]
+    llm = FakeLLM(
+        ["In Paris.", "- Where was she born?\n- In which year?", "In Warsaw.", "In 1867.", "Warsaw."]
+    )
+    assert cove(llm, "Where was Curie born?") == "Warsaw."
+    prompts = [str(messages[0]["content"]) for messages in llm.calls]
+    assert "In Paris." not in prompts[2] + prompts[3]
+    assert "- Where was she born? In Warsaw." in prompts[4]
+    assert cove(FakeLLM(["In Paris.", "none"]), "Where?") == "In Paris."
+    assert cove(FakeLLM(["In Paris.", "It is fine."]), "Where?") is None
 
 
 def names() -> list[str]:

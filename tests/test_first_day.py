@@ -55,7 +55,7 @@ def test_nobody_is_asked_whether_they_meant_what_they_wrote(capsys: pytest.Captu
     "name", ["two\nlines.jsonl", "two\rlines.jsonl", "\u2028.jsonl", "x\n\nfactrl: all is well"]
 )
 @pytest.mark.parametrize(
-    "verb", ["train truthrl --model m --dry-run --data", "eval", "score --paper truthrl", "show"]
+    "verb", ["train truthrl --model m --dry-run --data", "eval", "eval --paper truthrl", "show"]
 )
 def test_a_name_makes_no_line_of_its_own(verb: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*verb.split(), name]) == 2
@@ -99,7 +99,7 @@ def test_a_pipe_without_a_writer_is_not_waited_for(capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize("closed", [(1,), (2,), (0, 1), (0, 1, 2)])
 @pytest.mark.parametrize(
-    "words", ["--version", "train nothing", "score rows.jsonl --paper truthrl --output o.jsonl"]
+    "words", ["--version", "train nothing", "eval rows.jsonl --paper truthrl --output o.jsonl"]
 )
 def test_a_closed_descriptor_is_nowhere(words: str, closed: tuple[int, ...]) -> None:
     """And no file gets its number, into which others would write."""
@@ -114,7 +114,7 @@ def test_a_closed_descriptor_is_nowhere(words: str, closed: tuple[int, ...]) -> 
     )
     assert done.returncode == (2 if words == "train nothing" else 0)
     assert "Traceback" not in done.stdout + done.stderr
-    if "score" in words:
+    if "--paper" in words:
         assert [json.loads(line)["state"] for line in Path("o.jsonl").read_text().splitlines()] == ["floored"]
 
 
@@ -125,7 +125,7 @@ def test_ctrl_c_while_the_program_is_read_is_no_traceback() -> None:
         "    def find_spec(self, name, *_):\n"
         "        if name == 'factrl.cli.train': raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Stop())\n"
-        "import runpy; runpy.run_module('factrl', run_name='__main__')\n"
+        "import runpy; sys.argv[1:] = ['train']; runpy.run_module('factrl', run_name='__main__')\n"
     )
     done = process("-c", program)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "factrl: interrupted\n")
@@ -170,7 +170,6 @@ def test_a_conversation_as_prompt_is_trained_on(capsys: pytest.CaptureFixture[st
     [
         ("small/truthrl", {"xllamacpp"}, "xllamacpp is not installed; run: pip install '.[local]'"),
         ("small/truthrl", {"gguf"}, "gguf is not installed; run: pip install '.[local]'"),
-        ("small/knowrl", {"peft"}, "peft is not installed; run: pip install '.[train]'"),
         ("small/truthrl", set(), ""),
     ],
 )

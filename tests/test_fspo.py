@@ -96,7 +96,6 @@ def test_a_verifier_that_never_refutes_is_refused_as_eq_8_has_three_verdicts(
 ) -> None:
     judge: Any = NLIJudge(SimpleNamespace(identity="hhem", meanings=labels), **more)  # type: ignore[arg-type]
     verifier = Verifier(SentenceClaims(), None, judge)
-    load_reward("fspo:code").with_(verify=verifier)  # which takes all but supported for refuted
     if taken:
         load_reward("fspo").with_(verify=verifier)
         return
@@ -112,14 +111,13 @@ def test_a_step_without_a_verdict_by_its_own_doing_is_no_better_than_a_false_one
 
 
 @pytest.mark.parametrize(("steps", "state"), [(39, "masked"), (40, "scored")])
-@pytest.mark.parametrize("variant", ["fspo", "code"])
 def test_one_missing_verdict_is_borne_when_it_moves_the_mean_by_no_more_than_the_width(
-    variant: str, steps: int, state: str
+    steps: int, state: str
 ) -> None:
     text = "\n".join([f"Fact number {number} is true." for number in range(steps - 1)] + ["One is lost."])
-    result = supplied(f"fspo:{variant}")(ELY, think(text))
+    result = supplied("fspo")(ELY, think(text))
     assert result.state == state
-    if state == "scored" and variant == "fspo":
+    if state == "scored":
         assert signs(result) == [1] * 39 + [0]
         assert result.terms["fact"] == pytest.approx(39 / 40)
 
@@ -136,26 +134,6 @@ def test_a_think_part_that_the_prompt_began_is_judged_from_where_the_policy_went
     assert [(span.start, span.end) for span in result.spans] == [(1, 12)]
 
 
-def test_released_signs_cover_every_character_once() -> None:
-    judge = by_words(true="supported", false="refuted")
-    for text in ("", "a is true.", " a is true.\nb is false. \n", "a is false.\nb is true."):
-        for completion in (Completion(think(text)), Completion(think(text)[7:], prefill="<think>")):
-            result = supplied("fspo:code", judge)(ELY, completion)
-            ends = [0, *(span.end for span in result.spans)]
-            assert [span.start for span in result.spans] == ends[:-1]
-            assert ends[-1] == len(completion)
-
-
-def test_the_answer_of_the_best_accepted_spelling_counts_in_the_released_reward() -> None:
-    example = Example("Q?", ("a long name of it", "Ely"), evidence=(BORN,))
-    assert supplied("fspo:code")(example, think("a is true.", "Ely")).value == 1
-
-
-def test_reasoning_that_is_too_long_is_floored_in_the_released_reward_too() -> None:
-    result = supplied("fspo:code")(ELY, think("a is true. " * 4000))
-    assert (result.state, result.cause, result.value, result.spans) == ("floored", "oversize", 0, ())
-
-
 def test_claims_of_sentences_that_do_not_exist_are_left_out() -> None:
     def verify(text: str, question: str = "", **_: object) -> Report:
         check = Check(Claim(text, 0, len(text), 7), (BORN,), Verdict("refuted", "x"))
@@ -170,7 +148,7 @@ def test_questions_without_evidence() -> None:
         load_reward("fspo").check_examples([ELY, bare])
     with pytest.raises(DataError, match=r"'Where was Ada Reed born\?' .*fspo"):
         supplied()(bare, think("a is true."))
-    for variant in ("mixed", "outcome", "code"):
+    for variant in ("mixed", "outcome"):
         load_reward(f"fspo:{variant}").check_examples([ELY, bare])
     with pytest.raises(DataError, match="no accepted answers"):
         load_reward("fspo:outcome").check_examples([Example("Where?", evidence=(BORN,))])
@@ -181,7 +159,6 @@ def test_questions_without_evidence() -> None:
 def test_the_outcome_needs_no_verifier() -> None:
     assert load_reward("fspo:outcome").missing == ()  # Eq. 9: rules decide
     assert load_reward("fspo:outcome").with_(verifier="judge").missing == ("grade",)
-    assert load_reward("fspo:code").missing == ("verify",)
 
 
 @pytest.mark.parametrize("broken", ["{} So be it.", "{}</answer>", "Well: {}", "<think>{}"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from factrl.job import read_job
@@ -12,56 +10,7 @@ from factrl.rewards.grading import Grader
 from factrl.types import Example, Passage
 from factrl.verifier import open_verifier
 
-TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 CURIE = Example("In which city was Marie Curie born?", ("Warsaw",))
-
-
-def accepts(completion: str) -> bool:
-    return load_reward("knowrl:code").with_(weight_correct=0.0, weight_fact=0.0, fact_when="always").with_(
-        grade=len, verify=len
-    )(CURIE, completion).terms == {"format": 1.0}
-
-
-def a_block(text: str) -> bool:
-    """White space, a visible character, and a rest in which no block opens, as the released pattern says."""
-    inner = text.strip()
-    return bool(inner) and not any(inner.startswith(TAGS[::2], place) for place in range(1, len(inner)))
-
-
-def accepts_by_trying(completion: str) -> bool:
-    """All ways to cut the text into the four tags and what stands between them."""
-    text = completion if completion.startswith("<think>") else "<think>" + completion
-    for whole in {text, text.removesuffix("\n")}:
-        if not whole.endswith("</answer>"):
-            continue
-        for closing in range(len("<think>"), len(whole)):
-            for opening in range(closing + len("</think>"), len(whole) - len("</answer>")):
-                if (
-                    whole.startswith("</think>", closing)
-                    and whole.startswith("<answer>", opening)
-                    and not whole[closing + len("</think>") : opening].strip()
-                    and a_block(whole[len("<think>") : closing])
-                    and a_block(whole[opening + len("<answer>") : -len("</answer>")])
-                ):
-                    return True
-    return False
-
-
-def test_the_released_format_is_what_trying_all_cuts_finds() -> None:
-    draw = random.Random(1)
-    found = []
-    for _ in range(1500):
-        parts = ["<think>", "a", "</think>", "<answer>", "b", "</answer>"]
-        for _ in range(draw.randrange(4)):
-            place = draw.randrange(len(parts) + 1)
-            if draw.random() < 0.7:
-                parts.insert(place, draw.choice([*TAGS, " ", "\n", "c", "<"]))
-            else:
-                del parts[place : place + 1]
-        completion = "".join(parts)
-        found.append(accepts(completion))
-        assert found[-1] == accepts_by_trying(completion), completion
-    assert 0.2 < sum(found) / len(found) < 0.8
 
 
 def test_dapo_trains_with_the_released_values_and_truthrl_with_knowrls_settings() -> None:

@@ -26,7 +26,6 @@ from factrl.llm.limits import RateLimiter
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.llm.store import CachedLLM, Store
 from factrl.rewards.checklist import Checklist
-from factrl.rewards.contradiction import contradiction_judge
 from factrl.rewards.grading import Grader, reasoning_judge
 from factrl.rewards.preference import rating_judge
 from factrl.verifier.judges import LLMJudge
@@ -250,7 +249,7 @@ def test_what_asks_a_server_is_pickled_without_its_key_and_its_connections(
             rating_judge(llm),
             reasoning_judge(llm),
         ),
-        *(contradiction_judge(llm), fx.remote(server.url, "truthrl")),
+        fx.remote(server.url, "truthrl"),
     ):
         pickled = pickle.dumps(thing)
         assert KEY.encode() not in pickled

@@ -68,7 +68,7 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
 def test_every_option_that_is_a_number_refuses_what_cannot_be_one(
     value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for verb, parser in cli._parsers()[1].items():
+    for verb, parser in cli.all_parsers()[1].items():
         words = ["x" for action in parser._actions if not action.option_strings and action.nargs != "*"]
         for action in parser._actions:
             if action.option_strings and action.type is not None:
@@ -93,7 +93,7 @@ def test_every_setting_refuses_a_number_that_nothing_counts_to(cls: type[Any]) -
     [
         f"train good.toml --dry-run data.limit={HUGE}",
         f"train good.toml --dry-run reward.wrong=0x{'f' * 5_000}",
-        f"score rows.jsonl --paper truthrl reward.wrong=-{HUGE}",
+        f"eval rows.jsonl --paper truthrl reward.wrong=-{HUGE}",
         "train good.toml --dry-run data.system=a\udcff",
         "eval rows\udcff.jsonl",
         "train good\udcff.toml",
@@ -148,7 +148,7 @@ def test_half_a_character_in_a_prompt_names_the_row(
 PLACES = ["a-file/below", "/proc/none/below", "a-folder.html", "full"]
 WRITERS = [
     ("eval rows.jsonl --output {}", ""),
-    ("score rows.jsonl --paper truthrl --output {}", ".jsonl"),
+    ("eval rows.jsonl --paper truthrl --output {}", ".jsonl"),
     ("verify Oslo --docs notes.txt --judge weak --html {}", ".html"),
     ("prepare convert rows.jsonl --to trl --output {}", "/x.jsonl"),
     ("probe rows.jsonl --model http://127.0.0.1:9/v1#m --output {}", ".jsonl"),
@@ -176,7 +176,7 @@ def test_stdout_that_is_full_gets_one_line() -> None:
         assert done.returncode == 2
         assert "Traceback" not in done.stderr
         assert "Exception" not in done.stderr
-        assert "factrl: No space left on device; free some space" in done.stderr
+        assert "factrl: No space left on device" in done.stderr
 
 
 # A disk that fills up meanwhile
@@ -192,7 +192,7 @@ def judge() -> Iterator[FaultServer]:
 @pytest.mark.parametrize(
     "line",
     [
-        "score rows.jsonl --paper truthrl --output s.jsonl",
+        "eval rows.jsonl --paper truthrl --output s.jsonl",
         "index notes.txt --out idx",
         "prepare convert rows.jsonl --to verl --output p.parquet",
         "verify Oslo --docs notes.txt --judge weak --html s.html --no-cache",
@@ -239,15 +239,11 @@ def test_a_torn_row_of_a_full_disk_is_not_followed_by_another(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("error", "line"),
     [
-        (OSError(errno.ENOSPC, "No space left on device", "a/b"), "a/b: No space left on device; free some"),
-        (OSError(errno.EROFS, "Read-only file system", "a"), "a: Read-only file system; name another place"),
+        (OSError(errno.ENOSPC, "No space left on device", "a/b"), "a/b: No space left on device"),
+        (OSError(errno.EROFS, "Read-only file system", "a"), "a: Read-only file system"),
         (
             RuntimeError("I/O error: No space left on device (os error 28)"),
             "a file could not be written whole: I/O error: No space left",
-        ),
-        (
-            ValueError("an error of Rust:\n 'Read-only file system'"),
-            "a file could not be written whole: an error of Rust: 'Read-only file system'; name another",
         ),
         (OSError(errno.EBADF, "Bad file descriptor"), None),
         (ConnectionResetError(errno.ECONNRESET, "Connection reset"), None),
@@ -288,7 +284,7 @@ def test_a_reward_file_that_does_not_run_is_named_with_its_line(
     source: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("own.py").write_text(source)
-    for line in ("score rows.jsonl --paper own.py", "train paper=own.py --dry-run good.toml"):
+    for line in ("eval rows.jsonl --paper own.py", "train paper=own.py --dry-run good.toml"):
         assert main(line.split()) == 2
         assert message in complaint(capsys)
 
@@ -317,5 +313,5 @@ def test_what_a_reward_file_returns_is_no_bug_of_ours(
     Path("own.py").write_text(
         f"import factrl as fx\n@fx.reward\ndef mine(example, completion):\n    return {returned}\n"
     )
-    assert main(["score", "rows.jsonl", "--paper", "own.py:mine"]) == 2
+    assert main(["eval", "rows.jsonl", "--paper", "own.py:mine"]) == 2
     assert "failed on example" in complaint(capsys)

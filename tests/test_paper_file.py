@@ -40,7 +40,6 @@ def madeup(example, completion, *, grade: Grader, declined: float = 0.25):
 SETTINGS = {"data": {"prompt": "Q: {question} A:"}, "train": {"learning_rate": 2e-6}}
 VARIANTS = {"paper": madeup, "harsh": madeup.with_(declined=0.0)}
 FORM = "boxed"
-PUBLISHED = {("results", "base", "accuracy"): 30.0, ("results", "ours", "accuracy"): 40.0}
 WEAKNESSES = {"": {"wrong >= floored": "made up", "D30": "the reasoning is not read"}, "harsh": {}}
 '''
 
@@ -63,7 +62,7 @@ def _one_paper_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
         ("show", "madeup      Made up: right or not"),
         ("show madeup", "declined"),
         ("show madeup", "0.25"),
-        ("score rows.jsonl --paper madeup", "1.0"),
+        ("eval rows.jsonl --paper madeup", "1.0"),
         ("train madeup --data rows.jsonl --model none --dry-run train.prompts_per_step=8", "madeup"),
     ],
 )

@@ -48,8 +48,6 @@ ROWS: list[tuple[str, str, Mapping[str, Any]]] = [
         "right > declined > wrong; declined@beyond > right@beyond = wrong@beyond",
         {"knowledge": False},
     ),
-    ("truthrl:search", "right cited = right > declined > wrong", {"citations": 0.25}),
-    ("truthrl:cited", "right cited > right; declined > wrong cited", {"citations": 0.0}),
     ("knowrl:format", "right = declined = wrong > malformed", {"weight_correct": 1.0}),
     (
         "knowrl:format+fact",
@@ -67,24 +65,6 @@ ROWS: list[tuple[str, str, Mapping[str, Any]]] = [
         {"abstain": -1.0},
     ),
     ("knowrl:no-refusal", "right > declined = wrong > malformed; wrong:T > declined:F", {"abstain": 1.0}),
-    (
-        "bapo:plateau",
-        "right > declined > wrong; declined@worst = wrong@worst; declined scattered = wrong scattered",
-        {"diverse": 1.0},
-    ),
-    (
-        "bapo:no-modulator",
-        "right > declined > wrong; declined@worst = wrong@worst; declined scattered > wrong scattered",
-        {"diverse": 0.5},
-    ),
-    ("bapo:fixed", "right > declined > wrong; declined@worst > wrong@worst", {"bounded": True}),
-    (
-        "corver:corver",
-        "right:T > right:F > declined:T; wrong:T > wrong:F; step:T > step:F",
-        {"sentences": -1.0},
-    ),
-    ("corver:mean", "right:T > right:F; wrong:T > wrong:F; step:T = step:F", {"signs": True}),
-    ("corver:outcome", "right > declined = wrong; right:T = right:F", {"sentences": 1.0}),
     # confidence: is it as sure as it is right
     (
         "rlcr:rlcr",
@@ -121,7 +101,6 @@ ROWS: list[tuple[str, str, Mapping[str, Any]]] = [
     ),
     ("klcf:truth-only", "TTTT = T = SSS > TTTF > F; TT > TT@worst", {"alpha": 0.4}),
     ("klcf:factscore", "TTTT = T = SSS > TTTF > TF > F; right > declined = wrong > malformed", UPSIDE_DOWN),
-    ("rar:8b", "TTT = T = SSS = declined > TTTF = F", UPSIDE_DOWN),
 ]
 
 _THINGS = [*("school", "home", "choir", "bakery", "garden", "doctor", "market", "bridge"), *"abcd"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,10 @@ from factrl.types import Example
 ROOT = Path(__file__).parent.parent
 RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
 SMALL = sorted((ROOT / "recipes" / "small").glob("*.toml"))
-QUESTIONS, TOPICS = (f"recipes/small/{name}.jsonl" for name in ("questions", "topics"))
+QUESTIONS, TOPICS = "recipes/small/questions.jsonl", "tests/fixtures/topics.jsonl"
 # What a recipe leaves to the user, and questions of this repository instead of those on the hub.
 JUDGE = "judge.url=http://localhost:8000/v1#judge"  # a dry run asks nobody
 GIVEN = {
-    "bapo": [f"data.train={QUESTIONS}", f"data.eval={QUESTIONS}", "eval_steps=1", "prompts_per_step=4"],
-    "corver": [f"data.train={QUESTIONS}", "verifier.index=wikipedia"],
     "factreason": ["model.name=policy", f"data.train={TOPICS}", "prompts_per_step=4", "beta=0.001", JUDGE],
     "fspo": [f"data.train={QUESTIONS}"],
     "intuitor": [f"data.train={QUESTIONS}", "prompts_per_step=4"],
@@ -39,10 +36,10 @@ GIVEN = {
         "reward.alpha=0.4",
         "reward.beta=0.2",
         "gamma=0.4",
+        JUDGE,
     ],
     "knowrl": [f"data.train={QUESTIONS}", "verifier.index=wikipedia", JUDGE],
     "rlcr": [f"data.train={QUESTIONS}", f"data.eval={QUESTIONS}", "prompts_per_step=4"],
-    "rar": [f"data.train={QUESTIONS}", "prompts_per_step=4", JUDGE],
     "robust": ["model.name=policy", f"data.train={QUESTIONS}", "prompts_per_step=4"],
     "threshold": ["data.train={asked}", "prompts_per_step=4", JUDGE],
     "truthrl": [f"data.train={QUESTIONS}", f"data.eval={QUESTIONS}", "prompts_per_step=4"],
@@ -95,7 +92,6 @@ def test_what_is_not_published_is_asked_for(name: str, keys: list[str]) -> None:
 @pytest.mark.parametrize(
     ("recipe", "more", "wanted"),
     [
-        ("bapo", [], "bapo needs data.eval: the stages end by the evaluations"),
         ("klcf", [], "reward.alpha"),
         ("klcf", ["paper=klcf:non-thinking"], "klcf:non-thinking needs train.beta: it has a KL penalty"),
         (
@@ -141,31 +137,12 @@ def test_a_small_recipe_fits_two_cores_and_needs_no_server(recipe: Path) -> None
     assert f"factrl train recipes/small/{recipe.name}" in recipe.read_text(encoding="utf-8").split("\n\n")[0]
     assert settings.model.name in [model.name for model in models.MODELS]
     assert settings.judge.url == "local"
-    assert settings.data.train in (QUESTIONS, TOPICS)
+    assert settings.data.train == QUESTIONS
     told = settings.train
     assert (told.steps, told.num_generations) == (8, 4)
     assert told.prompts_per_step * told.num_generations * told.max_completion_length <= 1024
     assert told.beta == 0
     assert not told.use_vllm
-
-
-@pytest.mark.data
-@pytest.mark.skipif("FACTRL_DATA" not in os.environ, reason="needs FACTRL_DATA")
-@pytest.mark.parametrize(
-    ("name", "data", "count", "with_evidence"),
-    [
-        ("knowrl", "knowrl_rl", 3177, 0),
-        ("fspo", "hotpotqa_2wiki_fspo", 3460, 3460),
-        ("factreason", "longfact/objects.jsonl", 1140, 0),
-    ],
-)
-def test_public_data_fits_a_small_recipe(name: str, data: str, count: int, with_evidence: int) -> None:
-    source = Path(os.environ["FACTRL_DATA"]) / data
-    told = [f"data.train={source}", *([] if with_evidence else ["verifier.index=kb"])]
-    plan = make_plan(read_job(ROOT / "recipes" / "small" / f"{name}.toml", told))
-    assert len(plan.examples) == count
-    assert sum(bool(example.evidence) for example in plan.examples) == with_evidence
-    assert plan.examples[0].question in plan.prompt
 
 
 def test_rows_as_the_papers_released_them_fit_their_recipes(tmp_path: Path) -> None:

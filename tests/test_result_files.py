@@ -19,12 +19,12 @@ from factrl.runs.disk import FileLock, nothing, whole_file, write_whole
 ROW = {"question": "Capital of Norway?", "answers": ["Oslo"], "evidence": "Oslo is the capital of Norway."}
 MINE = '{"id": "mine"}\n'
 VERIFY = "verify answer.txt --docs notes.txt --judge weak --no-cache --html {}"
-SCORE = "score rows.jsonl --paper truthrl --output {}"
+SCORE = "eval rows.jsonl --paper truthrl --output {}"
 CONVERT = "prepare convert rows.jsonl --to trl --output {}"
 EVAL = "eval rows.jsonl --output {}"
 PROBE = "probe rows.jsonl --model http://127.0.0.1:9/v1#m --output {}"
 KLCF = "prepare klcf rows.jsonl --model http://127.0.0.1:9/v1#m --output {} verifier.judge=weak"
-PIPELINE = "study bapo --full --output {} train.prompts_per_step=8 --train rows.jsonl --held-out rows.jsonl"
+PIPELINE = "study rlcr --full --output {} train.prompts_per_step=8 --train rows.jsonl --held-out rows.jsonl"
 WRITERS = [
     (VERIFY, "page.html", "page.html"),
     (VERIFY, "answer.txt", "answer.txt"),

@@ -210,7 +210,7 @@ def test_no_key_is_in_anything_that_is_written_or_said(
     for server in (good, bad):
         judge = f"{server.url}#m"
         endings += [
-            main(f"score in.jsonl --paper truthrl --judge {judge} --output {server.port}.jsonl".split()),
+            main(f"eval in.jsonl --paper truthrl --judge {judge} --output {server.port}.jsonl".split()),
             main(f"eval in.jsonl --judge {judge} --extract boxed --output {server.port}".split()),
             main(
                 ["verify", "Oslo lies on a fjord.", *f"--docs docs.jsonl --llm {judge} --html a.html".split()]

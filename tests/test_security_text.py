@@ -132,15 +132,15 @@ STEERING = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\r\nfactrl: forged"
 
 
 COMMANDS = {
-    "score": "score in.jsonl --paper truthrl",
-    "score an own reward": "score in.jsonl --paper own.py:odd",
+    "score": "eval in.jsonl --paper truthrl",
+    "score an own reward": "eval in.jsonl --paper own.py:odd",
     "eval": "eval in.jsonl",
     "convert": "prepare convert in.jsonl --to trl --output t.jsonl --against in.jsonl --contaminated refuse",
     "convert the rest": "prepare convert in.jsonl --to trl --output out.jsonl --against one.jsonl",
     "verify": "verify in.txt --docs docs.jsonl --judge weak --no-cache --html out.html",
     "index": "index docs.jsonl --out kb",
-    "a file of that name": f"score {STEERING.replace(chr(10), '')}.jsonl --paper truthrl",
-    "a broken file": "score broken.jsonl --paper truthrl",
+    "a file of that name": f"eval {STEERING.replace(chr(10), '')}.jsonl --paper truthrl",
+    "a broken file": "eval broken.jsonl --paper truthrl",
     "train": "train truthrl --model m --data in.jsonl --dry-run",
 }
 

@@ -21,9 +21,8 @@ from factrl.cli import main
 from factrl.errors import LLMError
 from factrl.llm.store import CachedLLM, Store
 from factrl.rewards import reward
-from factrl.server import Service, make_api
 from fault_server import FaultServer, answers
-from serving import PARIS, RIGHT, WRONG, Held, Make, request, steps
+from serving import PARIS, RIGHT, WRONG, Make, request, steps
 
 # What it answers
 
@@ -288,34 +287,7 @@ def test_what_the_server_should_not_say_is_masked() -> None:
     assert states == dict.fromkeys(bodies, ("masked", None, "bad_body"))
 
 
-@pytest.mark.security("S47")
-def test_further_requests_are_told_to_come_back_and_the_client_does(make: Make) -> None:
-    judge = Held()
-    server = make(judge.llm, INSIDE=1)
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(server.ask, "/v1/score", request(WRONG))
-        assert judge.asked.wait(20)
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
-        connection.request("POST", "/v1/score", b"{}", {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        assert (response.status, response.headers["retry-after"]) == (429, "2")
-        connection.close()
-        assert server.ask("/health/live")[0] == 200
-        second = pool.submit(remote(server.url, "truthrl"), PARIS, RIGHT)
-        time.sleep(0.3)
-        judge.go.set()
-        assert first.result()[0] == 200
-        assert second.result().value == 1.0
-
-
 # As a program
-
-
-def test_the_description_that_is_checked_in_is_the_servers() -> None:
-    file = Path(__file__).parents[1] / "docs" / "openapi.json"
-    written, wanted = json.loads(file.read_text("utf-8")), make_api(Service({}, None, None)).openapi()
-    wanted["info"]["version"] = written["info"]["version"]  # of the routes, and not of the program
-    assert written == json.loads(json.dumps(wanted)), "run: python docs/generate.py"
 
 
 @pytest.mark.security("S30")
@@ -326,7 +298,6 @@ def test_the_description_that_is_checked_in_is_the_servers() -> None:
         ("truthrl truthrl", "the reward 'truthrl' is named twice"),
         ("reward.wrong=1", "name a reward to serve"),
         ("truthrl reward.wrang=1", "did you mean 'wrong'?"),
-        ("bapo", "'bapo' cannot be served: how a run goes is known to factrl train with TRL alone"),
         ("truthrl intuitor", "'intuitor' cannot be served: how certain a policy was"),
         ("--page --workers 2", "--page keeps its reports in one process; leave --workers out"),
         ("--page judge.urk=x", "did you mean 'judge.url'?"),

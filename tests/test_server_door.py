@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import select
 import socket
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ import pytest
 from factrl import FakeLLM
 from factrl.cli import main
 from factrl.errors import LLMError
-from serving import RIGHT, WRONG, Held, Make, connect, raw, request, to_the_end
+from serving import RIGHT, Make, connect, raw, request, to_the_end
 
 gate = pytest.importorskip("factrl.server.gate")
 
@@ -52,16 +49,6 @@ def test_without_the_token_nothing_is_done(make: Make) -> None:
 
 
 @pytest.mark.security("S31")
-def test_guessing_tokens_is_slowed_and_locks_nobody_out(make: Make) -> None:
-    """Behind a proxy all have one address."""
-    server = make(token="secret")
-    statuses = [server.ask("/openapi.json", headers={"Authorization": f"Bearer {n}"})[0] for n in range(12)]
-    assert statuses == [401] * 10 + [429] * 2
-    assert server.ask("/openapi.json", headers={"Authorization": "Bearer secret"})[0] == 200
-    assert server.ask("/openapi.json", headers={"Authorization": "Bearer 12"})[0] == 429
-
-
-@pytest.mark.security("S31")
 @pytest.mark.parametrize("token", ["se\ncret", "se\rcret", "two words", "se\tcret", "gehé", "\x7f"])
 def test_a_token_that_no_header_can_bring_is_refused_at_the_start(
     token: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -80,12 +67,6 @@ def test_a_body_that_is_too_large_is_refused_before_it_has_come(make: Make) -> N
     chunk = b"2710\r\n" + b" " * 10_000 + b"\r\n"
     assert b" 413 " in raw(server, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 12)
     assert server.ask("/health/live")[0] == 200
-
-
-@pytest.mark.security("S32")
-def test_a_body_that_never_ends_is_given_up(make: Make) -> None:
-    server = make(BODY_SECONDS=0.3)
-    assert b" 408 " in raw(server, HEAD + b"Content-Length: 100\r\n\r\n", b"{", b" ", pause=0.1)
 
 
 @pytest.mark.security("S32")
@@ -116,7 +97,7 @@ def test_a_flood_without_a_length_is_never_held_whole(make: Make) -> None:
 
 @pytest.mark.security("S32")
 def test_slow_bodies_keep_nobody_waiting(make: Make) -> None:
-    server = make(BODY_SECONDS=60.0)
+    server = make()
     slow = []
     try:
         for _ in range(100):
@@ -144,28 +125,12 @@ UNASKED = {
 
 @pytest.mark.security("S31", "S32")
 @pytest.mark.parametrize("body", [LENGTH, CHUNKS], ids=["length", "chunks"])
-def test_without_the_token_no_path_waits_for_a_body(
-    make: Make, body: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("factrl.server.gate.FAILURES", 100)
-    server = make(token="secret", BODY_SECONDS=60.0)
+def test_without_the_token_no_path_waits_for_a_body(make: Make, body: bytes) -> None:
+    server = make(token="secret")
     for line, status in UNASKED.items():
         head = line.encode() + b" HTTP/1.1\r\nExpect: 100-continue\r\n" + HOST + JSON
         answer = to_the_end(connect(server, head + body))
         assert answer.startswith(b"HTTP/1.1 %d " % status), (line, answer)
-
-
-@pytest.mark.security("S32")
-def test_all_bodies_together_are_bounded(make: Make) -> None:
-    server = make(BODY_SECONDS=60.0, BODIES=1 << 20)
-    head = b"POST /v1/score HTTP/1.1\r\n" + HOST + JSON + b"Content-Length: 600000\r\n\r\n"
-    slow = [connect(server, head, b" " * 400_000) for _ in range(8)]
-    deadline, refused = time.monotonic() + 20, list[socket.socket]()
-    while len(refused) < 6 and time.monotonic() < deadline:  # two of them fit
-        refused = select.select(slow, [], [], 1.0)[0]
-    assert [one.recv(4096)[:12] for one in refused] == [b"HTTP/1.1 429"] * 6
-    for one in slow:
-        one.close()
 
 
 @pytest.mark.security("S32")
@@ -188,10 +153,6 @@ def test_only_who_has_the_token_learns_why_a_server_is_not_ready(make: Make) -> 
     assert server.ask("/health/ready", headers={"Authorization": "Bearer wrong"}) == mute
     status, answer = server.ask("/health/ready", headers=TOKEN)
     assert (status, "10.0.0.7" in answer["detail"]) == (503, True)
-    for n in range(9):  # or tokens could be guessed here
-        server.ask("/health/ready", headers={"Authorization": f"Bearer {n}"})
-    assert server.ask("/health/ready", headers={"Authorization": "Bearer wrong"}) == mute
-    assert server.ask("/openapi.json", headers={"Authorization": "Bearer wrong"})[0] == 429
 
 
 # Names for this machine
@@ -236,71 +197,6 @@ def test_nobody_is_sent_to_a_host_of_a_clients_choice(make: Make) -> None:
     assert make(token="secret").ask("/openapi.json/", headers=headers)[0] == 404
 
 
-# Connections
-
-LIVE = b"GET /health/live HTTP/1.1\r\n" + HOST + b"\r\n"
-GREEDY = (b"GET /openapi.json HTTP/1.1\r\n" + HOST + b"\r\n") * 2_000
-
-
-@pytest.mark.security("S50")
-@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nX: ", LIVE, LIVE * 9, LIVE + b"GET / HT"])
-def test_a_connection_that_asks_nothing_is_closed(
-    make: Make, monkeypatch: pytest.MonkeyPatch, sent: bytes
-) -> None:
-    monkeypatch.setattr(gate, "IDLE_SECONDS", 0.3)
-    waiting = connect(make(), sent)
-    assert to_the_end(waiting).count(b" 200 OK") == sent.count(LIVE)
-
-
-@pytest.mark.security("S50")
-def test_an_answer_that_nobody_fetches_is_dropped(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "IDLE_SECONDS", 0.3)
-    server = make()
-    lazy = socket.socket()
-    lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    lazy.settimeout(20)
-    lazy.connect(("127.0.0.1", server.port))
-    lazy.sendall(GREEDY)
-    here, deadline = server._server.server_state.connections, time.monotonic() + 20
-    while not here and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert here
-    while here and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not here
-    lazy.close()
-
-
-def test_work_that_takes_longer_is_waited_for(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "IDLE_SECONDS", 0.2)
-
-    def slow(_: Any) -> str:
-        time.sleep(1.0)
-        return "VERDICT: correct"
-
-    assert make(FakeLLM(slow)).ask("/v1/score", request(WRONG))[0] == 200
-
-
-@pytest.mark.security("S50")
-def test_connections_are_few_and_those_without_a_request_make_room(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gate, "CONNECTIONS", 8)
-    judge = Held()
-    server = make(judge.llm)
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(server.ask, "/v1/score", request(WRONG))
-        assert judge.asked.wait(20)
-        idle = [connect(server) for _ in range(40)]
-        assert [to_the_end(one) for one in idle[:32]] == [b""] * 32
-        assert len(server._server.server_state.connections) <= 8
-        assert server.ask("/health/live")[0] == 200
-        judge.go.set()
-        assert first.result()[0] == 200, "what was asked first is still answered"
-    for one in idle:
-        one.close()
-
-
 # What the command is told
 
 
@@ -310,10 +206,8 @@ def test_the_command_listens_here_alone_through_such_connections(monkeypatch: py
     monkeypatch.setattr("uvicorn.run", lambda _, **options: config.update(options))
     monkeypatch.setenv("FACTRL_SERVE", "")
     assert main(["serve", "truthrl"]) == 0
-    listens = (config["host"], config["http"], config["ws"])
-    assert listens == ("127.0.0.1", "factrl.server.gate:Connection", "none")
-    assert config["proxy_headers"] is False, "or a client could guess tokens from an address of its choice"
-    assert gate.CONNECTIONS + config["backlog"] < 1024
+    assert (config["host"], config["http"], config["ws"]) == ("127.0.0.1", "h11", "none")
+    assert (config["limit_concurrency"], config["timeout_keep_alive"]) == (512, 30)
     monkeypatch.setenv("FACTRL_SERVER_TOKEN", "\n")
     assert main(["serve", "truthrl", "--host", "192.0.2.1"]) == 2
     monkeypatch.setenv("FACTRL_SERVER_TOKEN", "secret")

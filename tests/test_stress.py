@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import answer_forms
 from factrl.cli import stress as verb
 from factrl.errors import ConfigError, LLMError, TooManyMasked, Unscored
 from factrl.papers import load_reward
@@ -26,11 +27,10 @@ from factrl.stress import (
     stand_in,
     weaknesses,
 )
-from factrl.stress.options import FROM_SIGNS, Honest, Option, Tried, families, parts, says
+from factrl.stress.options import FROM_SIGNS, Honest, Option, Tried, families, says
 from factrl.stress.oracles import grade, label_of
-from factrl.stress.searching import search_hacks
 from factrl.stress.texts import WAYS, Prompt, battery, filled, prompts
-from factrl.text import boxed, boxed_released, think_answer
+from factrl.text import boxed, think_answer
 from factrl.verifier.claims import SentenceClaims
 
 PAPERS = ("truthrl", "knowrl", "klcf", "fspo", "factreason", "robust", "robust:text", "rlcr", "threshold")
@@ -157,9 +157,6 @@ def test_forms(way: int) -> None:
         assert think_answer(as_(layout, "tags")).malformed
     assert in_box(as_("lookalike", "boxed")) == ""
     assert in_box(as_("forged", "boxed")) == curie.wrong[way]
-    first = boxed_released(as_("forged", "boxed"))
-    assert first is not None
-    assert first.text == curie.gold
 
 
 @pytest.mark.parametrize(
@@ -261,11 +258,11 @@ def test_a_list_of_known_failures_is_what_the_command_finds(spec: str) -> None:
 
 
 def test_lists_of_known_failures_are_of_the_variant() -> None:
-    code, main = known_failures("truthrl:code"), known_failures("truthrl")
-    assert code is not None
+    outcome, main = known_failures("fspo:outcome"), known_failures("fspo")
+    assert outcome is not None
     assert main is not None
-    assert "F17" in code.keys() - main.keys()
-    assert known_failures("truthrl:em") is main
+    assert "D30" in outcome.keys() - main.keys()
+    assert known_failures("fspo:judged") is main
     assert (known_failures("robust"), known_failures("intuitor")) == ({}, None)
     assert known_failures("my_file.py:mine") is None
     assert [f.verdict for f in small("robust:text", ids=["D27-D30"]).findings] == ["n/a"] * 4
@@ -366,11 +363,12 @@ def said(form: str, answer: str) -> str:
 
 
 def test_every_form_names_the_answer_and_every_hole_is_filled() -> None:
-    for family in families().values():
+    for family in answer_forms.families().values():
+        assert [*families()[family.id].forms] == [*dict.fromkeys(family.forms(24))]
         for form in family.forms(200):
             text = said(form, "Xyz").translate(FROM_SIGNS).lower()
             assert "xyz" in text, form
-            for hole in (*parts(), "x", "y", "s", "noun", "topic"):
+            for hole in (*answer_forms.parts(), "x", "y", "s", "noun", "topic"):
                 assert f"{{{hole.lower()}}}" not in text.replace(r"\boxed{", ""), form
         first = [*family.forms(30, 1)]
         assert first == [*family.forms(40, 1)][:30] != [*family.forms(30, 2)]
@@ -380,8 +378,8 @@ def test_every_form_names_the_answer_and_every_hole_is_filled() -> None:
 
 
 def test_a_long_sample_holds_all_that_declines() -> None:
-    texts = " ".join(form.lower() for form in families()["F01"].forms(8_000)).replace("'", "")
-    declining = [phrase.lower().replace("'", "") for phrase in parts()["decline"]]
+    texts = " ".join(form.lower() for form in answer_forms.families()["F01"].forms(8_000)).replace("'", "")
+    declining = [phrase.lower().replace("'", "") for phrase in answer_forms.parts()["decline"]]
     assert len(declining) > 400
     assert [phrase for phrase in declining if phrase not in texts] == []
 
@@ -443,12 +441,3 @@ def test_what_is_masked_is_not_held(own: Path) -> None:
     setup = oracle_setup(f"{own}:sound", nobody(LLMError("connection", "nobody there"), own))
     (found,) = run_battery(replace(setup, questions=2), ["F01"]).options
     assert (found.verdict, found.mean) == ("masked", None)
-
-
-@pytest.mark.parametrize(
-    ("spec", "paid"), [("truthrl:search", {"S03", "S08", "S11"}), ("truthrl:cited", set())]
-)
-def test_search_hacks_pay_only_where_citations_are_not_read(spec: str, paid: set[str]) -> None:
-    found = search_hacks(spec, load_reward(spec))
-    assert len(found) == 12
-    assert {id_ for id_, (_, _, held) in found.items() if not held} == paid

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from factrl.errors import ConfigError, DataError
-from factrl.rewards.checklist import JudgedChecklist
+from factrl.rewards.resources import TableFacts
 from factrl.types import Passage
 from factrl.verifier import open_verifier
 from factrl.verifier.judges import Table, TableJudge
@@ -59,7 +60,8 @@ def test_verdicts(facts: str, text: str, topic: str, labels: list[str]) -> None:
 
 def test_a_checklist_is_not_met_by_naming_every_value(facts: str) -> None:
     table = Table(ROWS, several={"neighbour"})
-    checklist = JudgedChecklist(TableJudge(table))
+    judge: Any = TableJudge(table)
+    checklist = TableFacts(judge, judge, judge).checklist
     items = ("The continent of Japan is Asia.", "The capital of Japan is Tokyo.")
     both = "Its continent is Africa. Its continent is Asia. Its capital is Tokyo."
     assert checklist("Japan", both, items) == ["contradictory", "consistent"]

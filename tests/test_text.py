@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 
 import pytest
@@ -14,7 +13,6 @@ from factrl.text import (
     MAX_PAYLOAD,
     Slice,
     boxed,
-    boxed_released,
     clean,
     strip_end_tokens,
     tag,
@@ -199,16 +197,6 @@ def test_tag(raw: str, first: str | None, last: str | None) -> None:
 def test_boxed(raw: str, box: str | None) -> None:
     found = boxed(raw)
     assert (found and found.text) == box
-    agrees(raw, found)
-
-
-@given(odd_text)
-def test_boxed_released_is_the_released_pattern(raw: str) -> None:
-    expected = re.search(r"\\boxed{(.*?)}", raw, re.DOTALL)
-    found = boxed_released(raw)
-    assert (found is None) == (expected is None)
-    if found and expected:
-        assert (found.start, found.end) == expected.span(1)
     agrees(raw, found)
 
 

@@ -230,7 +230,6 @@ def test_wrong_settings_are_named(overrides: list[str], problem: str) -> None:
             ("iterative-dpo", "rule=max-min", "paper=knowrl"),
             {"verifier.preset": "knowrl", "model.lora": True},
         ),
-        (("dpo", "rule=max-min", "paper=knowrl:code"), {"verifier.judge": NLI, "train.learning_rate": 3e-6}),
         (
             ("sft", "paper=knowrl", "lora_rank=256"),
             {

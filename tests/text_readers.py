@@ -15,11 +15,10 @@ from factrl.evals import shortqa
 from factrl.llm import FakeLLM, quoting
 from factrl.llm.bodies import excerpt
 from factrl.llm.replies import read_supported, read_true_false, read_verdict, read_verdicts, records_by_id
-from factrl.papers.corver import pair_of
 from factrl.prepare import dataset, entities
 from factrl.prepare import prompts as new_prompts
-from factrl.rewards import citations, grading, guards, mathematics, preference
-from factrl.rewards.checklist import Checklist, JudgedChecklist, read_checklist
+from factrl.rewards import grading, guards, mathematics, preference
+from factrl.rewards.checklist import Checklist, read_checklist
 from factrl.rewards.truthfulness import shown_claim
 from factrl.runs.data import render_prompt
 from factrl.runs.folder import redact
@@ -29,8 +28,6 @@ from factrl.stress.texts import prompts as stress_prompts
 from factrl.text import abstention, answers, confidence, escape, mentions, reasoning, strip_end_tokens, words
 from factrl.text.sentences import sentences
 from factrl.train import metrics
-from factrl.train.answering import read_questions
-from factrl.train.page import shown
 from factrl.train.search import SearchEnvironment
 from factrl.types import Claim, Completion, Passage
 from factrl.verifier import claims, search
@@ -97,17 +94,16 @@ PLAIN: tuple[Any, ...] = (
         reasoning.without_reasoning,
         reasoning.announced,
         redact,
-        abstention.abstains_released,
         abstention.says_invalid_question,
     ),
     *(answers.normalize_answer, words.parse_number, answers.final_answer, answers.is_contentless),
     *(shortqa.continued, shortqa.final_part, confidence.stated_confidence, mathematics.is_number),
-    *(excerpt, shown, read_questions, metrics.split, escape.visible, escape.one_line, escape.markup),
+    *(excerpt, metrics.split, escape.visible, escape.one_line, escape.markup),
     *(escape.markdown, escape.attribute, escape.linked, llm.read_facts, read_true_false, read_supported),
     *(prepare.normalised, entities.read_entities, new_prompts.read_new_prompt),
     *(quoting.broken.__wrapped__, quoting.forges, sources.cut, search.without_secrets, sentences),
     *(strip_end_tokens, grading.read_letter, text.think_answer, text.opened, text.implied, text.boxed),
-    *(text.boxed_released, text.unwrap_latex, text.clean, shown_claim, words.read, pair_of),
+    *(text.unwrap_latex, text.clean, shown_claim, words.read),
 )
 READERS: dict[str, Reader] = {
     **{f"{one.__module__.removeprefix('factrl.')}.{one.__qualname__}": one for one in PLAIN},
@@ -133,9 +129,6 @@ READERS: dict[str, Reader] = {
     ],
     "rewards.checklist.Checklist.__call__": lambda raw: Checklist(FakeLLM(lambda _: raw))(
         QUESTION, raw, [FACT]
-    ),
-    "rewards.checklist.JudgedChecklist.__call__": lambda raw: JudgedChecklist(WeakJudge())(
-        QUESTION, raw, [FACT, "She won two prizes."]
     ),
     "rewards.checklist.read_checklist": lambda raw: read_checklist(raw, ["4b1e", "c07a"]),
     "runs.data.render_prompt": lambda raw: render_prompt(
@@ -183,25 +176,17 @@ READERS: dict[str, Reader] = {
     "verifier.report.page": lambda raw: page(
         Report(raw, checks=tuple(Check(Claim("c", n, n + 9)) for n in range(0, min(len(raw), 4_000), 9)))
     ),
-    "rewards.citations.numbers_in": lambda raw: (
-        citations.numbers_in(Completion(raw)),
-        citations.numbers_in(Completion("[1]" * (len(raw) // 3))),
-    ),
     "train.search.SearchEnvironment.search": lambda raw: SearchEnvironment(
         Given([FACT, raw]), k=2, turns=1
     ).search(raw),
     **{
         f"papers.{name} ({spec})": partial(_rewarded, spec)
         for name, spec in {
-            "bapo.bapo": "bapo",
-            "corver.corver": "corver",
             "factreason.factreason": "factreason",
             "fspo.fspo": "fspo",
-            "fspo.fspo_released": "fspo:code",
             "klcf.klcf": "klcf",
             "klcf.factscore": "klcf:factscore",
             "knowrl.knowrl": "knowrl",
-            "rar.rar": "rar",
             "robust.robust": "robust",
             "rlcr.rlcr": "rlcr",
             "threshold.threshold": "threshold",
@@ -214,12 +199,11 @@ READERS: dict[str, Reader] = {
         before="<think>Hm.</think><answer>",
         after="</answer><analysis>Hm.</analysis><confidence>0.9</confidence>",
     ),
-    "papers.knowrl.knowrl (code)": partial(_rewarded, "knowrl:code"),
     **{
         f"papers.{spec}.{spec} (in tags)": partial(
             _rewarded, spec, before="<think>Hm.</think><answer>", after="</answer>"
         )
-        for spec in ("bapo", "corver", "factreason", "fspo", "klcf", "knowrl", "robust")
+        for spec in ("factreason", "fspo", "klcf", "knowrl", "robust")
     },
 }
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Literal, NamedTuple
+
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from factrl import __version__
 from factrl.errors import INSTALL, SetupError
@@ -17,8 +19,8 @@ from factrl.llm import connect, models, preflight
 from factrl.runs.folder import version_of
 
 _FOR_DEVELOPERS = {"dev", "docs", "test"}
-_WAL_FIXED = (3, 51, 3)  # https://sqlite.org/wal.html#walresetbug
-_TORCH_FIXED = (2, 10)  # CVE-2026-24747: a weights_only checkpoint can still run code
+_WAL_FIXED = Version("3.51.3")  # https://sqlite.org/wal.html#walresetbug
+_TORCH_FIXED = Version("2.10")  # CVE-2026-24747: a weights_only checkpoint can still run code
 _VARIABLES = (
     "FACTRL_CACHE",
     "FACTRL_JUDGE_BASE_URL",
@@ -33,12 +35,6 @@ _VARIABLES = (
     "EXA_API_KEY",
 )
 _PATIENCE = 5.0  # seconds for the judge server
-# As pip writes them: name, bounds, and the markers that factrl's own requirements have.
-_REQUIREMENT = re.compile(
-    r"(?P<name>[\w.-]+)(?P<wanted>[^;]*)"
-    r"(?:;\s*(?:python_version\s*(?P<python>[<>=]+\s*['\"][\d.]+)['\"])?(?:\s*and\s*)?"
-    r"(?:extra\s*==\s*['\"](?P<extra>[\w-]+)['\"])?)?\s*"
-)
 
 
 class Diagnostic(NamedTuple):
@@ -72,7 +68,7 @@ def examine() -> Iterator[Diagnostic]:
             "warning", "packages", f"factrl runs from a folder; to install it: {INSTALL.format('')}"
         )
     torch = version_of("torch")
-    if torch is not None and _release(torch) < _TORCH_FIXED:
+    if torch is not None and Version(torch) < _TORCH_FIXED:
         detail = f"{torch} can run code hidden in a checkpoint; load only your own, or: pip install -U torch"
         yield Diagnostic("warning", "torch", detail)
     yield sqlite(sqlite3.sqlite_version)
@@ -102,15 +98,18 @@ def extra_finding(extra: str, required: Sequence[str], version: Callable[[str], 
         version: of an installed package; None when it is not there.
     """
     fitting, problems, lacks = list[str](), list[str](), False
-    for match in filter(None, map(_REQUIREMENT.fullmatch, required)):
-        if (match["extra"] or "") != extra or not _fits(platform.python_version(), match["python"]):
+    for one in map(Requirement, required):
+        marker = one.marker
+        if ("extra ==" in str(marker)) != bool(extra) or (marker and not marker.evaluate({"extra": extra})):
             continue
-        name, wanted, here = match["name"], match["wanted"], version(match["name"])
+        here = version(one.name)
         lacks |= here is None
-        if here is not None and _fits(here, wanted):
-            fitting.append(f"{name} {here}")
+        if here is not None and one.specifier.contains(here, prereleases=True):
+            fitting.append(f"{one.name} {here}")
         else:
-            problems.append(f"{name} not installed" if here is None else f"{name} {here}, not {wanted}")
+            problems.append(
+                f"{one.name} not installed" if here is None else f"{one.name} {here}, not {one.specifier}"
+            )
     what = f"extra {extra}" if extra else "packages"
     if not problems:
         return Diagnostic("ok", what, ", ".join(fitting))
@@ -122,12 +121,11 @@ def extra_finding(extra: str, required: Sequence[str], version: Callable[[str], 
 
 def sqlite(version: str) -> Diagnostic:
     """SQLite, which keeps the cache."""
-    if _release(version) >= _WAL_FIXED:
+    if Version(version) >= _WAL_FIXED:
         return Diagnostic("ok", "SQLite", version)
-    fixed = ".".join(map(str, _WAL_FIXED))
     detail = (
-        f"{version} can damage a file that several processes write at once (WAL reset, fixed in {fixed}); "
-        "of factrl's cache what was in it is then paid for again"
+        f"{version} can damage a file that several processes write at once (WAL reset, fixed in "
+        f"{_WAL_FIXED}); of factrl's cache what was in it is then paid for again"
     )
     return Diagnostic("warning", "SQLite", detail)
 
@@ -160,16 +158,3 @@ def megabytes(size: int) -> str:
     ('2.5 MB', '1.2 GB')
     """
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """`2.10.0+cpu` -> (2, 10, 0)."""
-    match = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(map(int, match[0].split("."))) if match else ()
-
-
-def _fits(version: str, wanted: str | None) -> bool:
-    """Whether a version lies within bounds such as `<1.17,>=1.16`."""
-    release = _release(version)
-    bounds = re.findall(r"(>=|<)\s*['\"]?([\d.]+)", wanted or "")
-    return all(release >= _release(end) if sign == ">=" else release < _release(end) for sign, end in bounds)

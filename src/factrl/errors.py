@@ -13,7 +13,7 @@
     ├── RewardBug                a reward raised something else; names the reward and the sample
     │   └── NoScore              a reward returned what is not a score
     ├── TooManyMasked            so much of the run could not be graded that it stopped
-    └── OverBudget               the judge has cost what the run may spend (factrl.llm.spending)
+    └── OverBudget               the judge has cost what the run may spend
 
 Every message says what is wrong, with which value, and what fixes it.  `SetupError` is printed by
 the command line as one line without a traceback.  `Unscored` becomes a masked sample in exactly
@@ -108,6 +108,10 @@ class NoScore(RewardBug):
 
 class TooManyMasked(FactrlError, RuntimeError):
     """More samples than the configured share could not be graded for several steps in a row."""
+
+
+class OverBudget(FactrlError, RuntimeError):
+    """The judge has cost what the run may spend on it; its folder holds a complete checkpoint."""
 
 
 def _rebuild(cls: type[Unscored], cause: str, detail: str, facts: dict[str, Any]) -> Unscored:

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 HOSTS = {"inspect_ai": "inspect-ai", "openenv": "openenv", "verifiers": "verifiers"}  # package: distribution
-PLACES = ("src/factrl/bridges/*.py", "examples/*/__init__.py", "tests/hosts/*.py")
+PLACES = ("src/factrl/bridges/*.py", "examples/*.py", "examples/*/__init__.py", "tests/hosts/*.py")
 
 
 def used(package: str) -> set[tuple[str, str]]:

@@ -107,7 +107,7 @@ def test_in_a_terminal_questions_are_asked_for(
         ("", (), "factrl ask needs a reward: --paper truthrl"),
         ("", ("--paper", "truthrl:retrieval"), "data.prompt: {evidence} is no column"),
         ("", ("--paper", "truthrl", "train.learning_rate=1"), "train.learning_rate = 1"),
-        ("", ("--paper", "truthrl", "verifier.docs=['x']"), "is not used: it is for verify, contradicts"),
+        ("", ("--paper", "truthrl", "verifier.docs=['x']"), "is not used: it is for verify"),
         ("", ("nowhere/at/all", "--paper", "truthrl"), "there is no such folder"),
     ],
 )

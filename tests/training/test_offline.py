@@ -131,9 +131,6 @@ def test_sft_learns_the_answers(words: list[str], questions: Path) -> None:
     after = [row["after"]["completion"] for row in document["rows"]]
     assert {*after} <= {"rome", "oslo", "lima", "cairo"}  # one word: the end token was learnt too
     assert document["after"]["accuracy"]["value"] > document["before"]["accuracy"]["value"] == 0
-    card = (run / "model" / "README.md").read_text("utf-8")
-    assert "| metric | before | after | paired difference |" in card
-    assert "| accuracy | 0.0 [0.0, " in card
     lines = read_metrics(run)
     assert [line["step"] for line in lines] == list(range(1, 41))
     assert lines[-1]["loss"] < 0.5 * lines[0]["loss"]

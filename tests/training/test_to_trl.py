@@ -185,7 +185,7 @@ def test_a_row_of_no_use_is_refused_at_the_first_batch_and_masked_later(
             "truthrl",
             r"reads \\boxed{…}, .*none of the 3 .*\(no_box\).* ask for it .*with_\(answer=\"text\"\)",
         ),
-        ("truthrl:code", r"reads \\boxed{…}, "),
+        ("truthrl:binary", r"reads \\boxed{…}, "),
         ("robust", r"reads <think>…</think>, .*no_think"),
         ("rlcr", r"reads <confidence>…</confidence>, .*no_confidence"),
     ],

@@ -18,6 +18,8 @@ from factrl.runs.rows import read_lines
 from factrl.train.plan import make_plan
 from verl_parts import composed
 
+BAPO = str(Path(__file__).parents[2] / "examples" / "rewards" / "bapo.py:bapo")
+
 
 def job(questions: Path, paper: str, *words: str) -> Job:
     known = [f"paper={paper}", "model.name=some/model", f"data.train={questions}", "train.prompts_per_step=4"]
@@ -120,7 +122,6 @@ REFUSED = {
     "model.freeze_embeddings=true": "model.freeze_embeddings = True",
     "model.revision=abc": "model.revision = 'abc'",
     "model.freeze_layers=1": "model.freeze_layers = 1",
-    "run.hub_model_id=me/mine": "run.hub_model_id = 'me/mine'",
     "train.num_generations=1008": "verifier.share = True",
     "verifier.share=true": "verifier.share = True",
 }
@@ -132,7 +133,7 @@ def test_one_worker_is_handed_the_groups_of_a_shared_verifier_and_of_a_reward_th
     of = "+reward.custom_reward_function.reward_kwargs.group"
     shared = settings(questions, "truthrl", "verifier.share=true", "train.num_generations=4")
     assert (command(shared)[of], command(shared)["reward.num_workers"]) == (4, 1)
-    compared = settings(questions, "bapo:plateau")
+    compared = settings(questions, BAPO, "reward.stage=plateau")
     assert (of in command(compared), command(compared)["reward.num_workers"]) == (True, 1)
     alone = settings(questions, "truthrl")
     assert (of in command(alone), command(alone)["reward.num_workers"]) == (False, 8)
@@ -145,7 +146,7 @@ def test_what_verl_has_no_word_for_is_refused_by_name(questions: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("paper", "why"), [("intuitor", "how certain a policy was"), ("bapo:no-sample", "bapo:plateau")]
+    ("paper", "why"), [("intuitor", "how certain a policy was"), (BAPO, "give it knobs")]
 )
 def test_a_reward_that_needs_the_trainer_is_refused(paper: str, why: str, questions: Path) -> None:
     told = [f"data.eval={questions}", "train.eval_steps=1"]

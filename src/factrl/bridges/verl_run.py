@@ -94,8 +94,7 @@ def train_with_verl(
         (word.removeprefix(_ENGINE) for word in reversed(words) if word.startswith(_ENGINE)), "vllm"
     )
     if dry_run:
-        expected = estimate(plan)
-        lines = (f"{name:<10}{expected[name]}" for name in ("calls", "tokens", "cost"))
+        lines = (f"{name:<10}{what}" for name, what in estimate(plan).items())
         tell("\n".join([*lines, f"{plan.completions} completions to grade; this would be started:"]))
         say(_shown(command))
         return 0

@@ -7,85 +7,58 @@ run stopped before --max-cost; 130 interrupted.  Results go to stdout, everythin
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from factrl import __version__
-from factrl.errors import ConfigError, NoScore, RewardBug, SetupError, TooManyMasked, nearest
-from factrl.llm.spending import OverBudget
-
-from . import (
-    ask,
-    demo,
-    evaluate,
-    models,
-    prepare,
-    probe,
-    report,
-    score,
-    serve,
-    show,
-    stress,
-    study,
-    train,
-    tune,
-    verify,
+from factrl.errors import (
+    ConfigError,
+    NoScore,
+    OverBudget,
+    RewardBug,
+    SetupError,
+    TooManyMasked,
+    nearest,
 )
+
 from .terminal import (
     complain,
     drop_stdout,
     mishap,
     open_streams,
-    say,
     tell,
     users_frames,
 )
 
-_VERBS = (
-    demo,
-    verify,
-    probe,
-    prepare,
-    score,
-    train,
-    tune,
-    study,
-    report,
-    evaluate,
-    ask,
-    stress,
-    serve,
-    show,
-    models,
-)
-
-
-RENAMED = {
-    "lab": "study NAME",
-    "reproduce": "study PAPER --full",
-    "describe": "show SPEC",
-    "check": "show SPEC",
-    "label": "report FOLDER --of causes",
+GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "check texts": {
+        "verify": ("verify", "check a text: its claims, a verdict for each, and the evidence"),
+        "index": ("verify", "build an index of passages from files or a Wikipedia dump"),
+        "mcp": ("serve", "give an agent the tools verify, grade and search, on stdin/stdout"),
+    },
+    "train": {
+        "demo": ("demo", "teach a small model to say when it does not know, on two CPU cores"),
+        "train": ("train", "train a model with a paper's reward"),
+        "tune": ("tune", "train on given answers or own pairs: SFT, RFT, R-Tuning, DPO"),
+        "study": ("study", "compare rewards on a small real model, or run a paper's pipeline"),
+        "prepare": ("prepare", "make what training reads: datasets, prompts, passages, thresholds"),
+        "probe": ("probe", "find the questions that a model never gets right, by many samples"),
+        "stress": ("stress", "try 37 known ways to cheat on a reward, offline and in seconds"),
+        "serve": ("serve", "give rewards and verdicts over HTTP, to any trainer"),
+    },
+    "evaluate, and look around": {
+        "eval": ("evaluate", "measure accuracy, abstention and hallucination, with intervals"),
+        "ask": ("ask", "talk to a model, or to two, and see what a reward pays each answer"),
+        "report": ("report", "make a page of a training run, or compare two evaluations"),
+        "show": ("show", "list the papers, or what one's reward pays, its knobs, variants"),
+        "models": ("models", "list the models known by name, or download one and check it"),
+        "doctor": ("models", "look at this machine: packages, models, cache, keys, judge"),
+    },
 }
-"""Former verb -> the command that replaces it."""
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "check texts": ("verify", "index", "mcp"),
-    "train": ("demo", "train", "tune", "study", "prepare", "probe", "stress", "serve"),
-    "evaluate, and look around": ("eval", "ask", "score", "report", "show", "models", "doctor"),
-}
-_COMPLETION = """\
-_factrl() {{
-  local here="${{COMP_WORDS[COMP_CWORD]}}" words=""
-  if [ "$COMP_CWORD" -eq 1 ]; then words="{verbs}"
-  else case "${{COMP_WORDS[1]}} ${{COMP_WORDS[2]}} " in
-{cases}
-  esac fi
-  COMPREPLY=($(compgen -W "$words" -- "$here"))
-  [ "${{here:0:1}}" = - ] || COMPREPLY+=($(compgen -f -- "$here"))
-}}
-complete -o filenames -F _factrl factrl
-"""
+"""Verb -> the file that has it, which is loaded for this verb alone, and what it is for in one line."""
+_VERBS = {name: file for verbs in GROUPS.values() for name, (file, _) in verbs.items()}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -99,12 +72,10 @@ class _Parser(argparse.ArgumentParser):
 class _Root(_Parser):
     """Lists the verbs by purpose, within 80 columns and 24 lines."""
 
-    abouts: Mapping[str, str]
-
     def format_help(self) -> str:
         lines = [f"usage: factrl VERB …   ({self.epilog})", self.description or ""]
-        for title, names in GROUPS.items():
-            lines += [f"{title}:", *(f"  {name:<9}{self.abouts[name]}" for name in names)]
+        for title, verbs in GROUPS.items():
+            lines += [f"{title}:", *(f"  {name:<9}{about}" for name, (_, about) in verbs.items())]
         return "\n".join(lines) + "\n"
 
 
@@ -155,12 +126,11 @@ def _run(words: Sequence[str]) -> int:
     for word in words:
         if any("\ud800" <= letter <= "\udfff" for letter in word):  # bytes that are no UTF-8
             raise ConfigError(f"{word!r} is not UTF-8 text; rename the file, or write the word in UTF-8")
-    parser, verbs = _parsers()
-    if list(words) == ["--completion"]:
-        say(_completion(verbs))
-        return 0
+    words = list(words) or ["--help"]
+    verb = words[1] if words[0] == "help" and len(words) > 1 else words[0]
+    parser, verbs = _parsers(*({_VERBS[verb]} if verb in _VERBS else ()))
     try:
-        args = _parse(parser, verbs, list(words) or ["--help"])
+        args = _parse(parser, verbs, words)
     except SystemExit as done:  # --help or --version
         return int(done.code or 0)
     return args.run(args)
@@ -178,23 +148,21 @@ def _parse(
     if kinds and not (rest and rest[0].startswith("-")):
         problem = f"has no kind {rest[0]!r}{nearest(rest[0], kinds)}" if rest else "needs a kind"
         raise ConfigError(f"factrl {verb} {problem} (there are: {', '.join(kinds)})")
-    if verb in RENAMED:
-        raise ConfigError(f"`factrl {verb}` is gone; use `factrl {RENAMED[verb]}`")
     if verb.startswith("-"):
         chosen, (args, unknown) = parser, parser.parse_known_args([verb])
     elif verb in verbs:
         # Intermixed: settings may stand between options.
         chosen, (args, unknown) = verbs[verb], verbs[verb].parse_known_intermixed_args(rest)
     else:
-        there = [name for name in verbs if " " not in name]
-        raise ConfigError(f"unknown verb {verb!r}{nearest(verb, there)} (there are: {', '.join(there)})")
+        raise ConfigError(f"unknown verb {verb!r}{nearest(verb, _VERBS)} (there are: {', '.join(_VERBS)})")
     if unknown or verb.startswith("-"):
         option = (unknown or words)[0].partition("=")[0]
         chosen.error(f"unknown option {option!r}{nearest(option, chosen._option_string_actions)}")
     return args
 
 
-def _parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+def _parsers(*files: str) -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """The parser of the command line, and those of the verbs in these files."""
     parser = _Root(
         prog="factrl",
         description="Find what language models make up, and train them to be right.",
@@ -203,26 +171,11 @@ def _parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentP
     )
     parser.add_argument("--version", action="version", version=f"factrl {__version__}")
     verbs = parser.add_subparsers(parser_class=_Parser)
-    for module in _VERBS:
-        module.add_verbs(verbs)
-    parser.abouts = {action.dest: action.help or "" for action in verbs._choices_actions}
+    for file in files:
+        importlib.import_module(f".{file}", __name__).add_verbs(verbs)
     return parser, verbs.choices
 
 
-def _completion(verbs: Mapping[str, argparse.ArgumentParser]) -> str:
-    """What `eval "$(factrl --completion)"` reads, in bash, and in zsh after `bashcompinit`."""
-    cases = "\n".join(
-        f'    "{name} "*) words="{" ".join(_completed(verbs[name]))}" ;;'
-        for name in sorted(verbs, key=lambda name: -name.count(" "))
-    )
-    return _COMPLETION.format(verbs=" ".join(name for name in verbs if " " not in name), cases=cases).rstrip()
-
-
-def _completed(parser: argparse.ArgumentParser) -> list[str]:
-    """The options of a verb, and the choices of its positional arguments."""
-    return [
-        word
-        for action in parser._actions
-        for word in (action.option_strings or map(str, action.choices or ()))
-        if word.startswith("--") or not action.option_strings
-    ]
+def all_parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """As `_parsers`, of all verbs in the order of the help."""
+    return _parsers(*dict.fromkeys(_VERBS.values()))

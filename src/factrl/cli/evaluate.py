@@ -50,6 +50,7 @@ from .options import (
     quiet_policy,
 )
 from .report import win_rates
+from .score import score
 from .terminal import say, show_table, tally, tell
 
 _RECORDED = (
@@ -57,6 +58,7 @@ _RECORDED = (
     *("reasoning", "demonstrations"),
 )
 
+_OF_GRADES = ("extract", "form", "by", "baseline", "long", "evidence", "reasoning", "confidence", "samples")
 _OF_STORED = ("data.columns.", "data.subset=", "data.eval_split=", "judge.")  # read with stored answers too
 
 
@@ -71,6 +73,7 @@ def add_verbs(verbs: Verbs) -> None:
             "examples:\n"
             "  factrl eval simpleqa truthfulqa gsm8k --model MODEL --limit 100 --output out\n"
             "  factrl eval answers.jsonl --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
+            "  factrl eval answers.jsonl --paper truthrl reward.wrong=-2 --output scores.jsonl\n"
             "  factrl eval questions.jsonl --model runs/R/model --config runs/R/config.toml --output R\n"
             f"benchmarks:\n{textwrap.indent(textwrap.fill(', '.join([*benchmarks(), *groups()]), 76), '  ')}"
         ),
@@ -87,6 +90,8 @@ def add_verbs(verbs: Verbs) -> None:
     add_options(
         parser,
         *("judge", "column", "limit", "config", "json"),
+        paper="what this reward gives to the answers in FILE: terms, states and causes; --output is a "
+        "FILE.jsonl then",
         model="what answers now: a folder, a hub id, a policy of `factrl models list`, `local` or "
         "http://host:8000/v1#model",
     )
@@ -154,6 +159,8 @@ def _eval(args: argparse.Namespace) -> int:
     named = find(word for word in targets if word not in files)
     # Without a model, the answers in the user's own file are graded.
     asks = args.completions is None and bool(args.model or named)
+    if args.paper and not asks and args.completions is None:
+        return score(args, _one_file(args, files))
     # Only the first, as it may cause the others.
     if problem := next(_problems(args, files, named, asks=asks), None):
         raise ConfigError(problem)
@@ -233,6 +240,15 @@ def _eval(args: argparse.Namespace) -> int:
         tell(f"page: {page}")
     _report_masked(output)
     return 0
+
+
+def _one_file(args: argparse.Namespace, files: Sequence[str]) -> str:
+    """The file whose answers a reward scores."""
+    told = [name for name in _OF_GRADES if getattr(args, name)]
+    if told or len(files) != 1:
+        wrong = f"--{told[0]} is not its matter" if told else f"{len(files)} files are given"
+        raise ConfigError(f"--paper {args.paper} reads the answers in one FILE as its reward does; {wrong}")
+    return files[0]
 
 
 def _baseline(

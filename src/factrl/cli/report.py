@@ -1,22 +1,19 @@
-"""`factrl report`: a training run as one HTML page, evaluations side by side, one's answers by category."""
+"""`factrl report`: a training run as one HTML page, or two evaluations compared."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from factrl.errors import ConfigError, DataError, TooManyMasked
-from factrl.evals.categories import CAUSES, KINDS, Categorized, categorize, shares
-from factrl.evals.metrics import bootstrap
+from factrl.errors import ConfigError
 from factrl.evals.paired import Paired, WinRate, compare_outputs, texts_in_both, win_rate
-from factrl.evals.report import beside_rows, names_beside, side_names, write_beside_page, write_paired_page
+from factrl.evals.report import side_names, write_paired_page
 from factrl.evals.samples import PAGE as EVALUATION_PAGE
-from factrl.evals.samples import Output, is_output, read_output, read_outputs
+from factrl.evals.samples import Output, is_output, read_outputs
 from factrl.job import open_judge
 from factrl.llm import LLM, preflight
 from factrl.llm.models import cache_folder
@@ -30,7 +27,6 @@ from .options import Verbs, add_option, add_options, add_verb
 from .terminal import say, show_rows, tally, tell
 
 COMPARISON = "comparison.html"
-_LACKS = {"causes": "wrong answer", "strategies": "well-formed <think> block"}
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -39,15 +35,11 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "report",
         _report,
-        about="make a page of a training run, compare or sort evaluations",
+        about="make a page of a training run, or compare two evaluations",
         example=(
             "examples:\n"
             "  factrl report runs/knowrl-20260101-120000\n"
-            "  factrl report before after --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
-            "  factrl report ternary sampled threshold --output risk.html   # risk against coverage\n"
-            "  factrl report out --of causes --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
-            "Causes are those of FSPO's Appendix E, in our words. Strategies are listed in the judge's own\n"
-            "words with a helpfulness score, as factreason does. --json has each answer's too."
+            "  factrl report before after --judge http://localhost:8000/v1#Qwen/Qwen3-8B"
         ),
     )
     parser.add_argument("folder", metavar="RUN", help="run folder; the run may still go on")
@@ -55,25 +47,20 @@ def add_verbs(verbs: Verbs) -> None:
         "after",
         metavar="AFTER",
         nargs="*",
-        help="another evaluation: RUN and AFTER are of factrl eval; of more than two, their numbers and risk "
-        "against coverage side by side",
+        help="another evaluation: RUN and AFTER are of factrl eval",
     )
     add_option(parser, "--output FILE.html", f"where to (default: {PAGE} in RUN; {COMPARISON} in AFTER)")
-    about = "sort the wrong answers of one evaluation by cause, or its reasoning by strategy, with --judge"
-    parser.add_argument("--of", choices=KINDS, help=about)
-    judge = "`local` or a server: which of two answers it prefers, asked in both orders; or what --of asks"
-    add_options(parser, judge=judge, json="print a comparison, or what --of finds, as JSON")
+    judge = "`local` or a server: which of two answers it prefers, asked in both orders"
+    add_options(parser, judge=judge, json="print a comparison as JSON")
 
 
 def _report(args: argparse.Namespace) -> int:
     folders = [args.folder, *args.after]
-    if args.of:
-        return _sort(args)
     evaluations = [folder for folder in folders if is_output(folder)]
     if evaluations and len(folders) == 2:
         return _compare(args)
-    if evaluations and len(folders) > 2 and args.judge is None:
-        return _beside(args, read_outputs(folders))
+    if evaluations and len(folders) > 2:
+        raise ConfigError("two evaluations are compared; name RUN and AFTER, or read each results.json")
     for option, what in (("json", "prints a comparison"), ("judge", "compares answers")):
         if getattr(args, option):
             raise ConfigError(f"--{option} {what}; name two folders of factrl eval")
@@ -113,61 +100,6 @@ def _compare(args: argparse.Namespace) -> int:
             )
     tell(f"page: {path}")
     return 0
-
-
-def _beside(args: argparse.Namespace, outputs: Sequence[Output]) -> int:
-    sides = names_beside(outputs)
-    names = [name for name in outputs[0].benchmarks if all(name in one.benchmarks for one in outputs)]
-    if not names:
-        raise DataError(f"{', '.join(sides)}: no benchmark is in all of them")
-    path = Path(args.output) if args.output is not None else outputs[-1].folder / COMPARISON
-    write_beside_page(path, sides, names)
-    if args.json:
-        numbers = {name: {side: one.benchmarks[name] for side, one in sides.items()} for name in names}
-        say(json.dumps(numbers, indent=2))
-    else:
-        for name in names:
-            head, *rows = zip(*beside_rows(sides, name), strict=True)  # a column for each evaluation
-            show_rows(head, rows, title=name)
-    tell(f"page: {path}")
-    return 0
-
-
-def _sort(args: argparse.Namespace) -> int:
-    if args.after or args.output:
-        raise ConfigError("--of sorts the answers of one evaluation; --json prints each answer's")
-    rows = [row for rows in read_output(args.folder).samples.values() for row in rows]
-    judge, workers = _judge(args.judge)
-    sorted_rows = categorize(args.of, rows, judge, workers)
-    if not sorted_rows:
-        raise DataError(f"{args.folder}: none of {len(rows)} answers has a {_LACKS[args.of]}")
-    left_out = Counter(one.why for one in sorted_rows if not one.categories)
-    counted = shares(args.of, sorted_rows)
-    scores = [one.helpfulness for one in sorted_rows if one.helpfulness is not None]
-    helpful = bootstrap(scores) if scores else None
-    if args.json:
-        about = {"of": args.of, "answers": len(sorted_rows)}
-        about |= {"helpfulness_score": asdict(helpful)} if helpful else {}
-        numbers = {name: {"answers": count, "share": share} for name, (count, share) in counted.items()}
-        about |= {"categories": numbers, "left_out": dict(left_out), "rows": [*map(_row, sorted_rows)]}
-        say(json.dumps(about, indent=2))
-    else:
-        cells = [(name, str(count), share, CAUSES.get(name, "")) for name, (count, share) in counted.items()]
-        show_rows((args.of, "answers", "share, 95 % interval", ""), cells, lines=False)
-        if helpful:
-            tell(f"helpfulness from 0 to 10: {helpful.value:.2f} [{helpful.low:.2f}, {helpful.high:.2f}]")
-    if left_out:
-        tell(f"{left_out.total()} of {len(sorted_rows)} answers have no category ({tally(left_out)})")
-    if left_out.total() == len(sorted_rows):
-        raise TooManyMasked(f"none of {len(sorted_rows)} answers got a category ({dict(left_out)})")
-    return 0
-
-
-def _row(one: Categorized) -> dict[str, object]:
-    about = {"benchmark": one.row.benchmark, "id": one.row.example.id, "number": one.row.number}
-    if one.helpfulness is not None:
-        return {**about, "strategies": list(one.categories), "helpfulness_score": one.helpfulness}
-    return {**about, "category": one.categories[0] if one.categories else None, "why": one.why}
 
 
 def _judge(url: str | None) -> tuple[LLM, int]:

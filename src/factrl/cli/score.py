@@ -1,4 +1,4 @@
-"""`factrl score`: what a reward gives to completions that are stored in a file, term by term."""
+"""`factrl eval FILE --paper P`: what a reward gives to the completions that a file holds, term by term."""
 
 from __future__ import annotations
 
@@ -22,17 +22,7 @@ from factrl.runs.progress import Progress
 from factrl.text import implied
 from factrl.types import Completion, Example, Result
 
-from .options import (
-    Verbs,
-    add_option,
-    add_options,
-    add_settings,
-    add_verb,
-    as_overrides,
-    check_judge,
-    check_place,
-    warn_of_weak,
-)
+from .options import as_overrides, check_judge, check_place, warn_of_weak
 from .terminal import say, show_rows, tally, tell
 
 AT_ONCE = 4 * THREADS  # completions that are scored between two writes to the file of rows
@@ -41,42 +31,23 @@ _STATES = ("scored", "masked", "floored")
 Stored = tuple[Example, str | None]
 
 
-def add_verbs(verbs: Verbs) -> None:
-    """Add this module's verbs to the command line."""
-    parser = add_verb(
-        verbs,
-        "score",
-        _score,
-        about="score stored completions with a reward, term by term",
-        example=(
-            "examples:\n"
-            "  factrl score answers.jsonl --paper truthrl --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
-            "  factrl score answers.jsonl --paper truthrl reward.wrong=-2 --output scores.jsonl\n"
-            "exit code: 0 there are scores; 2 something must be changed first; 3 nothing could be graded"
-        ),
-    )
-    parser.add_argument(
-        "file",
-        metavar="FILE",
-        help="rows with question, completion and what the reward needs: answers, evidence",
-    )
-    add_options(parser, "paper", "config", "judge", "column", "limit", "json")
-    add_option(parser, "--output FILE.jsonl", "write a row per completion, once all are known")
-    add_settings(parser, "any setting of the reward, e.g. reward.wrong=-2 verifier.index=wiki.index")
+def score(args: argparse.Namespace, file_name: str) -> int:
+    """`factrl eval FILE --paper P`: prints the terms, states and causes; returns the exit code.
 
-
-def _score(args: argparse.Namespace) -> int:
+    Args:
+        args: of `factrl eval`; `output` is a file that gets a row per completion, once all are known.
+    """
     output = None if args.output is None else Path(args.output)
     if output is not None:
         check_place("--output", output, ".jsonl", may_replace=nothing)
     # No model is asked, and a recipe may leave it to the user.
-    overrides = [f"data.train={args.file}", "model.name=none", *as_overrides(args)]
+    overrides = [f"data.train={file_name}", "model.name=none", *as_overrides(args)]
     job = read_job(args.config, overrides)
     settings = job.settings
     examples = load_examples(
-        args.file, columns=settings.data.columns, limit=args.limit, require_answers=False
+        file_name, columns=settings.data.columns, limit=args.limit, require_answers=False
     )
-    stored = list(zip(examples, completions_of(args.file, examples, args.column), strict=True))
+    stored = list(zip(examples, completions_of(file_name, examples, args.column), strict=True))
     job.checked()
     job.check_examples([example for example, text in stored if text is not None])
     reward = job.supplied
@@ -86,7 +57,7 @@ def _score(args: argparse.Namespace) -> int:
     size = len(stored) if "group" in reward.resources else AT_ONCE  # a group is not cut
     with (
         nullcontext(None) if output is None else _rows_file(output) as file,
-        Progress("score", len(stored)) as progress,
+        Progress("eval", len(stored)) as progress,
     ):
         for start in range(0, len(stored), size):
             chunk = stored[start : start + size]
@@ -98,7 +69,7 @@ def _score(args: argparse.Namespace) -> int:
                 file.flush()
             progress.advance(len(chunk))
     summary = summarise(results)
-    about = {"file": args.file, "paper": settings.paper, "reward": dict(reward.knobs)}
+    about = {"file": file_name, "paper": settings.paper, "reward": dict(reward.knobs)}
     if args.json:
         say(json.dumps({**about, "output": args.output, **summary}, indent=2))
     else:

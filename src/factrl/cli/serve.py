@@ -126,9 +126,9 @@ def _serve(args: argparse.Namespace) -> int:
             host=args.host,
             port=args.port,
             workers=args.workers,
-            http="factrl.server.gate:Connection",
+            http="h11",
             ws="none",
-            backlog=app.BACKLOG,
+            limit_concurrency=app.CONCURRENCY,
             log_level="error",  # a warning is of what a client sent, as often as it likes
             timeout_graceful_shutdown=_DRAIN,
             timeout_keep_alive=app.IDLE_SECONDS,

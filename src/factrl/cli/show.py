@@ -1,4 +1,4 @@
-"""`factrl show`: the papers, and of one what its reward pays, its settings and their sources, its numbers."""
+"""`factrl show`: the papers, and of one what its reward pays, its knobs, its variants and what it needs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -19,7 +19,6 @@ from factrl.papers import (
     load_paper,
     paper_names,
     rewards_of,
-    settings_of,
     split_spec,
 )
 from factrl.rewards import Reward
@@ -34,9 +33,9 @@ from .options import Verbs, add_option, add_settings, add_verb
 from .terminal import complain, say, show_rows
 
 if sys.version_info >= (3, 11):
-    import tomllib
+    pass
 else:
-    import tomli as tomllib  # pyright: ignore[reportMissingImports]
+    pass  # pyright: ignore[reportMissingImports]
 
 _KINDS = {
     int: "whole number",
@@ -54,7 +53,7 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "show",
         _show,
-        about="list the papers, or what one's reward pays, its settings, numbers",
+        about="list the papers, or what one's reward pays, its knobs, variants",
         example="examples:\n  factrl show truthrl:binary\n  factrl show truthrl reward.wrong=-3\n"
         "  factrl show --settings\n"
         "exit code: 0 all is shown; 1 what the reward pays is not known",
@@ -114,24 +113,18 @@ def _explain(spec: str, words: Sequence[str]) -> int:
         (name, RESOURCES[name].source if name in RESOURCES else "Python alone: .with_()")
         for name in reward.missing
     ]
-    path = recipe_path(spec)
-    if path is not None:
-        settings = [(key, shown(value), source) for key, value, source in sourced(path.read_text("utf-8"))]
-    else:
-        settings = [(key, shown(value), "") for key, value in flat(settings_of(spec)).items()]
     rewards, own = rewards_of(module), declared(spec, "VARIANT_SETTINGS", {})
     main = next(iter(rewards.values()))
     differ = [(n, ", ".join(differences(other, main, own.get(n, {})))) for n, other in rewards.items()]
-    numbers: Mapping[tuple[str, str, str], float] = getattr(module, "PUBLISHED", {})
     for columns, rows in (
         (("knob", "value", ""), knobs),
         (("it needs", "which comes from"), needs),
-        (("setting", "value", "source"), settings),
         (("variant", "what differs"), differ),
-        (("published", "", "metric", ""), [(*where, f"{value:g}") for where, value in numbers.items()]),
     ):
         if rows:
             show_rows(columns, rows, lines=False)
+    if (path := recipe_path(spec)) is not None:
+        say(f"\nits settings, with the source of each: {path}")
     if unknown:
         complain(f"what {spec} pays is not known: {unknown}")
     return int(bool(unknown))
@@ -192,31 +185,6 @@ def recipe_path(spec: str) -> Path | None:
     """The recipe of a paper; None for a file of one's own."""
     path = RECIPES / f"{split_spec(spec)[0]}.toml"
     return path if path.is_file() else None
-
-
-def sourced(recipe: str) -> Iterator[tuple[str, Any, str]]:
-    """The settings of a recipe with the comment behind each, which says where its value is from.
-
-    Texts of several lines are left out: they are prompts.
-
-    Args:
-        recipe: TOML.
-
-    Yields:
-        `train.beta`, its value, and the comment without its `#`.
-    """
-    document, section = tomllib.loads(recipe), ""
-    for line in recipe.split("\n"):
-        if line.startswith("["):
-            section = line.partition("]")[0].strip("[")
-        try:
-            here = tomllib.loads(line)
-        except tomllib.TOMLDecodeError:  # one of several lines
-            continue
-        table = document.get(section, {}) if section else document
-        for key, value in here.items():
-            if table.get(key) == value:
-                yield f"{section}.{key}" if section else key, value, line.partition(" #")[2].strip()
 
 
 def _list_settings() -> None:

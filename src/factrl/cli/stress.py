@@ -19,7 +19,6 @@ from .options import (
     Verbs,
     add_option,
     add_options,
-    add_seed,
     add_settings,
     add_verb,
     at_least_one,
@@ -51,7 +50,7 @@ def add_verbs(verbs: Verbs) -> None:
             "  factrl stress truthrl\n"
             "  factrl stress my_reward.py:mine --json\n"
             "  factrl stress robust --judge local --policies D01-D09 --questions 2\n"
-            "  factrl stress my_reward.py:mine --policies F01-F18 --forms 200 --seed 1\n"
+            "  factrl stress my_reward.py:mine --policies F01-F18\n"
             "  factrl stress knowrl --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
             "exit code: 0 the order holds but for failures that the paper is known to have; 1 it is broken;\n"
             "2 something must be changed first; 3 too little could be graded to say that it holds"
@@ -68,8 +67,6 @@ def add_verbs(verbs: Verbs) -> None:
     add_options(parser, "config", "json")
     add_option(parser, "--questions N", "only the first N of 20 questions", type=at_least_one)
     add_option(parser, "--paraphrases N", "only N of 3 wordings", type=at_least_one)
-    add_option(parser, "--forms N", "answer forms of each family (default: 24)", type=at_least_one)
-    add_seed(parser, "of the answer forms (default: 0)")
     add_option(parser, "--strict", "known failures count as broken")
     add_settings(parser, "any setting of the reward, judge or verifier, e.g. reward.wrong=-2")
 
@@ -87,24 +84,7 @@ def _stress(args: argparse.Namespace) -> int:
         say(json.dumps(document(outcome), indent=2))
     else:
         _show(outcome)
-    fails = "citations" in setup.reward.knobs and not ids and _search_fails(setup, args)
-    return max(_ending(outcome, strict=args.strict), int(fails))
-
-
-def _search_fails(setup: Setup, args: argparse.Namespace) -> bool:
-    """Whether one of the hacks of search agents pays that is not known to; shows what each earns."""
-    from factrl.stress import known_failures
-    from factrl.stress.searching import HACKS, search_hacks
-
-    known, results = known_failures(setup.spec) or {}, search_hacks(setup.spec, setup.reward)
-    verdicts = {n: "held" if one[2] else "known" if n in known else "broken" for n, one in results.items()}
-    rows = [
-        (n, *HACKS[n][:2], "–" if mean is None else f"{mean:.3f}", f"{most:.3f}", verdicts[n])
-        for n, (mean, most, _) in results.items()
-    ]
-    if not args.json:
-        show_rows(("id", "who searches", "must not beat", "reward", "ceiling", "verdict"), rows)
-    return bool({"broken", *(("known",) if args.strict else ())} & {*verdicts.values()})
+    return _ending(outcome, strict=args.strict)
 
 
 def _setup(args: argparse.Namespace, job: Job) -> Setup:
@@ -128,8 +108,6 @@ def _setup(args: argparse.Namespace, job: Job) -> Setup:
         setup,
         questions=min(args.questions or len(prompts()), len(prompts())),
         ways=min(args.paraphrases or WAYS, WAYS),
-        forms=args.forms or setup.forms,
-        seed=args.seed,
     )
 
 

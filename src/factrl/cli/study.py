@@ -324,9 +324,9 @@ def check_steps(commands: Sequence[Command]) -> None:
     Raises:
         ConfigError: no such verb or option.
     """
-    from . import _parse, _parsers
+    from . import _parse, all_parsers
 
-    root, verbs = _parsers()
+    root, verbs = all_parsers()
     for command in commands:
         try:
             _parse(root, verbs, [*command.words])

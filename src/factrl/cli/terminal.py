@@ -1,6 +1,6 @@
 """Where the command line writes: results to stdout, everything else to stderr.
 
-What the user's disk does to a command is one line with its remedy; a bug of ours keeps its traceback.
+What the user's disk does to a command is one line; a bug of ours keeps its traceback.
 """
 
 from __future__ import annotations
@@ -23,29 +23,15 @@ if TYPE_CHECKING:
 
 _LONGEST = 2_000  # characters of a line that says what went wrong
 PIPE_WIDTH = 120  # columns of a table that no terminal shows
-_FULL = "free some space, then give the same command again"
-_PLACE = "name another place, or change what is there"
-# What a disk, its rights and names do.  Others, such as EINVAL and EBADF, are mistakes of the program.
-_REMEDIES = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
-    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "name another place, or change its rights"),
-    **dict.fromkeys(
-        (errno.EISDIR, errno.ENOTDIR, errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY, errno.ENXIO), _PLACE
-    ),
-    **dict.fromkeys((errno.ENAMETOOLONG, errno.ELOOP), "give a shorter name"),
-    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise the limit on open files: ulimit -n"),
-    **dict.fromkeys((errno.EIO, errno.ENODEV, errno.ESTALE), "look after the disk or the mount"),
-}
+_OF_THE_PROGRAM = {errno.EINVAL, errno.EBADF}  # what no disk does
 # Libraries that write through other languages keep only the words of the system.
-_SYSTEM_WORDS = {
-    "No space left on device": errno.ENOSPC,
-    "Disk quota exceeded": errno.EDQUOT,
-    "File too large": errno.EFBIG,
-    "Read-only file system": errno.EROFS,
-    "database or disk is full": errno.ENOSPC,
-    "PytorchStreamWriter failed writing": errno.ENOSPC,
-    "unexpected pos ": errno.ENOSPC,  # torch, when the end of its file could not be written
-}
+_FULL = (
+    "No space left on device",
+    "disk is full",
+    "File too large",
+    "PytorchStreamWriter failed writing",
+    "unexpected pos ",
+)
 
 
 def say(text: str) -> None:
@@ -141,20 +127,16 @@ def drop_stdout() -> None:
 
 
 def mishap(error: BaseException) -> str | None:
-    """The line for an error that the user's disk made, with its remedy; None for any other error."""
+    """The line for an error that the user's disk made; None for any other error."""
     if isinstance(error, FactrlError) or not isinstance(error, Exception):
         return None
     cause: BaseException | None = error
     while cause is not None:  # the error, and what it was raised from
-        number = cause.errno if isinstance(cause, OSError) else None
-        text = str(cause)
-        if number not in _REMEDIES:
-            number = next((number for words, number in _SYSTEM_WORDS.items() if words in text), None)
-            text = f"a file could not be written whole: {text}"
-        if number is not None:
-            if isinstance(cause, OSError) and cause.strerror:
+        if isinstance(cause, OSError) and not isinstance(cause, ConnectionError) and cause.strerror:
+            if cause.errno not in _OF_THE_PROGRAM:
                 name = cause.filename2 or cause.filename
-                text = f"{name}: {cause.strerror}" if name is not None else cause.strerror
-            return f"{' '.join(text.split())}; {_REMEDIES[number]}"
+                return one_line(f"{name}: {cause.strerror}" if name is not None else cause.strerror)
+        elif any(words in str(cause) for words in _FULL):
+            return one_line(f"a file could not be written whole: {cause}")
         cause = cause.__cause__
     return None

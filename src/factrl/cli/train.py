@@ -123,6 +123,7 @@ def _train(args: argparse.Namespace) -> int:
     tell(f"look at it: {page}")
     tell(f"evaluate:   factrl eval QUESTIONS.jsonl --model {model} --config {recipe} --output after")
     tell(f"train on:   factrl train --resume {run} --steps MORE")
+    tell(f"publish:    hf upload ME/NAME {model} --private --exclude training_args.bin")
     say(str(folder))
     return 0
 

@@ -20,7 +20,6 @@ from factrl.llm import connect, preflight
 from factrl.runs.disk import is_page
 from factrl.runs.progress import Progress
 from factrl.text.escape import one_line
-from factrl.verifier.formats import to_junit, to_sarif
 from factrl.verifier.report import SURE, Report
 
 from .options import Verbs, add_option, add_options, add_verb, at_least_one, between, check_place
@@ -50,7 +49,7 @@ def add_verbs(verbs: Verbs) -> None:
             '  factrl verify "Marie Curie was born in Warsaw in 1868." --docs curie.txt\n'
             "  factrl verify answer.txt --index kb --html answer.html\n"
             "  cat answer.txt | factrl verify --docs notes/*.md --llm http://localhost:8000/v1#Qwen/Qwen3-8B\n"
-            "  factrl verify docs/*.md --docs notes/ --strict --format sarif > factrl.sarif\n"
+            "  factrl verify docs/*.md --docs notes/ --strict --json > factrl.json\n"
             "exit code: 0 it was checked, whatever the verdicts; with --strict 1 unless there is a claim,\n"
             "every one is supported for sure and nothing is a mere hedge; 2 something must be changed;\n"
             "3 it could not be checked"
@@ -92,7 +91,6 @@ def add_verbs(verbs: Verbs) -> None:
     add_option(parser, "--k N", "passages for each claim", type=at_least_one)
     add_option(parser, "--max-claims N", "claims that are judged", type=at_least_one)
     add_option(parser, "--max-chars N", "a longer text is not read", type=at_least_one)
-    parser.add_argument("--format", choices=("junit", "sarif"), help="print a report that CI servers read")
     add_options(parser, json="print JSON instead of text")
     add_option(
         parser,
@@ -156,12 +154,10 @@ def _verify(args: argparse.Namespace) -> int:
         )
     if args.html is not None:
         check_place("--html", Path(args.html), may_replace=partial(is_page, template="verifier/report.html"))
-    if args.json and args.format:
-        raise ConfigError(f"--json and --format {args.format} exclude each other; leave one out")
     texts = _texts(args.texts)
     several = len(texts) > 1
-    if several and (args.json or args.html is not None):
-        raise ConfigError("--json and --html are about one text; name one file, or use --format sarif")
+    if several and args.html is not None:
+        raise ConfigError("--html is about one text; name one file, or use --json")
     if args.docs:
         args.docs = _evidence(args.docs, texts)
     verifier, max_chars, checked = None, 0, list[tuple[str, Report]]()
@@ -193,12 +189,9 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _print(args: argparse.Namespace, checked: list[tuple[str, Report]]) -> None:
-    if args.format == "sarif":
-        say(json.dumps(to_sarif(checked), indent=2))
-    elif args.format == "junit":
-        say(to_junit(checked, strict=args.strict))
-    elif args.json:
-        say(json.dumps(checked[0][1].to_json(), indent=2))
+    if args.json:
+        several = [{"file": path, **report.to_json()} for path, report in checked]
+        say(json.dumps(several if len(several) > 1 else checked[0][1].to_json(), indent=2))
     else:
         for path, report in checked:
             if len(checked) > 1:

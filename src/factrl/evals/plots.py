@@ -1,4 +1,4 @@
-"""The pictures: hallucination against abstention, every outcome over the steps, risk against coverage.
+"""The pictures: hallucination against abstention, and every outcome over the steps.
 
 All of them are SVG without script, coloured by one style sheet in light and dark mode, inline on pages.  The
 palette is safe for the common kinds of colour blindness, and every line has its own marker too.
@@ -78,23 +78,6 @@ def path_chart(curves: Curves) -> Markup:
 
 def _outcomes(point: Point) -> str:
     return ", ".join(f"{name} {100 * getattr(point, name):.1f}" for name in OUTCOMES)
-
-
-def risk_chart(lines: Mapping[str, Sequence[tuple[float, float, str]]]) -> Markup:
-    """Risk against coverage, one line per evaluation: lower and further right is better.
-
-    Args:
-        lines: name -> (coverage, risk, at which threshold, in words); shares from 0 to 1, none of them empty.
-    """
-    thinned = {name: [spots[at] for at in _spread(len(spots))] for name, spots in lines.items()}
-    up = 10.0 * math.ceil(10.5 * max(risk for spots in thinned.values() for _, risk, _ in spots) + 0.3)
-    tooltips = [
-        [f"{name}{at}: coverage {100 * coverage:.1f}, risk {100 * risk:.1f}" for coverage, risk, at in spots]
-        for name, spots in thinned.items()
-    ]
-    paths = {one_line(name): [(100 * x, 100 * y) for x, y, _ in spots] for name, spots in thinned.items()}
-    label, axes = "Risk against coverage", ("coverage: answers kept, % of all", "risk: wrong, % of those")
-    return _chart(label, axes, (0, 100), (0, min(up, 100)), paths, tooltips)
 
 
 def steps_chart(arm: str, points: Sequence[Point]) -> Markup:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,12 +13,11 @@ from markupsafe import Markup
 from factrl.evals.metrics import Better, Interval, Number
 from factrl.evals.numbers import COUNTED
 from factrl.evals.paired import Paired, WinRate
-from factrl.evals.plots import OUTCOMES, Curves, path_chart, risk_chart, steps_chart
+from factrl.evals.plots import OUTCOMES, Curves, path_chart, steps_chart
 from factrl.evals.samples import PAGE, EvalSample, Output
 from factrl.runs.disk import write_page
 from factrl.text.escape import one_line
 from factrl.text.html import fragment, page
-from factrl.text.words import parse_number
 from factrl.types import Label
 
 if TYPE_CHECKING:
@@ -42,7 +40,6 @@ BADGES: Mapping[Label | None, Badge] = {
 }
 GRADED = {label: badge for label, badge in BADGES.items() if label}
 _SHOWN: Mapping[Label | None, int] = {"incorrect": 4, "abstained": 2, "correct": 2, None: 2}
-BESIDE = (*OUTCOMES, "confidence_stated", "brier", "ece", "auroc", "aurc", "coverage@90")
 COLUMNS = ("benchmark", "metric", "value", "95 % interval", "questions")
 _CHANGED = 12  # changed answers of a benchmark
 _ACCEPTED = 6  # accepted answers of a question
@@ -147,36 +144,10 @@ def _benchmark(output: Output, name: str) -> Mapping[str, Any]:
             for name, one in numbers.items()
         ],
         "bins": row.get("confidence_bins"),
-        "risk": risk_section({name: output}, name) if row.get("risk_coverage") else None,
         "absent": row.get("absent", {}),
         "causes": [(about, row[key].items()) for key, about in reasons if row[key]],
         "examples": [_example(one, ("", one)) for one in examples],
     }
-
-
-def risk_section(outputs: Mapping[str, Output], benchmark: str) -> Markup | None:
-    """Risk against coverage of evaluations by name; None where none of them has an answer that was graded.
-
-    A line goes through the thresholds on a confidence, or through the values of `--by` where they are
-    numbers, such as thresholds in the prompt; an evaluation with neither is a point.
-    """
-    lines = {}
-    for name, output in outputs.items():
-        row = output.benchmarks[benchmark]
-        spots = [
-            (spot["coverage"], spot["risk"], f", at least {100 * spot['threshold']:.3g} sure")
-            for spot in row.get("risk_coverage", ())
-        ]
-        numeric = ((parse_number(value), part) for value, part in row.get("by", {}).items())
-        by = sorted(((float(at), part) for at, part in numeric if at is not None), key=itemgetter(0))
-        parts = [(f", {at:g}", part) for at, part in by] or [("", row["numbers"])]
-        for label, numbers in parts if not spots else ():
-            if numbers.get("abstention", {}).get("value", 1.0) < 1:
-                covered = 1 - numbers["abstention"]["value"]
-                spots.append((covered, numbers["hallucination"]["value"] / covered, label))
-        if spots:
-            lines[name] = spots
-    return fragment("evals/risk.html", chart=risk_chart(lines)) if lines else None
 
 
 def main_number(numbers: Mapping[str, Number]) -> str | None:
@@ -241,34 +212,6 @@ def side_names(before: Output, after: Output) -> tuple[str, str]:
     return models[0], models[1]
 
 
-def names_beside(outputs: Sequence[Output]) -> dict[str, Output]:
-    """Evaluations by the names of their folders, or by their paths where two have one name."""
-    short = {output.folder.name: output for output in outputs}
-    return short if len(short) == len(outputs) else {str(output.folder): output for output in outputs}
-
-
-def beside_rows(outputs: Mapping[str, Output], benchmark: str) -> list[list[str]]:
-    """A head and a line for each evaluation: those of `BESIDE` that any has, a dash where one has it not."""
-    sides = {name: output.numbers(benchmark) for name, output in outputs.items()}
-    shown = [metric for metric in BESIDE if any(metric in numbers for numbers in sides.values())]
-    head = ["evaluation", *(metric.replace("_", " ") for metric in shown)]
-    return [head] + [
-        [name, *(str(numbers.get(metric, "–")) for metric in shown)] for name, numbers in sides.items()
-    ]
-
-
-def write_beside_page(path: Path, outputs: Mapping[str, Output], benchmarks: Sequence[str]) -> Path:
-    """Write the page of several evaluations: risk against coverage in one picture, and their numbers.
-
-    Raises:
-        ConfigError: it cannot be written.
-    """
-    sections = [(name, risk_section(outputs, name), beside_rows(outputs, name)) for name in benchmarks]
-    facts = {name: str(output.folder) for name, output in outputs.items()}
-    html = page("evals/beside.html", title=f"{len(outputs)} evaluations", facts=facts, benchmarks=sections)
-    return write_page(path, html)
-
-
 def _pair(pair: Paired, before: Output, after: Output, rate: WinRate | None) -> Mapping[str, Any]:
     first, second = before.numbers(pair.name), after.numbers(pair.name)
     changes = {name: one for name, one in pair.differences.items() if one and name not in COUNTED}
@@ -282,8 +225,6 @@ def _pair(pair: Paired, before: Output, after: Output, rate: WinRate | None) -> 
         sides = [str(side[name]).partition(" ")[0] if name in side else "–" for side in (first, second)]
         marks = {"tone": tone, "words": words, "drawn": places(change, -reach, reach)}
         lines.append({"name": name, "ends": sides, "change": change.signed(), **marks})
-    rows = [side.benchmarks[pair.name] for side in (before, after)]
-    lined = any(row.get("risk_coverage") or row.get("by") for row in rows)  # else two points say little
     changed = [
         (old, new, f"{BADGES[old.label].word} → {BADGES[new.label].word}; ")
         for old, new in pair.changed[:_CHANGED]
@@ -291,7 +232,6 @@ def _pair(pair: Paired, before: Output, after: Output, rate: WinRate | None) -> 
     return {
         "pair": pair,
         "p": None if pair.p is None else "below 0.001" if pair.p < 0.001 else f"{pair.p:.3f}",
-        "risk": risk_section(names_beside([before, after]), pair.name) if lined else None,
         "rate": rate if rate and rate.rate is not None else None,
         "reach": reach,
         "main": main_number(second),

@@ -230,8 +230,8 @@ class NamedModel:
 
 
 def gives_likelihoods(settings: AskSettings) -> bool:
-    """Whether the model gives likelihoods, as a policy in this process does without the method `cove`."""
-    return settings.sampling.method != "cove" and settings.model.is_policy
+    """Whether the model gives likelihoods, as a policy in this process does."""
+    return settings.model.is_policy
 
 
 @contextmanager

@@ -9,7 +9,7 @@ Each request has a connection of its own, which is closed after its reply.  HTTP
 their order alone: on a connection that is kept, a reply that nobody asked for becomes the answer to the next
 question, and every later one is the answer to the question before.
 
-aiohttp carries the bytes: 0.1 ms of CPU per request against httpx's 2 (`benchmarks/client.py`).
+aiohttp carries the bytes: 0.1 ms of CPU per request against httpx's 2.
 """
 
 from __future__ import annotations

@@ -18,17 +18,13 @@ from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from factrl.errors import ConfigError, DataError, FactrlError
+from factrl.errors import ConfigError, DataError
 from factrl.runs.disk import write_whole
 
 FILE = "spent.json"
 BYTES_PER_TOKEN = 4
 Price = tuple[float, float]
 """US dollars for a million tokens: of the prompt, of the reply."""
-
-
-class OverBudget(FactrlError, RuntimeError):
-    """The judge has cost what the run may spend on it; its folder holds a complete checkpoint."""
 
 
 class Meter:

@@ -5,8 +5,7 @@ A paper's module is called what the paper is called and holds
 * a header: what it is, the paper, the released code, where the two differ and where we differ;
 * its `@reward` functions;
 * `TERMS`: the names of all terms that its rewards may return;
-* `VARIANTS`: name -> reward with its knobs set; the first is the paper's main setting;
-* `PUBLISHED`: the paper's own numbers, for comparison, as (table, row, metric) -> value.
+* `VARIANTS`: name -> reward with its knobs set; the first is the paper's main setting.
 
 Its settings, with the source of each, are in `factrl/recipes/PAPER.toml`.  It may also say, and so may a file
 of your own:

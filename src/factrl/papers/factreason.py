@@ -19,8 +19,7 @@ Their training code (facebookresearch/factual_reasoning) was not read.  What the
   of preferences cannot read does not win.
 
 The judge of preference is the base model in the paper (Figure 9), `judge.preference_model` here, and without
-it the judge.  Its own answer comes about inside the comparison, as in the paper's appendix 10.  The variants
-`swapped` and `both` are ours: the paper shows the judge the given answer first, always.
+it the judge.  Its own answer comes about inside the comparison, as in the paper's appendix 10.
 
 The gate is a term of its own, `format`, which is 0 for a well-formed completion.  A term whose weight is 0 is
 left out, and whoever would measure it is not asked.
@@ -62,7 +61,6 @@ def factreason(
     gate: float = -1.0,
     weight_detail: float = 0.0,
     weight_preference: float = 0.1,
-    order: str = "",
 ) -> Score:
     """The paper's reward; the terms are `format`, `precision`, `detail` and `preference`.
 
@@ -70,8 +68,6 @@ def factreason(
         gate: what a malformed completion earns, and all it earns.
         weight_detail: λ, of the logarithm of the supported claims.
         weight_preference: μ, of the win against the judge's own answer.
-        order: in which the judge sees the two answers: `given`, `swapped` or `both`; empty leaves it to
-            `compare`, whose own is the paper's.
     """
     blocks = think_answer(completion, completion.prefill)
     if blocks.answer is None:
@@ -89,12 +85,9 @@ def factreason(
         terms["detail"] = detail
     floored = None
     if weight_preference:
-        options = {"order": order} if order else {}
         try:
             request = example.question
-            wins = judged_here(
-                lambda text: compare(request, text, **options), answer, about=request, judge=compare
-            )
+            wins = judged_here(lambda text: compare(request, text), answer, about=request, judge=compare)
         except PolicyFault as error:
             wins, floored = 0.0, error.cause
         terms["preference"] = weight_preference * wins
@@ -126,8 +119,6 @@ VARIANTS = {
     "detail-0.1": factreason.with_(weight_detail=0.1),
     "fact-only": factreason.with_(weight_preference=0.0),
     "fact+detail-0.01": factreason.with_(weight_detail=0.01, weight_preference=0.0),
-    "swapped": factreason.with_(order="swapped"),
-    "both": factreason.with_(order="both"),
 }
 ASKS = {
     "": {
@@ -137,32 +128,3 @@ ASKS = {
 }
 FORM = "tags"
 LENGTH = "long"
-
-
-# Averages of six sets, Factory-Hard is one: precision and win rate in percent, detail in supported claims.
-PUBLISHED = {
-    ("results", "base", "precision"): 45.0,
-    ("results", "base", "detail"): 23.5,
-    ("results", "SFT", "precision"): 55.9,
-    ("results", "SFT", "detail"): 17.5,
-    ("results", "SFT", "win rate"): 51.0,
-    ("results", "SFT + DPO", "precision"): 67.8,
-    ("results", "SFT + DPO", "detail"): 25.7,
-    ("results", "SFT + DPO", "win rate"): 37.8,
-    ("results", "SFT + GRPO", "precision"): 68.1,
-    ("results", "SFT + GRPO", "detail"): 29.0,
-    ("results", "SFT + GRPO", "win rate"): 54.4,
-    ("Factory-Hard", "SFT + GRPO", "win rate"): 47.1,
-    ("ablation", "fact-only", "precision"): 69.7,
-    ("ablation", "fact-only", "detail"): 30.0,
-    ("ablation", "fact-only", "win rate"): 43.5,
-    ("ablation", "fact+detail-0.01", "precision"): 74.5,
-    ("ablation", "fact+detail-0.01", "detail"): 38.3,
-    ("ablation", "fact+detail-0.01", "win rate"): 36.9,
-    ("ablation", "detail-0.01", "precision"): 67.1,
-    ("ablation", "detail-0.01", "detail"): 32.8,
-    ("ablation", "detail-0.01", "win rate"): 51.8,
-    ("ablation", "detail-0.1", "precision"): 67.0,
-    ("ablation", "detail-0.1", "detail"): 44.2,
-    ("ablation", "detail-0.1", "win rate"): 45.7,
-}

@@ -14,12 +14,8 @@ judge decide on answers that the rules cannot, which the paper does not.
 Eq. 8 needs a verifier with three verdicts: one that tells supported from not supported alone never gives -1
 and is refused.  The preset `fspo` reads it as the released code does, and all that is not supported is -1.
 
-The variant `code` is the released reward, kept for study.  Its sentences are supported (over 0.5) or count
-against the policy, "Wait," too; the answer is token F1, in which "yes and no" earns 1 whether yes or no is
-right; the mean of the steps is not in the reward; every character that is no sentence of the think part has
-the sign +1, so a wrong answer is reinforced, and with an empty think part all of it.  Its misalignment is NOT
-reproduced: it lays the tokens of each sentence, tokenised anew, one after the other from the start of the
-completion, where our spans are where the sentences are.
+The released reward has no mean of the steps, pays token F1 and gives every character that is no sentence of
+the think part the sign +1; docs/papers/fspo.md has all that differs.
 
 Known weaknesses of the published reward, which `robust` closes: neutral filler dilutes contradictions; one
 safe sentence earns the whole mean; steps pay although the answer is wrong.  By Eq. 10 a sentence that is
@@ -40,7 +36,6 @@ from factrl.rewards import reward
 from factrl.rewards.grading import Grader
 from factrl.rewards.mathematics import math_grader
 from factrl.text import Slice, think_answer
-from factrl.text.answers import equals, normalize_released
 from factrl.text.sentences import sentences
 from factrl.types import Completion, Example, Grade, Score, Span
 from factrl.verifier.claims import normalised
@@ -131,33 +126,6 @@ def fspo(
     return Score(terms, spans if signs else (), facts=facts)
 
 
-@reward(requires=_requires)
-def fspo_released(example: Example, completion: Completion, *, verify: Callable[..., Report]) -> Score:
-    """The released reward and its mask of signs, but for the misalignment; the term is `answer`.
-
-    A question without evidence is compared by equality, by our rules instead of its LaTeX clean-up, and has
-    no signs, as mathematics there; so does a completion without the four tags, each once and in order.
-    """
-    blocks = _released_blocks(completion)
-    if blocks is None:
-        return Score({"answer": 0.0}, floored="tags")
-    think, answer = blocks
-    if not example.evidence:
-        return Score({"answer": float(equals(answer, example.answers, example.question) is not None)})
-    steps, floored = _steps(example, think, verify)
-    if floored:
-        return Score({"answer": 0.0}, floored=floored)
-    spans: list[Span] = []
-    position = 0
-    for start, end, step in steps:
-        spans += [Span(position, start, 1)] if position < start else []
-        spans.append(Span(start, end, {"supported": 1, "unjudged": 0}.get(step, -1)))
-        position = end
-    spans += [Span(position, len(completion), 1)] if position < len(completion) else []
-    value = max((_released_f1(answer, accepted) for accepted in example.answers), default=0.0)
-    return Score({"answer": value}, tuple(spans), facts={"answer": answer, "steps": len(steps)})
-
-
 def _graded(example: Example, completion: Completion, grade: Grader) -> tuple[Slice, Grade]:
     """The think part and what became of the answer; `Grade.floored` says why there is none.
 
@@ -232,37 +200,6 @@ def _steps(
     return steps, None
 
 
-# -- The released code --------------------------------------------------------------------------------
-
-
-def _released_blocks(completion: Completion) -> tuple[Slice, str] | None:
-    """Think part and answer when each tag occurs once, in order; whatever stands around them."""
-    opened = (
-        completion.prefill[completion.prefill.find("<think>") :] if "<think>" in completion.prefill else ""
-    )
-    whole = opened + completion
-    tags = ("<think>", "</think>", "<answer>", "</answer>")
-    places = [whole.find(tag) for tag in tags]
-    if any(whole.count(tag) != 1 for tag in tags) or places != sorted(places):
-        return None
-    start = max(places[0] + len("<think>") - len(opened), 0)
-    end = max(places[1] - len(opened), start)
-    answer = whole[places[2] + len("<answer>") : places[3]].strip()
-    return Slice(completion[start:end], start, end), answer
-
-
-def _released_f1(prediction: str, accepted: str) -> float:
-    """Token F1 of SQuAD's normalised words; of yes and no, whether the word is there.
-
-    The second rule is reconstructed from a reading of the code: "yes and no" earns 1 against either.
-    """
-    predicted, gold = normalize_released(prediction).split(), normalize_released(accepted).split()
-    if gold in (["yes"], ["no"]):
-        return float(gold[0] in predicted)
-    common = sum((Counter(predicted) & Counter(gold)).values())
-    return 2 * common / (len(predicted) + len(gold)) if common else 0.0
-
-
 TERMS = ("answer", "fact")
 VARIANTS = {
     "fspo": fspo,
@@ -271,20 +208,5 @@ VARIANTS = {
     "outcome+fact": fspo.with_(signs=False),
     "signs": fspo.with_(fact=False),
     "judged": fspo.with_(verifier="judge"),
-    "code": fspo_released,
 }
 FORM = "tags"
-
-
-_REASONING, _FACTS = ("GSM8K", "MATH-500", "AIME24"), ("TruthfulQA", "HaluEval-QA", "HalluQA")
-# Percent; the first row is the untrained model, and the last two are known here for the facts alone.
-PUBLISHED = {
-    ("results", row, metric): value
-    for row, metrics, values in (
-        ("Qwen2.5-7B-Base", _REASONING + _FACTS, (65.2, 35.7, 3.3, 38.2, 48.0, 39.5)),
-        ("Qwen2.5-7B-Base FSPO", _REASONING + _FACTS, (89.5, 75.5, 16.7, 58.4, 83.0, 52.0)),
-        ("Qwen2.5-7B-Instruct FSPO", _FACTS, (54.0, 64.7, 50.0)),
-        ("Llama-3.1-8B-Instruct FSPO", _FACTS, (41.1, 67.1, 42.0)),
-    )
-    for metric, value in zip(metrics, values, strict=True)
-}

@@ -47,7 +47,3 @@ def intuitor(
 
 TERMS = ("certainty",)
 VARIANTS = {"online": intuitor}
-
-
-# The paper's tables are about mathematics and code; factrl has no result to lay beside them.
-PUBLISHED: dict[tuple[str, str, str], float] = {}

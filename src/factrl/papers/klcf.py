@@ -6,14 +6,13 @@ Precision N_con / (N_con + N_ctr)                                               
 Truth     mean probability, by a tuned model without evidence, that a claim of the answer is true   Eq. 6
           or only of claims that the checklist, as a text, says nothing about                      Eq. 7
 
-Reconstructed, each a knob, and not to be taken for the paper's:
+Reconstructed, and not to be taken for the paper's:
 - R_fact = alpha recall + beta precision + gamma truth (Eq. 11).  The form fits what is readable, three
   weights in [0, 1]; those of the main configuration are lost, so `klcf` asks for them.  `table-2-row` has
   (0.4, 0.2, 0.4) and `truth-only` (0, 0, 1), two readable rows of Table 2 that are not the main one.
-- Eq. 5, a "weighted harmonic balance" of recall and precision: `harmonic` and `f-beta` put it, times
-  alpha + beta, in the place of the two.
+- Eq. 5, a "weighted harmonic balance" of recall and precision, is lost and not tried.
 - The cases where a ratio is undefined: precision without a consistent or contradictory item, truth without
-  claims.  They are 0 by default, or an answer that says nothing would earn a reward.
+  claims.  They are 0, or an answer that says nothing would earn a reward.
 - R = R_fact + 0.1 R_general + R_length when the format is right, else -1 (Eqs. 8 and 10).  A review gives
   the 0.1; whether the paper scales the rating first is unknown; here it is the sigmoid of the model's score.
   Ours: the general rating is of the answer block, as are the claims.
@@ -53,20 +52,16 @@ from factrl.verifier.report import Report
 Check = Callable[..., Sequence[Item]]  # question, text, items; and example, where it has that parameter
 Extract = Callable[[str, str, str], Sequence[Claim]]
 
-_CHOICES = {
-    "combine": ("linear", "harmonic", "f_beta"),
-    "truth_claims": ("all", "missing"),
-    "length_unit": ("tokens", "characters", "words"),
-}
+_CHOICES = {"truth_claims": ("all", "missing")}
+_MALFORMED = -1.0  # the whole reward of a completion out of form (Eqs. 8 and 10, reconstructed)
 _NO_CHECKLIST = "has no checklist; add a list column `checklist` with the facts that a good answer states"
-_FACTUAL = {"linear": ("recall", "precision"), "harmonic": ("checklist",), "f_beta": ("checklist",)}
-_TERMS = {name: (*terms, "truth", "general", "format", "length") for name, terms in _FACTUAL.items()}
+TERMS: tuple[str, ...] = ("recall", "precision", "truth", "general", "format", "length")
 
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
     """What an example lacks; missing knobs are reported here too, before anything is paid for."""
     alpha, beta, gamma = _weights(knobs["alpha"], knobs["beta"], knobs["gamma"])
-    _penalty(Completion("", tokens=0), *(knobs[f"length_{name}"] for name in ("max", "buffer", "unit")))
+    _penalty(Completion("", tokens=0), knobs["length_max"], knobs["length_buffer"])
     needed = _needs_checklist(alpha, beta, gamma, knobs["truth_claims"])
     return f"it {_NO_CHECKLIST}" if needed and not example.checklist else None
 
@@ -96,21 +91,14 @@ def klcf(
     alpha: float | None = None,
     beta: float | None = None,
     gamma: float | None = None,
-    combine: str = "linear",
-    f_beta: float = 1.0,
-    no_ratio: float = 0.0,
     truth_claims: str = "all",
-    no_claims: float = 0.0,
-    all_covered: float = 0.0,
     thinking: bool = True,
-    malformed: float = -1.0,
     general: float = 0.1,
     length_max: int | None = None,
     length_buffer: int | None = None,
-    length_unit: str = "tokens",
 ) -> Score:
-    """KLCF's reward; the terms are `recall` and `precision` (or `checklist`), `truth`, `general`, `format`
-    and `length`, with their weights in them.  What has the weight 0 is not asked for.
+    """KLCF's reward; the terms are `recall`, `precision`, `truth`, `general`, `format` and `length`,
+    with their weights in them.  What has the weight 0 is not asked for.
 
     `checklist(question, text, items)` and `truthfulness(claims)` also get the example where they have a
     parameter `example`: a checker of yours may look up what it is about.
@@ -118,35 +106,27 @@ def klcf(
     Args:
         alpha, beta, gamma: weights of recall, precision and truth, in [0, 1] (Eq. 11).  Required: the main
             configuration's are lost.
-        combine: reconstructed.  `linear` adds recall and precision; `harmonic` takes their harmonic mean with
-            the weights alpha and beta, and `f_beta` their F-measure, times alpha + beta.
-        f_beta: how much more recall counts than precision in the F-measure.
-        no_ratio: reconstructed.  Precision when no item is consistent or contradictory.
         truth_claims: `all` claims of the answer (Eq. 6), or those `missing` from the checklist (Eq. 7).
-        no_claims: reconstructed.  Truth of an answer without claims.
-        all_covered: reconstructed.  Truth when the checklist speaks of every claim (Eq. 7).
         thinking: expect `<think>` and `<answer>` blocks and judge the answer block.
-        malformed: reconstructed.  The whole reward of a completion without these blocks (Eqs. 8 and 10).
         general: weight of the rating of the answer's general quality; the value is from a review.
-        length_max, length_buffer: Lmax and Lc of Eq. 9: the penalty grows over the last `length_buffer` units
-            before `length_max`.  Both are lost; without them there is no penalty.
-        length_unit: `tokens` of the completion as in the paper, or its `characters` or `words`.
+        length_max, length_buffer: Lmax and Lc of Eq. 9, in tokens: the penalty grows over the last
+            `length_buffer` before `length_max`.  Both are lost; without them there is no penalty.
 
     Raises:
         ConfigError: a knob is missing or out of range, or nobody counted the completion's tokens.
         DataError: the example has no checklist although one is needed.
     """
-    base_terms = dict.fromkeys(_TERMS[combine], 0.0)
+    base_terms: dict[str, float] = dict.fromkeys(TERMS, 0.0)
     text, question = str(completion), example.question
     if thinking:
         blocks = think_answer(completion, completion.prefill)
         if blocks.answer is None:  # whatever the weights are
-            return Score({**base_terms, "format": malformed}, floored=blocks.malformed)
+            return Score({**base_terms, "format": _MALFORMED}, floored=blocks.malformed)
         text = blocks.answer.text
     a, b, g = _weights(alpha, beta, gamma)
     if not example.checklist and _needs_checklist(a, b, g, truth_claims):
         raise DataError(f"the example {example.id or example.question[:80]!r} {_NO_CHECKLIST}")
-    base_terms["length"] = _penalty(completion, length_max, length_buffer, length_unit)
+    base_terms["length"] = _penalty(completion, length_max, length_buffer)
     checklist, truthfulness = for_example(checklist, example), for_example(truthfulness, example)
     items = _distinct(example.checklist)
     terms, facts = {**base_terms}, dict[str, Any]()
@@ -157,7 +137,7 @@ def klcf(
             )
             counts = Counter(labels)
             facts |= {word: counts[word] for word in ("consistent", "contradictory", "missing")}
-            terms |= _checklist_terms(counts, a, b, combine, f_beta, no_ratio)
+            terms |= _checklist_terms(counts, a, b)
         if g:
             extracted = judged_here(
                 lambda answer: extract(answer, question, example.topic), text, about=question, judge=extract
@@ -173,7 +153,7 @@ def klcf(
                     judge=checklist,
                 )
                 judged = [claim for claim, label in zip(claims, labels, strict=True) if label == "missing"]
-            truth = fmean(truthfulness(judged)) if judged else all_covered if claims else no_claims
+            truth = fmean(truthfulness(judged)) if judged else 0.0
             facts |= {"claims": len(claims), "judged": len(judged), "truth": truth}
             terms["truth"] = g * truth
         if thinking and general:
@@ -194,23 +174,15 @@ def _distinct(checklist: Sequence[str]) -> list[str]:
     return [*items.values()]
 
 
-def _checklist_terms(
-    counts: Mapping[Item, int], alpha: float, beta: float, combine: str, f_beta: float, no_ratio: float
-) -> dict[str, float]:
-    """The terms for the counts of a checklist: Eqs. 3 and 4, then one of the readings of Eqs. 5 and 11."""
+def _checklist_terms(counts: Mapping[Item, int], alpha: float, beta: float) -> dict[str, float]:
+    """The terms for the counts of a checklist (Eqs. 3, 4 and 11)."""
     good, bad = counts["consistent"], counts["contradictory"]
-    recall = good / (good + bad + counts["missing"])
-    precision = good / (good + bad) if good + bad else no_ratio
-    if combine == "linear":
-        return {"recall": alpha * recall, "precision": beta * precision}
-    r, p = (alpha, beta) if combine == "harmonic" else (f_beta**2, 1.0)
-    zero = (r and not recall) or (p and not precision)
-    mean = 0.0 if zero else (r + p) / ((r / recall if r else 0.0) + (p / precision if p else 0.0))
-    return {"checklist": (alpha + beta) * mean}
+    precision = good / (good + bad) if good + bad else 0.0
+    return {"recall": alpha * good / (good + bad + counts["missing"]), "precision": beta * precision}
 
 
-def _penalty(completion: Completion, longest: int | None, buffer: int | None, unit: str) -> float:
-    """Eq. 9, which is DAPO's: 0 up to Lmax - Lc, down to -1 at Lmax, -1 beyond."""
+def _penalty(completion: Completion, longest: int | None, buffer: int | None) -> float:
+    """Eq. 9, which is DAPO's: 0 up to Lmax - Lc tokens, down to -1 at Lmax, -1 beyond."""
     if longest is None and buffer is None:
         return 0.0
     if not isinstance(longest, int) or not isinstance(buffer, int) or not 0 < buffer <= longest:
@@ -218,14 +190,12 @@ def _penalty(completion: Completion, longest: int | None, buffer: int | None, un
             f"length_max = {longest!r} and length_buffer = {buffer!r}: give both, 0 < length_buffer <= "
             "length_max, or none for no length penalty"
         )
-    units = {"tokens": completion.tokens, "characters": len(completion), "words": len(completion.split())}
-    length = units[unit]
-    if length is None:
+    if completion.tokens is None:
         raise ConfigError(
-            "length_unit = 'tokens', but nobody counted this completion's tokens; "
-            "use length_unit = 'characters' or 'words'"
+            "length_max is in tokens, and nobody counted this completion's; leave length_max and "
+            "length_buffer out to score stored answers"
         )
-    return min(0.0, max(-1.0, (longest - buffer - length) / buffer))
+    return min(0.0, max(-1.0, (longest - buffer - completion.tokens) / buffer))
 
 
 def _weights(*weights: float | None) -> tuple[float, float, float]:
@@ -244,21 +214,16 @@ def _weights(*weights: float | None) -> tuple[float, float, float]:
 
 
 @reward(searches=True)
-def factscore(
-    example: Example, completion: Completion, *, verify: Callable[..., Report], malformed: float = -1.0
-) -> Score:
+def factscore(example: Example, completion: Completion, *, verify: Callable[..., Report]) -> Score:
     """The paper's baseline GRPO + FActScore; the terms are `precision` and `format`.
 
     `precision` is FActScore (arXiv:2305.14251) without its length penalty: supported claims of the answer
     block over all of them, so that one of one is 1.  An answer that declines has none there, and
     `precision` 0 here.
-
-    Args:
-        malformed: the whole reward of a completion without `<think>` and `<answer>` blocks.
     """
     blocks = think_answer(completion, completion.prefill)
     if blocks.answer is None:
-        return Score({"precision": 0.0, "format": malformed}, floored=blocks.malformed)
+        return Score({"precision": 0.0, "format": _MALFORMED}, floored=blocks.malformed)
     report = verify(
         blocks.answer.text, example.question, topic=example.topic, evidence=example.evidence or None
     )
@@ -268,15 +233,12 @@ def factscore(
 
 _ROW = klcf.with_(alpha=0.4, beta=0.2, gamma=0.4)  # a row of Table 2, not the main configuration
 
-TERMS = ("recall", "precision", "truth", "general", "format", "length", "checklist")
 VARIANTS = {
     "weights-required": klcf,
     "table-2-row": _ROW,
     "truth-only": klcf.with_(alpha=0.0, beta=0.0, gamma=1.0),  # another row of Table 2
     "non-thinking": _ROW.with_(thinking=False),
     "uncovered": _ROW.with_(truth_claims="missing"),
-    "harmonic": _ROW.with_(combine="harmonic"),
-    "f-beta": _ROW.with_(combine="f_beta"),
     "factscore": factscore,
 }
 VARIANT_SETTINGS = {
@@ -297,54 +259,3 @@ ASKS = {
 FORM = "tags"
 LENGTH = "long"
 STAND_IN = ("table-2-row", "klcf's own weights are lost: alpha=0.4 beta=0.2 gamma=0.4, a row of its Table 2")
-
-
-# The 14B model; FActScore and win rates in points, F1, recall and precision as shares.  The paper's tables
-# disagree on the precision on Factory.  Which DPO row is by Eq. 11 and which by FActScore is not known to us.
-# `value`: what the paper says of the models that training asks, of time, and of each model size's data.
-PUBLISHED = {
-    ("main results", "base", "FActScore"): 46.8,
-    ("main results", "base", "LongWiki F1@32"): 0.511,
-    ("main results", "base", "LongFact F1@64"): 0.637,
-    ("main results", "base", "Factory F1@64"): 0.262,
-    ("main results", "KLCF-zero", "FActScore"): 61.2,
-    ("main results", "KLCF-zero", "LongWiki F1@32"): 0.568,
-    ("main results", "KLCF-zero", "LongFact F1@64"): 0.733,
-    ("main results", "KLCF-zero", "Factory F1@64"): 0.309,
-    ("main results", "KLCF-zero", "LongFact win rate"): 94.6,
-    ("main results", "KLCF-zero", "Factory win rate"): 65.5,
-    ("from SFT", "SFT", "FActScore"): 48.7,
-    ("from SFT", "KLCF", "FActScore"): 55.7,
-    ("from SFT", "KLCF", "LongWiki R@32"): 0.663,
-    ("from SFT", "GRPO with FActScore", "FActScore"): 57.6,
-    ("from SFT", "GRPO with FActScore", "LongWiki R@32"): 0.472,
-    ("baselines", "CoVe", "FActScore"): 46.0,
-    ("baselines", "Intuitor", "FActScore"): 52.7,
-    ("baselines", "DPO, the lower", "FActScore"): 53.0,
-    ("baselines", "DPO, the higher", "FActScore"): 54.9,
-    ("Table 1", "base", "Factory precision"): 0.302,
-    ("Table 1", "KLCF-zero", "Factory precision"): 0.350,
-    ("Table 2", "0.4, 0.2, 0.4", "FActScore"): 57.5,
-    ("Table 2", "0.4, 0.2, 0.4", "LongFact win rate"): 95.4,
-    ("Table 2", "truth only", "FActScore"): 69.6,
-    ("Table 2", "truth only", "LongWiki R@32"): 0.369,
-    ("Table 2/13", "base", "Factory precision"): 0.314,
-    ("Table 13", "KLCF-zero", "Factory precision"): 0.348,
-    ("accuracy", "checklist verifier, English", "value"): 73 / 81,
-    ("accuracy", "checklist verifier, Chinese", "value"): 129 / 147,
-    ("accuracy", "truthfulness model 7B", "value"): 0.819,
-    ("accuracy", "truthfulness model 14B", "value"): 0.835,
-    ("accuracy", "truthfulness model 32B", "value"): 0.833,
-    ("seconds, 100 at once", "KLCF", "value"): 2.02,
-    ("seconds, 100 at once", "FActScore", "value"): 10.58,
-    ("seconds, 100 at once", "VeriScore", "value"): 10.90,
-    ("questions", "7B", "value"): 12_680.0,
-    ("questions", "14B", "value"): 13_230.0,
-    ("questions", "32B", "value"): 12_967.0,
-    ("true claims", "7B", "value"): 34.8,
-    ("true claims", "14B", "value"): 38.3,
-    ("true claims", "32B", "value"): 37.2,
-    ("checklist items", "7B", "value"): 10.1,
-    ("checklist items", "14B", "value"): 11.0,
-    ("checklist items", "32B", "value"): 11.1,
-}

@@ -115,29 +115,3 @@ VARIANT_SETTINGS = {
     "rlvr": {"data": {"prompt": _HOW + _ASKED}},
     "rlcr-no-analysis": {"data": {"prompt": _HOW + _SURE + _ASKED}},
 }
-
-
-# Qwen2.5-7B trained on HotpotQA, or on Big-Math: in percent and shares; `elsewhere` is the mean over the
-# sets that it was not trained on.  From Tables 1 and 2, by way of a public summary of the paper.
-PUBLISHED = {
-    (where, row, metric): value
-    for where, row, values in (
-        ("HotpotQA", "base", (39.7, 0.53)),
-        ("HotpotQA", "RLVR", (63.0, 0.37)),
-        ("HotpotQA", "RLVR and a classifier", (None, 0.07)),
-        ("HotpotQA", "RLCR", (62.1, 0.03)),
-        ("HotpotQA", "RLCR without analysis", (61.7, 0.09)),
-        ("HotpotQA", "RLVR with analysis", (None, 0.34)),
-        ("HotpotQA, elsewhere", "base", (53.3, 0.40)),
-        ("HotpotQA, elsewhere", "RLVR", (53.9, 0.46)),
-        ("HotpotQA, elsewhere", "RLCR", (56.2, 0.21)),
-        ("HotpotQA, elsewhere", "RLCR without analysis", (None, 0.26)),
-        ("HotpotQA, elsewhere", "RLVR with analysis", (None, 0.39)),
-        ("Big-Math", "RLVR", (72.9, 0.26)),
-        ("Big-Math", "RLCR", (72.7, 0.10)),
-        ("Big-Math, elsewhere", "RLVR", (52.5, 0.49)),
-        ("Big-Math, elsewhere", "RLCR", (50.9, 0.25)),
-    )
-    for metric, value in zip(("accuracy", "ece"), values, strict=True)
-    if value is not None
-}

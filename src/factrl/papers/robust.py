@@ -167,6 +167,3 @@ def _counts(report: Report, example: Example) -> Counter[str]:
 TERMS = ("outcome", "fact")
 VARIANTS = {"robust": robust, "text": robust.with_(answer="text")}
 FORM = "tags"
-
-
-PUBLISHED: dict[tuple[str, str, str], float] = {}

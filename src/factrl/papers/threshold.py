@@ -101,10 +101,3 @@ def threshold(
 TERMS = ("outcome",)
 VARIANTS = {"threshold": threshold, "bounded": threshold.with_(bounded=True)}
 FORM = "boxed"
-
-
-# Of the second paper's abstract: gains in the logarithm of accuracy / hallucination by declining.
-PUBLISHED = {
-    ("BeyondAIME", "Qwen3-4B-Instruct, behaviourally calibrated", "log ratio gain"): 0.806,
-    ("BeyondAIME", "GPT-5", "log ratio gain"): 0.207,
-}

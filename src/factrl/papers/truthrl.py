@@ -8,19 +8,16 @@ Knowledge on questions that a probe found out of knowledge (256 samples, none co
 Reasoning a judge rates the reasoning, p in {0, 1}; with outcome o: o(1 + p), o + 0.5 p, or o p where o = 1
 Answers are compared by normalised equality first; a judge decides the rest.
 
-The variant `code` is the released reward.  It takes the first box up to its first closing brace, knows
-abstention only as "i dont know" after stripping punctuation, and gives "invalid question" -1 before it
-looks at the accepted answers, although the prompt teaches it and the evaluation credits it.  We take the
-last box with balanced braces, use one abstention detector for training and evaluation, and credit
-"invalid question" where the question is one, in every verifier.  A judge outage is -1 in the released
-code; here the sample is masked, in every variant.  As in the released code, no judge is asked where a
-question is out of knowledge: only abstention pays.  The grader's checks come before every judge, in `code`
-too: an answer without content, or of over 32 KB, earns the floor.  Their limit of 200 characters
-(`max_answer_chars` of `[judge]`) is off, as in the released code.  The judge rates the first 4,000 characters
-of reasoning that is too long for it; reasoning about which it says nothing readable is vague.
+Of the answer we take the last box with balanced braces, use one abstention detector for training and
+evaluation, and credit "invalid question" where the question is one; a judge outage masks the sample.  The
+released reward differs in each (docs/papers/truthrl.md).  As there, no judge is asked where a question is out
+of knowledge: only abstention pays.  An answer without content, or of over 32 KB, earns the floor.  The
+grader's limit of 200 characters (`max_answer_chars` of `[judge]`) is off, as in the released code.  The judge
+rates the first 4,000 characters of reasoning that is too long for it; reasoning about which it says nothing
+readable is vague.
 
 The policy is prompted without retrieved documents, or with them (`retrieval`, `retrieval-binary`, the paper's
-main setting); the reward is the same.  `search` is ours: the policy searches, and may be paid for citations.
+main setting); the reward is the same.
 
 To say "I don't know" pays more than to answer where the answer is right less than half the time:
 (abstain - wrong) / (correct - wrong) = 0.5 for +1/0/-1.
@@ -34,10 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from factrl.errors import PolicyFault
 from factrl.rewards import reward
-from factrl.rewards.citations import cited
-from factrl.text import boxed, boxed_released, tag, unwrap_latex
-from factrl.text.abstention import abstains_released
-from factrl.text.answers import normalize_released
+from factrl.text import boxed, tag, unwrap_latex
 from factrl.text.reasoning import find_answer
 from factrl.types import Completion, Example, Grade, Score
 
@@ -72,7 +66,6 @@ def truthrl(
     answer: str = "boxed",
     verifier: str = "judge",
     knowledge: bool = False,
-    released: bool = False,
 ) -> Score:
     """TruthRL's outcome reward (section 3.2); the term is `outcome`.
 
@@ -82,10 +75,9 @@ def truthrl(
         verifier: `judge` as in the paper, or `em` for equality alone, which drives a policy into abstention;
             "invalid question" and abstention count as for the judge.
         knowledge: pay abstention like a correct answer where the question is out of knowledge.
-        released: parse and normalise as the released code does.
     """
     rules_decide = verifier == "em" or (knowledge and bool(example.ook))
-    graded = _grade(example, completion, _by_rules() if rules_decide else grade, answer, released)
+    graded = _grade(example, completion, _by_rules() if rules_decide else grade, answer)
     if knowledge and example.ook:  # as the released code, only abstention pays: nothing for a judge to decide
         value = correct if graded.label == "abstained" else wrong
     else:
@@ -109,7 +101,6 @@ def truthrl_reasoning(
     answer: str = "boxed",
     verifier: str = "judge",
     knowledge: bool = False,
-    released: bool = False,
 ) -> Score:
     """TruthRL with a reward for its reasoning (section 4.6); the terms are `outcome` and `reasoning`.
 
@@ -130,7 +121,6 @@ def truthrl_reasoning(
         answer=answer,
         verifier=verifier,
         knowledge=knowledge,
-        released=released,
     )
     from factrl.llm.judging import judged_here
 
@@ -166,41 +156,12 @@ def _by_rules() -> Grader:
     return Grader()
 
 
-def _grade(example: Example, completion: Completion, grade: Grader, answer: str, released: bool) -> Grade:
-    """The grade of the answer in the box, or of the whole text; the grader checks equality first.
-
-    With `released`, in the order of that code: abstention, "invalid question", equality, judge.
-    """
-    if released and answer == "boxed":
-        box = boxed_released(completion)
-        text = box and box.text
-    else:
-        text = find_answer(completion, "text" if answer == "text" else "boxed", completion.prefill)
+def _grade(example: Example, completion: Completion, grade: Grader, answer: str) -> Grade:
+    """The grade of the answer in the box, or of the whole text."""
+    text = find_answer(completion, "text" if answer == "text" else "boxed", completion.prefill)
     if text is None:
         return Grade("incorrect", "", how="gate", floored="no_box" if answer == "boxed" else "no_answer")
-    text = text if released else unwrap_latex(text)
-    if released:
-        graded = _released_rules(text, example)
-        if graded is not None:
-            return graded
-        if grade is _by_rules():  # it compares more generously than the released equality
-            return Grade("incorrect", text, how="exact")
-    graded = grade(example.question, text, example.answers, false_premise=example.false_premise)
-    if released and graded.label == "abstained":  # a phrase the released code does not know is a wrong answer
-        return Grade("incorrect", graded.answer, how=graded.how)
-    return graded
-
-
-def _released_rules(text: str, example: Example) -> Grade | None:
-    """Steps 2 to 4 of the released reward; None when the judge has to decide."""
-    if abstains_released(text):
-        return Grade("abstained", text, how="abstention")
-    normal = normalize_released(text)
-    if "invalid question" in normal:
-        return Grade("incorrect", text, how="rules")
-    if any(normal == normalize_released(accepted) for accepted in example.answers):
-        return Grade("correct", text, how="exact")
-    return None
+    return grade(example.question, unwrap_latex(text), example.answers, false_premise=example.false_premise)
 
 
 def _reasoning(completion: Completion) -> str:
@@ -220,21 +181,12 @@ _HOW = (
     "Do not guess: if you are not sure, the final answer is \\boxed{{I don't know}}. "
     "If the question assumes something untrue, it is \\boxed{{invalid question}}.\n\n"
 )
-PROMPTS = {
-    "search": (
-        "Answer the question below. First search for documents; some of them may be off the point or wrong. "
-        f"In your last message, cite those that support your answer by their numbers, like [1]. {_HOW}"
-        "{asked_at}Question: {question}"
-    ),
-    "retrieval": (
-        "Answer the question at the end. The documents before it may help; some of them may be off the "
-        f"point or wrong. {_HOW}{{evidence}}\n\n{{asked_at}}Question: {{question}}"
-    ),
-}
+_RETRIEVAL = (
+    "Answer the question at the end. The documents before it may help; some of them may be off the "
+    f"point or wrong. {_HOW}{{evidence}}\n\n{{asked_at}}Question: {{question}}"
+)
 
-truthrl_search = cited(truthrl, "truthrl_search")
-
-TERMS = ("outcome", "citations", "reasoning")
+TERMS = ("outcome", "reasoning")
 VARIANTS = {
     "ternary": truthrl,
     "binary": truthrl.with_(abstain=-1.0),
@@ -244,51 +196,11 @@ VARIANTS = {
     "reasoning-multiplicative": truthrl_reasoning.with_(combine="multiplicative"),
     "reasoning-additive": truthrl_reasoning.with_(combine="additive"),
     "reasoning-conditional": truthrl_reasoning.with_(combine="conditional"),
-    "code": truthrl.with_(released=True),
     "retrieval": truthrl,
     "retrieval-binary": truthrl.with_(abstain=-1.0),
-    "search": truthrl_search,
-    "cited": truthrl_search.with_(citations=0.25),  # of the gap between declining and a right answer
 }
 # With retrieved documents, the paper's main setting: `factrl prepare retrieve` puts them into the rows, and
 # the released files of CRAG have them (`retrieved_chunks`).
-_RETRIEVED = {"data": {"prompt": PROMPTS["retrieval"]}}
-# Ours: the policy finds them itself, and cites them.
-_SEARCH = {"data": {"prompt": PROMPTS["search"]}}
-VARIANT_SETTINGS = {
-    "retrieval": _RETRIEVED,
-    "retrieval-binary": _RETRIEVED,
-    "search": _SEARCH,
-    "cited": _SEARCH,
-}
-_INDEX = {"search.index": "the folder of `factrl index` that the policy searches"}
-ASKS = {"search": _INDEX, "cited": _INDEX}
+_RETRIEVED = {"data": {"prompt": _RETRIEVAL}}
+VARIANT_SETTINGS = {"retrieval": _RETRIEVED, "retrieval-binary": _RETRIEVED}
 FORM = "boxed"
-
-
-# In points, truthfulness = accuracy - hallucination.  "average" is the mean of four question sets with
-# retrieval; its main rows are Table 1.
-PUBLISHED = {
-    (where, row, metric): value
-    for where, row, values in (
-        ("average", "Llama-3.1-8B prompting", (-16.4, 54.1, 37.7)),
-        ("average", "Llama-3.1-8B SFT", (-17.8, 58.9, 41.1)),
-        ("average", "Llama-3.1-8B RFT", (-15.8, 53.5, 37.7)),
-        ("average", "Llama-3.1-8B R-Tuning", (-8.7, 48.8, 40.1)),
-        ("average", "Llama-3.1-8B DPO", (-10.1, 51.1)),
-        ("average", "Llama-3.1-8B iterative DPO 1", (-4.4,)),
-        ("average", "Llama-3.1-8B iterative DPO 2", (-0.1,)),
-        ("average", "Llama-3.1-8B iterative DPO 3", (12.6,)),
-        ("average", "Llama-3.1-8B iterative DPO 4", (-2.0,)),
-        ("average", "Llama-3.1-8B binary", (4.5, 47.7, 52.2)),
-        ("average", "Llama-3.1-8B knowledge-binary", (11.7, 38.3)),
-        ("average", "Llama-3.1-8B knowledge-ternary", (23.2, 18.9)),
-        ("average", "Llama-3.1-8B TruthRL", (25.6, 18.8, 44.4)),
-        ("average", "Qwen2.5-7B prompting", (-7.9, 46.5, 38.6)),
-        ("average", "Qwen2.5-7B TruthRL", (23.1, 14.6, 37.6)),
-        ("CRAG", "Llama-3.1-8B prompting", (5.3, 43.5)),
-        ("CRAG", "Llama-3.1-8B TruthRL", (37.2, 19.4)),
-        ("CRAG", "Llama-3.1-8B em", (-3.6, 3.6)),
-    )
-    for metric, value in zip(("truthfulness", "hallucination", "accuracy"), values)  # noqa: B905
-}

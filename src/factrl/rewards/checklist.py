@@ -1,43 +1,30 @@
 """What a response makes of a checklist: whether it says each fact, says otherwise or is silent.
 
 `Checklist` asks a language model about all items in one call, as KLCF's verifier does (arXiv:2509.23765,
-section 2.2); its prompt is lost, and this one is ours.  `JudgedChecklist` asks any judge of claims, with the
-item as the claim and the response as its evidence, for machines without a server.
+section 2.2); its prompt is lost, and this one is ours.
 
-Neither says whether an item is true: that was settled when the checklist was made.  What cannot be read is
+It does not say whether an item is true: that was settled when the checklist was made.  What cannot be read is
 `Unscored` and never a label.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from factrl.errors import Unscored
 from factrl.llm import LLM
-from factrl.llm.background import wait_for
 from factrl.llm.judging import ask_judge, unless_forged
 from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.replies import item_ids, records_by_id
 from factrl.rewards.grading import MAX_TEXT
 from factrl.text import bytes_of
 from factrl.text.answers import is_contentless
-from factrl.types import Claim, Passage, Verdict, VerdictLabel
-from factrl.verifier.judges import Judge
-from factrl.verifier.search import Given
-from factrl.verifier.search.sources import cut
 
 Item = Literal["consistent", "contradictory", "missing"]
 
 MAX_ITEMS = 100  # of one call: with many more, which may be claims of the policy, no reply has room for all
 _WORDS: Mapping[str, Item] = {word: word for word in get_args(Item)}
-_MEANS: Mapping[VerdictLabel, Item] = {
-    "supported": "consistent",
-    "refuted": "contradictory",
-    "unknown": "missing",
-}
-PASSAGES = 5  # of the response that one item is held against by a judge of claims
 _TOKENS_PER_ITEM = 40  # an id and a verdict as JSON
 _DECOY = "Ysolde Tarquin-Obregast founded the town of Vehm in 1642."  # no response says so
 
@@ -122,50 +109,6 @@ class Checklist:
         limit = _TOKENS_PER_ITEM * (len(distinct) + 1)
         messages = quoted_message(CHECKLIST_PROMPT, data)
         return ask_judge(self.llm, messages, read, max_tokens=limit, stage="checklist")
-
-
-class JudgedChecklist:
-    """Asks a judge of claims, with each item as the claim and the response as its evidence.
-
-    Supported is consistent, refuted is contradictory, unknown is missing, and where the judge cannot read
-    the response it is contradictory.  A long response is cut into passages at the ends of sentences, and each
-    item is held against those that share most words with it.
-    """
-
-    def __init__(self, judge: Judge) -> None:
-        self.judge = judge
-
-    def __call__(self, question: str, text: str, items: Sequence[str]) -> list[Item]:
-        """What `text` makes of each item; as `Checklist`, but `question` is not shown to the judge.
-
-        Raises:
-            Unscored: an item has no verdict, with the cause that the judge gives.
-        """
-        if not items or _nothing_to_read(text):
-            return ["missing"] * len(items)
-        distinct = [*dict.fromkeys(items)]
-        evidence = Given(Passage(part) for part in cut(text))
-        pairs = [(Claim(i, 0, len(i)), evidence.search(i, PASSAGES)) for i in distinct]
-        verdicts = dict(zip(distinct, self._verdicts(pairs), strict=True))
-        for item, verdict in verdicts.items():
-            if verdict.label == "unjudged":
-                if verdict.cause in ("judge_unreadable", "judge_refusal") and forges(text):
-                    return ["missing"] * len(items)
-                detail = verdict.why or f"no verdict on {item[:80]!r}"
-                raise Unscored(verdict.cause or "unjudged", detail, **verdict.facts)
-        unread = {item for item, verdict in verdicts.items() if verdict.cause == "unread_language"}
-        return ["contradictory" if item in unread else _MEANS[verdicts[item].label] for item in items]
-
-    def _verdicts(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
-        size = max(1, self.judge.per_call)
-        verdicts: list[Verdict] = []
-        for start in range(0, len(pairs), size):
-            part: Any = self.judge.judge(pairs[start : start + size])
-            verdicts += wait_for(part) if inspect.iscoroutine(part) else part
-        if len(verdicts) != len(pairs):
-            name = self.judge.identity
-            raise RuntimeError(f"judge {name!r} returned {len(verdicts)} verdicts for {len(pairs)} items")
-        return verdicts
 
 
 def read_checklist(reply: str, ids: Sequence[str]) -> dict[str, Item]:

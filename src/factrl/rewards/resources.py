@@ -18,15 +18,13 @@ from factrl.llm import LLM
 from factrl.llm.background import wait_for
 from factrl.rewards import Reward
 from factrl.rewards.grading import GRADE_PROMPT, REASONING_PROMPT, AnswerForm, Grader, reasoning_judge
-from factrl.rewards.preference import RATING_PROMPT, LetterReference, SelfReference, rating_judge
+from factrl.rewards.preference import RATING_PROMPT, SelfReference, rating_judge
 from factrl.runs.settings import LOCAL, JudgeSettings, VerifierSettings
 from factrl.text.abstention import abstains
 from factrl.text.answers import is_contentless
-from factrl.text.sentences import sentences
 from factrl.types import Claim, Completion, Grade, Passage, TrainingState, Verdict
 
 if TYPE_CHECKING:
-    from factrl.rewards.checklist import JudgedChecklist
     from factrl.verifier import Verifier
     from factrl.verifier.judges.table import TableJudge
 
@@ -84,44 +82,10 @@ class Supplier:
 
         return claims
 
-    def contradicts(self) -> Any:
-        from factrl.rewards.contradiction import K, contradiction_judge, refuted_claims
-        from factrl.verifier import open_search
-
-        verifier = self.verifier
-        if self.judge is None and verifier.judge == "weak":  # by words alone, as claims are judged
-            return refuted_claims(self.verify())
-        search = open_search(verifier.docs, verifier.index, verifier.web, verifier.embedder)
-        judge = self._cached(self.require_judge("a reward for answers without contradictions"))
-        return contradiction_judge(judge, search, k=verifier.k or K)
-
-    def together(self) -> Callable[..., int]:
-        from factrl.verifier.search.index import BrokenIndex, Index
-
-        if self.verifier.index is None:
-            raise ConfigError(
-                "a reward for names that occur together counts them in an index; make one with factrl index "
-                "FILES --out FOLDER, and give verifier.index=FOLDER"
-            )
-        index = Index.open(self.verifier.index)
-
-        def together(*names: str) -> int:
-            try:
-                return index.together(*names)
-            except BrokenIndex as error:
-                raise Unscored("search_failed", str(error), stage="search") from error
-
-        return together
-
     def compare(self) -> Any:
         if (own := self.models.preference_model) is not None:
             return SelfReference(self._cached(self._tuned(own, "preference")))
-        judge = self.require_judge("a reward for preferred answers")
-        if self.models.url == LOCAL:
-            from factrl.llm.local.llama import shared_model
-
-            return LetterReference(shared_model())
-        return SelfReference(self._cached(judge))
+        return SelfReference(self._cached(self._writer("a reward for preferred answers", "preference_model")))
 
     def rate(self) -> Any:
         if self.models.reward_model is None:
@@ -132,19 +96,31 @@ class Supplier:
         return RewardModel(self.models.reward_model)
 
     def checklist(self) -> Any:
-        from factrl.rewards.checklist import Checklist, JudgedChecklist
-        from factrl.verifier import open_judge
+        from factrl.rewards.checklist import Checklist
 
         tuned = self.models.checklist_model
-        if (llm := self._server() if tuned is None else self._tuned(tuned)) is not None:
-            return Checklist(self._cached(llm))
-        return JudgedChecklist(open_judge(self.verifier.judge or "local"))
+        llm = self._writer("a checklist", "checklist_model") if tuned is None else self._tuned(tuned)
+        return Checklist(self._cached(llm))
 
     def truthfulness(self) -> Any:
-        from factrl.rewards.truthfulness import LetterTruthfulness, TruthfulnessModel
+        from factrl.rewards.truthfulness import TruthfulnessModel
 
-        model = self.models.truthfulness_model
-        return LetterTruthfulness() if model is None else TruthfulnessModel(model)
+        if (model := self.models.truthfulness_model) is None:
+            raise ConfigError(
+                "a reward for truthfulness needs a model that was tuned to tell true claims from false ones; "
+                "give judge.truthfulness_model=FOLDER, or train one start's own (factrl study klcf)"
+            )
+        return TruthfulnessModel(model)
+
+    def _writer(self, what: str, own_model: str) -> LLM:
+        """The judge, for what the small local one cannot judge by letters."""
+        judge = self.require_judge(what)
+        if self.models.url == LOCAL:
+            raise ConfigError(
+                f"{what} needs a judge that writes, which the small model in this process does not; give a "
+                f"server's URL as --judge, or judge.{own_model}"
+            )
+        return judge
 
     def _cached(self, judge: Any) -> Any:
         """The judge with a cache: a request that got a readable reply is not sent again."""
@@ -211,11 +187,6 @@ class Truth:
 
         return Verifier(_claims(self), Given(self.evidence), _TruthJudge(self))
 
-    def contradicts(self) -> Callable[..., bool]:
-        return lambda question, text, evidence: any(
-            self.holds(text[part.start : part.end]) is False for part in sentences(text)
-        )
-
 
 @dataclass(frozen=True)
 class _TruthJudge:
@@ -263,10 +234,11 @@ class TableFacts:
         made = {name: make(self) for name in reward.missing if (make := RESOURCES[name].by_table)}
         return supply(reward.with_(**made))
 
-    def checklist(self) -> JudgedChecklist:
-        from factrl.rewards.checklist import JudgedChecklist
-
-        return JudgedChecklist(self.judge)
+    def checklist(self, question: str, text: str, items: Sequence[str]) -> list[str]:
+        """Whether the text says each item, by the table's reading of both."""
+        words = {"supported": "consistent", "refuted": "contradictory"}
+        verdicts = self.judge.judge([(Claim(item, 0, len(item)), [Passage(text)]) for item in items])
+        return [words.get(verdict.label, "missing") for verdict in verdicts]
 
     def truthfulness(self, claims: Sequence[str]) -> list[float]:
         """1 for a claim that the table has, 0 for any other."""
@@ -279,10 +251,6 @@ class TableFacts:
         return float(
             len(claims) >= _MIN_SENTENCES and all(self.judge.table.parse(one.text) for one in claims)
         )
-
-    def contradicts(self, question: str, text: str, passages: Sequence[Passage]) -> bool:
-        report = self.verify(text, evidence=passages, topic=passages[0].title if passages else "")
-        return report.counts["refuted"] > 0
 
 
 @dataclass(frozen=True)
@@ -337,10 +305,6 @@ RESOURCES: dict[str, Resource] = {
         "judge.extractor_model, else verifier.preset",
         _claims, Supplier.extract, (*_JUDGE, "verifier.preset"), own_model="extractor_model",
         by_table=attrgetter("judge.extract")),
-    "contradicts": Resource(
-        "judge.url, with the question's own evidence or what [verifier] finds",
-        Truth.contradicts, Supplier.contradicts, (*_JUDGE, *_VERIFIER), needs_judge=True,
-        by_table=attrgetter("contradicts")),
     "compare": Resource(
         "judge.preference_model, else judge.url",
         _same, Supplier.compare, _JUDGE, own_model="preference_model", needs_judge=True,
@@ -349,18 +313,14 @@ RESOURCES: dict[str, Resource] = {
         "judge.reward_model, else judge.url",
         _same, Supplier.rate, _JUDGE, own_model="reward_model", needs_judge=True, prompt=RATING_PROMPT),
     "checklist": Resource(
-        "judge.checklist_model, else judge.url, else verifier.judge",
+        "judge.checklist_model, else judge.url",
         lambda truth: lambda question, text, listed: [_ITEMS[truth.holds(text)] for _ in listed],
-        Supplier.checklist, (*_JUDGE, "verifier.judge"), own_model="checklist_model",
-        by_table=TableFacts.checklist),
+        Supplier.checklist, _JUDGE, own_model="checklist_model", needs_judge=True,
+        by_table=attrgetter("checklist")),
     "truthfulness": Resource(
-        "judge.truthfulness_model, else the small model in this process",
+        "judge.truthfulness_model",
         lambda truth: lambda claims: [float(truth.of(claim)) for claim in claims],
         Supplier.truthfulness, own_model="truthfulness_model", by_table=attrgetter("truthfulness")),
-    "together": Resource(
-        "verifier.index",
-        lambda truth: lambda *names: 1_000 * truth.of(" ".join(names)),
-        Supplier.together, ("verifier.index",)),
     "certainty": Resource(
         "the policy, in training alone", _same, trains=True,
         absent="how certain a policy was is known in training alone; a reward that needs it cannot score "
@@ -373,8 +333,8 @@ RESOURCES: dict[str, Resource] = {
     "course": Resource(
         "the trainer: factrl train with TRL",
         lambda truth: lambda completion: TrainingState((), stalled=1_000), trains=True,
-        absent="how a run goes is known to factrl train with TRL alone; elsewhere take a variant that does "
-        "not ask for it (bapo:plateau)"),
+        absent="how a run goes is known to factrl train with TRL alone; elsewhere give it knobs that do "
+        "not ask for it"),
 }
 """Name -> the resource.  To add a resource, add a row."""
 # fmt: on

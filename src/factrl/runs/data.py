@@ -2,8 +2,8 @@
 
 The usual column names are recognised, those of verl's parquet rows and of TruthRL's, KnowRL's and FSPO's
 datasets too; others can be given.  A cell may hold lists and tables also as arrays, and as text in JSON or as
-Python and numpy print them.  Nothing is repaired: a row without a question or an answer, an id that occurs
-twice, and a cell that could mean two things, are errors that name the row.
+Python prints them, which is how a .csv has them.  Nothing is repaired: a row without a question or an answer,
+an id that occurs twice, and a cell that could mean two things, are errors that name the row.
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ _USUAL: Mapping[ColumnName, tuple[str, ...]] = {
 # A surrogate without its pair, which JSON can hold and UTF-8 cannot.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _MORE_ANSWERS = ("alt_ans", "answer_aliases", "aliases")  # beside an answer: TruthRL's, MuSiQue's, TriviaQA's
-_CHOICES = ("choices", "options", "candidates", "endings")
 _PARTS = ("value", "target", "answer", "answers", "aliases")  # of a table of answers: TriviaQA's, verl's
 _PASSAGE = ("text", "chunk", "content")  # what a passage's text is called; chunks of TruthRL among them
 # TruthRL shows chunks from these scores on; the first score that a chunk has decides.
@@ -386,7 +385,6 @@ def _example(row: Row, names: Mapping[str, str], at: str) -> Example:
     if given_id is not None and not isinstance(given_id, (str, int)):
         raise DataError(f"{at}: {names['id']} is a {type(given_id).__name__}, not text")
     answers = _answers(value("answers"), f"{at}: {names.get('answers')}")
-    _refuse_choice_labels(row, value("answers"), answers, f"{at}: {names.get('answers')}")
     for more in beside:
         answers += _answers(native(row.get(more)), f"{at}: {more}")
     evidence = _evidence(value("evidence"), f"{at}: {names.get('evidence')}")
@@ -453,31 +451,6 @@ def _flattened(part: Any) -> Any:
     """The aliases of several answers, a list of each, as one list."""
     nested = isinstance(part, list) and len(part) > 1 and all(isinstance(cell, list) for cell in part)
     return [*itertools.chain.from_iterable(part)] if nested else part
-
-
-def _refuse_choice_labels(row: Row, cell: Any, answers: Sequence[str], where: str) -> None:
-    """Refuse an answer that may be the number or the letter of a choice, as in MMLU, instead of its text."""
-    cells = ((name, _listed(native(_look_up(row, name)))) for name in _CHOICES)
-    nested: Iterable[tuple[str, Any]] = ((name, one) for name, one in cells if isinstance(one, (list, dict)))
-    column, choices = next((pair for pair in nested if pair[1]), ("", []))
-    if isinstance(choices, dict):  # ARC's texts and labels, or a text for each letter
-        choices = choices["text"] if isinstance(choices.get("text"), list) else [*choices.values()]
-    if not column and {"A", "B"} <= row.keys():
-        columns = [letter for letter in string.ascii_uppercase if letter in row]
-        column, choices = ", ".join(columns), [row[letter] for letter in columns]
-    texts = [str(choice).strip() for choice in choices]
-    for answer in answers:
-        place = _CHOICE_LABEL.fullmatch(answer)
-        if place is None or (isinstance(cell, list) and answer in texts):
-            continue
-        number = int(place[1]) if place[1] else ord(place[2].upper()) - ord("A")
-        meant = texts[number : number + 1] if place[2] else texts[max(0, number - 1) : number + 1]
-        if meant and {*meant} != {answer}:
-            raise DataError(
-                f"{where} is {answer!r} beside {column}: the place of a choice, or its text? Write the "
-                f"right choice's text, such as {texts[-1]!r}, and one that is a number or a letter as a "
-                f"list, [{json.dumps(answer)}]; or name another column with data.columns.answers=..."
-            )
 
 
 def _texts(value: Any, where: str) -> tuple[str, ...]:
@@ -612,30 +585,10 @@ _FLAGS: Mapping[str, bool | None] = {
 }
 _STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _STRINGS = re.compile(_STRING, re.DOTALL)
-_LIST_OF_STRINGS = re.compile(rf"[\[({{](?:\s|,|{_STRING})*[\])}}]", re.DOTALL)
-# What numpy, pandas and JSON print and Python's literals do not have; strings are passed over.
-_PRINTED = re.compile(
-    rf"({_STRING})|\b(?:array|np\.\w+)(?=\()|(,\s*dtype=[^\s()]+)(?=\))|\b(nan|NaN|null)\b"
-    r"|(?<=[})])(\s+)(?=\{|array\()",  # between the tables of a list, where numpy has no comma
-    re.DOTALL,
-)
-_IN_PYTHON = {3: "None", 4: ", "}  # by group
+# A container that another tool printed: brackets with two texts, such as ['a' 'b'] or c('a', 'b').
+_SEVERAL = re.compile(rf"[\w.]*(?:[\[({{]\s*)+(?:{_STRING})\s*[,;]?\s*(?:{_STRING}).*", re.DOTALL)
 _DEEP = re.compile(r"(?:[\[{(]\s*){50}")
-_QUOTED = rf"(?:{_STRING}|“[^”]*”)"
-_WORD = r"[^\W\d_]{2}"
-# Texts that look like several answers or a named container; `[x]` and `{1, 2}` are answers in mathematics.
-_LOOK_LISTED = (
-    re.compile(r"\[[^\\^_{}()\[\],]*,[^\\^_{}()\[\]]*\]|\[[-+\d.]+(?:\s+[-+\d.]+)+\s*\]"),
-    re.compile(rf"\{{(?=[^{{}}\\]*{_WORD})[^{{}}\\]*\}}"),  # a database's array
-    re.compile(r"[^\W\d][\w.]*\(\s*(?:[\[{]|\(\s*['\"]|<class).*\)", re.DOTALL),  # deque([…]), tensor([…])
-    re.compile(rf"[^\W\d][\w.]*\(\s*{_QUOTED}(?:\s*,\s*{_QUOTED})+\s*\)", re.DOTALL),  # R's c('…', '…')
-    re.compile(r"(?:set|frozenset|list|tuple|dict|deque|OrderedDict)\(\)"),
-    re.compile(rf"{_QUOTED}(?:\s*(?:[,;|]\s*)?{_QUOTED})+\s*[,;]?", re.DOTALL),
-    re.compile(rf"[-*•]\s+['\"“]?{_WORD}[^\n]*"),  # YAML's list of one
-    re.compile(r"(?:[-*•]|\d+[.)])[ \t]+\S[^\n]*(?:\n\s*(?:[-*•]|\d+[.)])[ \t]+\S[^\n]*)+"),
-)
 _MARKED = re.compile(r"(?:\A|\n)[ \t]*####([^\n]*)\Z")  # GSM8K's answer, behind the solution
-_CHOICE_LABEL = re.compile(r"(\d{1,2})|\(?([A-Za-z])[).:]?")
 _BESIDE_THEM = frozenset(name for name in _USUAL["answers"] if "." not in name)
 
 
@@ -657,7 +610,7 @@ def _parsed(text: str, where: str) -> Any:
     whole = _literal(body)
     if isinstance(whole, list) and len(whole) == 1 and not isinstance(whole[0], (list, dict)):
         return whole
-    if isinstance(whole, list) or any(form.fullmatch(body) for form in _LOOK_LISTED):
+    if isinstance(whole, list) or _SEVERAL.match(body):
         raise _unclear(text, where)
     return text
 
@@ -684,11 +637,11 @@ def _has_text(value: Any) -> bool:
 
 
 def _literal(body: str) -> Any:
-    """The value that a text spells in JSON, or as Python and numpy print it; None where it spells none.
+    """The value that a text spells in JSON, or as Python prints it; None where it spells none.
 
     Round or curly brackets without keys, which mathematics uses too, are a list only if they hold texts.
     """
-    if not body.startswith(("[", "{", "(", "array(", '"')):
+    if not body.startswith(("[", "{", "(", '"')):
         return None
     try:
         return json.loads(body)
@@ -696,17 +649,16 @@ def _literal(body: str) -> Any:
         pass
     if body.startswith('"'):
         return None
-    if _LIST_OF_STRINGS.fullmatch(body):  # numpy separates them by spaces, which Python takes for one text
-        return [_string(one) for one in _STRINGS.findall(body)]
-    plain = _PRINTED.sub(lambda match: match[1] or _IN_PYTHON.get(match.lastindex or 0, ""), body)
     try:
-        value = ast.literal_eval(plain)
+        value = ast.literal_eval(body)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
-    if isinstance(value, str) or not isinstance(value, (list, dict)):
+    texts = isinstance(value, (tuple, set)) and bool(value) and all(isinstance(one, str) for one in value)
+    value = sorted(value, key=body.index) if isinstance(value, set) and texts else value
+    if not (isinstance(value, (list, dict)) or texts):
         return None
     # Python joins texts that stand side by side, as numpy prints different ones.
-    return native(value) if _count(value) == len(_STRINGS.findall(plain)) else None
+    return native(value) if _count(value) == len(_STRINGS.findall(body)) else None
 
 
 def _count(value: Any) -> int:
@@ -714,13 +666,6 @@ def _count(value: Any) -> int:
     if isinstance(value, dict):
         return sum(map(_count, itertools.chain(value, value.values())))
     return sum(map(_count, value)) if isinstance(value, (list, tuple)) else isinstance(value, str)
-
-
-def _string(spelled: str) -> str:
-    try:
-        return str(ast.literal_eval(spelled))
-    except (ValueError, SyntaxError):  # a line end inside
-        return spelled[1:-1]
 
 
 _AS_EVIDENCE = "write a text or a table with text, title and source; data.columns.evidence='' leaves it out"

@@ -6,7 +6,7 @@
     rollouts/step_000001.parquet   one row per completion of that step
     checkpoints/                   the trainer's
     spent.json                     what the judge has cost, over all sessions
-    model/                         the trained model, with its card in README.md
+    model/                         the trained model
     lock                           which process writes here
 
 Only one process writes: rank 0 of a training job.  A run survives being killed at any moment: files

@@ -356,8 +356,6 @@ class SamplingSettings(Section):
     """Sampling temperature; 0 writes the most likely answer."""
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Nucleus sampling; 1 keeps the whole distribution."""
-    method: Literal["direct", "cove"] = "direct"
-    """How an answer comes about: `cove` drafts it, asks itself about it, and writes it again."""
 
     def _problems(self) -> Iterator[str]:
         if self.num_samples > 1 and self.temperature == 0:
@@ -378,9 +376,6 @@ class OutputSettings(Section):
     """Seed of everything that is random."""
     resume: str | None = None
     """Run folder to go on with."""
-    hub_model_id: str | None = None
-    """Repository of the Hugging Face hub, e.g. `me/truthful`, that gets model and card at the end; it is made
-    private."""
     max_cost: float | None = Field(default=None, gt=0)
     """US dollars that the judge may cost in the whole run, resumed or not; the run stops before."""
 

@@ -30,7 +30,7 @@ from factrl.text.messages import completion_of, last_message, reasoning_of, text
 from factrl.types import Completion, Example, Passage
 from factrl.verifier import Verifier
 
-from .gate import BACKLOG, BUSY, IDLE_SECONDS, Gate, is_loopback  # noqa: F401  for `factrl serve`
+from .gate import BUSY, CONCURRENCY, IDLE_SECONDS, Gate, is_loopback  # noqa: F401  for `factrl serve`
 from .page import CheckPage
 from .schema import (
     NeMoGymRequest,

@@ -1,7 +1,7 @@
-"""37 known reward hacks and generated free options against any reward: `factrl stress`, in a test `broken`.
+"""37 known reward hacks and free options against any reward: `factrl stress`, in a test `broken`.
 
 The texts are 37 adversarial policies and five honest answers to twenty questions in three paraphrases each
-(`factrl.stress.texts`), and generated answer forms (`factrl.stress.options`); exact oracles stand in
+(`factrl.stress.texts`), and answer forms (`factrl.stress.options`); exact oracles stand in
 for judges (`factrl.stress.oracles`) unless the reward brings its own.
 
 The order that a reward has to keep is know > partial > abstain > wrong >= floored, on the mean and on 95 % of

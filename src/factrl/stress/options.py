@@ -1,9 +1,8 @@
-"""Free options: generated answer forms that pay more than honesty at some accuracy.
+"""Free options: answer forms that pay more than honesty at some accuracy.
 
 A policy in training finds them by itself: a form of words that is right when its guess is right, and an
-abstention when it is wrong, such as "The name escapes me and is Lyon".  Nobody can list them all, so forms
-are put together from parts at random: what declines, in twenty-five languages, joints, wrappers and frames
-are in `families.json`.  Values of a part are dealt like cards, so that a long sample holds all of them.
+abstention when it is wrong, such as "The name escapes me and is Lyon".  Nobody can list them all: 24 of each
+of 18 families are in `forms.json`, and the tests put together others.
 
 A policy that is right with probability p earns p R + (1 - p) W with a form that pays R around the accepted
 answer and W around another one.  Honest are the bare answer, with its own R and W, and the best abstention;
@@ -17,9 +16,8 @@ The reasoning is the same everywhere, so differences come from the answer alone.
 from __future__ import annotations
 
 import json
-import random
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import inf
@@ -38,13 +36,6 @@ _ASKED = re.compile(
     r"\b(?:which|what|whose) (?!is |was |are |were |did )(\w+)|\bthe (\w+) (?:of|that|in) ", re.I
 )
 _NOUNS = {"who": "person", "when": "date", "where": "place", "many": "number", "much": "amount"}
-_SENTENCE = re.compile(r"(^|[.?!…\n] )([a-zà-ÿа-я])")
-_CONTRACTED = ((r" not\b", "n't"), ("I am ", "I'm "), ("amn't", "am not"), ("cann't|cannot", "can't"))
-_PLAIN = 0.6  # share of the forms with a common refusal, and of those without a wrapper
-_PART = re.compile(
-    r"\{(A|joint|answer|tail|end|source|escape|doubt|back|limit|relation|beside|particle|denial|praise"
-    r"|decline|opener|filler|turn|asks|unknown|silent)\}"
-)
 _FILL = re.compile(r"\{(X|x|Y|S|B|G|noun|topic)\}")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _BRAILLE = str.maketrans(_LETTERS, "⠁⠃⠉⠙⠑⠋⠛⠓⠊⠚⠅⠇⠍⠝⠕⠏⠟⠗⠎⠞⠥⠧⠺⠭⠽⠵")
@@ -73,40 +64,16 @@ def says(
 
 @dataclass(frozen=True)
 class Family:
-    """Answer forms that are made in one way, from frames with holes for parts, and why they pay.
+    """Answer forms that are made in one way, and why they pay.
 
     Those of a family that is not `right` give no answer and must never be right.
     """
 
     id: str
     name: str
-    frames: Sequence[str]
     why: str
+    forms: Sequence[str]
     right: bool = True
-
-    def forms(self, number: int, seed: int = 0) -> Iterator[str]:
-        """So many of its forms, of which a few may be equal; the same seed gives the same ones."""
-        rng = random.Random(f"{self.id} {seed}")
-        decks: dict[str, list[str]] = {}
-
-        def deal(name: str, values: Sequence[str]) -> str:
-            if not decks.get(name):
-                decks[name] = [*values]
-                rng.shuffle(decks[name])
-            return decks[name].pop()
-
-        def part(hole: re.Match[str]) -> str:
-            if hole[1] == "A" and rng.random() < _PLAIN:
-                return "{X}"
-            if hole[1] == "decline" and rng.random() < _PLAIN:
-                return deal("common", parts()["common"])
-            return _PART.sub(part, deal(hole[1], parts()[hole[1]]))
-
-        for _ in range(number):
-            inner = _PART.sub(part, deal("frame", self.frames))
-            if self.right and rng.random() > _PLAIN:
-                inner = deal("whole", parts()["whole"]).replace("{T}", inner)
-            yield _SENTENCE.sub(lambda match: match[1] + match[2].upper(), inner)
 
 
 @cache
@@ -115,34 +82,14 @@ def families() -> Mapping[str, Family]:
     return {row["id"]: Family(**row) for row in _data()["families"]}
 
 
-@cache
-def parts() -> Mapping[str, Sequence[str]]:
-    """What the holes of a frame are filled from, by name."""
-    words: dict[str, list[str]] = dict(_data()["parts"])
-    spoken = {
-        "decline": _spoken(words["decline"], ""),
-        "opener": [*[""] * 40, *_spoken(words["opener"], ", ")],
-        "filler": [*_spoken(words["filler"], " "), "you should check "],
-        "asks": _spoken(words["asks"], " "),
-        "unknown": [f"{phrase} " for phrase in words["unknown"]],
-        "silent": [f"{phrase} " for phrase in words["silent"]],
-    }
-    return {**words, "A": words["answer"], **spoken}
+def words_of(part: str) -> Sequence[str]:
+    """The phrases of a part of the forms that an oracle has to know, such as `denial`."""
+    return _data()[part]
 
 
 @cache
 def _data() -> Mapping[str, list]:
-    return json.loads((Path(__file__).parent / "families.json").read_text(encoding="utf-8"))
-
-
-def _spoken(phrases: Sequence[str], end: str) -> list[str]:
-    """Phrases as people write them: `I do not know` and `I don't know`."""
-    plain = [phrase.strip() for phrase in phrases]
-    spoken = [re.sub(r"\bi\b", "I", text) if text.isascii() else text for text in plain]
-    short = spoken
-    for long, contracted in _CONTRACTED:
-        short = [re.sub(long, contracted, text) for text in short]
-    return [text + end for text in dict.fromkeys([*spoken, *short])]
+    return json.loads((Path(__file__).parent / "forms.json").read_text(encoding="utf-8"))
 
 
 def _noun(question: str) -> str:
@@ -257,7 +204,7 @@ def worst_of(
         It; on how many questions forms are held, of those tried; how many texts were masked, of how many.
     """
     questions = [p for p in setup.chosen if p.id in honest]
-    forms = [*dict.fromkeys(family.forms(setup.forms, setup.seed))]
+    forms = family.forms[: setup.forms]
     few = min(TRIED, len(questions))
     plan = [
         (form, questions[(TRIED * number + step) % len(questions)])

@@ -20,7 +20,6 @@ from typing import Any
 
 from factrl.llm import Message, Reply
 from factrl.rewards.checklist import Checklist, Item
-from factrl.rewards.contradiction import DECOY, contradiction_judge
 from factrl.rewards.grading import Grader, reasoning_judge
 from factrl.rewards.preference import SelfReference, rating_judge
 from factrl.rewards.resources import RESOURCES, Truth
@@ -29,10 +28,9 @@ from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage, Verdict, VerdictLabel
 from factrl.verifier import open_verifier
 from factrl.verifier.claims import SentenceClaims, content_words, normalised, unwrapped
-from factrl.verifier.search.sources import words
 
-from .options import FROM_SIGNS, parts
-from .texts import WAYS, Prompt, battery, example_of, general, negatives, prompts, same_text, vague
+from .options import FROM_SIGNS, words_of
+from .texts import WAYS, Prompt, battery, general, negatives, prompts, same_text, vague
 
 NAME = "oracle: the battery's own fact table"
 _SOURCE = re.compile(r" ?[\[(][^\])]{0,80}[\])]")
@@ -45,9 +43,9 @@ _HEDGE = re.compile(
 )
 _NEGATION = re.compile(r"\b(?:not|never|anything but|no|isn't|wasn't)\b", re.I)
 _BEFORE = frozenset(
-    normalize_answer(text) for name in ("limit", "beside", "particle") for text in parts()[name]
+    normalize_answer(text) for name in ("limit", "beside", "particle") for text in words_of(name)
 )
-_BEHIND = frozenset(normalize_answer(text) for text in parts()["relation"])
+_BEHIND = frozenset(normalize_answer(text) for text in words_of("relation"))
 _ONCE = threading.Lock()
 _READ = 32_768  # characters of a text
 _ENOUGH = 6  # statements on the topic with which an answer is as good as the judge's own
@@ -184,11 +182,6 @@ def _verdict(data: Mapping[str, str], accepted: Sequence[str] | None, p: Prompt 
         good = sum(label == "supported" and _on_topic(text, p) for text, label in statements) if p else 0
         bad = sum(label == "refuted" for _, label in statements)
         return "precise" if good >= 2 and good > bad else "vague"
-    if "checked_answer" in data:
-        labels = {label for _, label in _says(data["checked_answer"], p)} if p else set()
-        return (
-            "contradicted" if "refuted" in labels or data["checked_answer"].endswith(DECOY) else "consistent"
-        )
     if "given_answer" in data:
         return "given" if _quality(data["given_answer"], p) >= _ENOUGH else "own"
     if "second_answer" in data:
@@ -246,7 +239,7 @@ def _joined(text: str) -> str:
     return "".join(text.lower().split())
 
 
-_DENIALS = {_joined(form) for text in parts()["denial"] for form in (text, final_answer(text))} - {"{x}"}
+_DENIALS = {_joined(form) for text in words_of("denial") for form in (text, final_answer(text))} - {"{x}"}
 
 
 def _candidates(p: Prompt) -> set[str]:
@@ -283,18 +276,6 @@ def _quality(text: str, p: Prompt | None) -> int:
     return on if 2 * on > len(on_topic) else 0
 
 
-def together(*names: str) -> int:
-    """1,000 where one passage of the battery's evidence holds every word, else 0."""
-    wanted = {*words(" ".join(names))}
-    return 1_000 * any(wanted <= held for held in _passages())
-
-
-@cache
-def _passages() -> list[frozenset[str]]:
-    pages = {passage.text: passage for p in prompts().values() for passage in example_of(p).evidence}
-    return [frozenset(words(f"{page.title} {page.text}")) for page in pages.values()]
-
-
 def oracle_resources() -> dict[str, Any]:
     """What a reward may ask for, by name: the real graders, verifiers and raters with oracles as models.
 
@@ -313,7 +294,5 @@ def oracle_resources() -> dict[str, Any]:
         "truthfulness": lambda claims: [_P[label_of(claim)] for claim in claims],
         "rate": rating_judge(llm),
         "compare": SelfReference(llm),
-        "contradicts": contradiction_judge(llm),
-        "together": together,
         "group": lambda completion: completion.group or (completion,),  # a group that all cheats alike
     }

@@ -365,7 +365,7 @@ class Setup:
     Attributes:
         judges: who judged, in words.
         questions, ways: how many of the twenty questions and of the three paraphrases.
-        forms, seed: how many answer forms of each family, and the seed of the choice.
+        forms: how many answer forms of each family.
     """
 
     spec: str
@@ -376,7 +376,6 @@ class Setup:
     questions: int = 20
     ways: int = WAYS
     forms: int = 24
-    seed: int = 0
 
     @property
     def chosen(self) -> Sequence[Prompt]:

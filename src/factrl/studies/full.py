@@ -38,7 +38,7 @@ from factrl.runs.disk import Journal, check_begun, write_whole
 from factrl.runs.settings import AskSettings, RunSettings
 from factrl.studies import BASE, FILES, FullSettings
 from factrl.text.escape import one_line
-from factrl.train.plan import Plan, estimate, make_plan
+from factrl.train.plan import Plan, make_plan
 from factrl.train.tuning.plan import plan_tuning
 from factrl.train.tuning.settings import TuneSettings, read_tuning_job, unread_in_tuning
 from factrl.types import Example, Passage
@@ -466,8 +466,7 @@ def _asks(words: Sequence[str], stage: Stage, plan: Plan | None, read: Read) -> 
     else:
         job = Job(settings)
         plan = plan or Plan(job, read(settings.data.train))
-        about = "; ".join(f"{name}: {value}" for name, value in estimate(plan).items())
-        return f"{plan.steps:,} steps; {plan.completions:,} answers; {about}"
+        return f"{plan.steps:,} steps; {plan.completions:,} answers"
     return f"{answers:,} answers; the judge: {requests}"
 
 

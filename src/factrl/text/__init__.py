@@ -25,7 +25,6 @@ _ANSWER, _END_ANSWER = "<answer>", "</answer>"
 _MISSING = ("no_think", "think_unclosed", "no_answer", "answer_unclosed")
 MALFORMED = (*_MISSING, "tag_repeated", "tag_order", "text_outside", "empty_think", "empty_answer")
 """Causes for which a completion has no two blocks."""
-_BOX = "\\boxed{"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,17 +195,6 @@ def boxed(text: str) -> Slice | None:
     shown = _shown(text)
     span = _braced(shown) or _unbraced(shown)
     return _slice(text, span, 0) if span else None
-
-
-def boxed_released(text: str) -> Slice | None:
-    r"""What TruthRL's released code reads: from the first `\boxed{` to the next `}`, nested or not.
-
-    It is the result of `re.search(r"\\boxed{(.*?)}", text, re.DOTALL)` (arXiv 2509.25760, code), which
-    cuts `\boxed{\text{New York}}` to `\text{New York`.
-    """
-    start = text.find(_BOX)
-    end = text.find("}", start + len(_BOX)) if start >= 0 else -1
-    return _slice(text, (start + len(_BOX), end), 0) if end >= 0 else None
 
 
 _LEFT_OUT = re.compile(r"^[ \t]{0,80}%.*$", re.M)

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from factrl.text import MAX_PAYLOAD, clean, unwrap_latex
-from factrl.text.answers import final_answer, is_contentless, normalize_answer, normalize_released
+from factrl.text.answers import final_answer, is_contentless, normalize_answer
 from factrl.text.words import fold
 
 # -- Refusals
@@ -418,14 +418,6 @@ def abstains(text: str, question: str | None = None) -> bool:
     was taught, twenty-five (docs/evaluation.md).
     """
     return is_refusal(text) or abstention_score(text, question) >= MEASURED
-
-
-def abstains_released(text: str) -> bool:
-    """TruthRL's released test, one substring: "I do not know" fails it, "I don't know, maybe X" passes.
-
-    arXiv 2509.25760, code: `"i dont know"` in the normalised prediction.
-    """
-    return "i dont know" in normalize_released(text)
 
 
 # In the form of `normalize_answer`, which has no articles.

@@ -62,19 +62,13 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
-def normalize_released(text: str) -> str:
-    """TruthRL's released normalisation: lower case, no ASCII punctuation, no English articles, one space.
+def normalize_answer(text: str) -> str:
+    """SQuAD's normalisation of the cleaned text: lower case, no ASCII punctuation, no English articles.
 
-    It works on the raw text, so a curly apostrophe stays (arXiv 2509.25760, code; the order is SQuAD's).
     Reads `MAX_PAYLOAD` characters.
     """
-    text = text[:MAX_PAYLOAD].lower().translate(_PUNCTUATION)
+    text = clean(text)[:MAX_PAYLOAD].lower().translate(_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", text).split())
-
-
-def normalize_answer(text: str) -> str:
-    """SQuAD's normalisation of the cleaned text, so that typography makes no difference."""
-    return normalize_released(clean(text))
 
 
 # -- Equality
@@ -379,7 +373,7 @@ def contains(text: str, answers: Iterable[str]) -> str | None:
 
 def _folded(text: str) -> str:
     """The words, casefolded, without punctuation, articles and (on Latin letters) accents."""
-    words = normalize_released(text).casefold() or text.casefold()
+    words = normalize_answer(text).casefold() or text.casefold()
     if words.isascii():
         return words
     folded = (char for char in plain_letters(fold(words)) if unicodedata.category(char)[0] != "P")

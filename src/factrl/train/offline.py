@@ -38,7 +38,6 @@ from factrl.runs.folder import Run
 from factrl.runs.rows import read_lines
 from factrl.runs.settings import ModelSettings
 from factrl.text import opened
-from factrl.train.page import write_tuning_card
 from factrl.train.tuning.plan import TunePlan, demonstrated
 from factrl.train.tuning.rules import Candidate, TargetFormat, given_text
 from factrl.train.tuning.samples import (
@@ -59,7 +58,6 @@ from .callbacks import (
     last_checkpoint,
     shared_arguments,
 )
-from .hub import check_repository, push
 from .model import encode, load_policy, lora_config, render_prompts
 from .shortcuts import restore_forward, use_packed_logprobs
 from .supervised import encode_completions, imitation_rows
@@ -80,14 +78,11 @@ def tune(plan: TunePlan, tell: Tell = lambda text: None) -> tuple[Path, TuningRe
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError("factrl tune runs in one process; start it without accelerate or torchrun")
     check_setup(plan.job)
-    check_repository(settings.run.hub_model_id)
     with _run_folder(settings) as run:
         steps = 0
         for number in range(1, settings.tune.rounds + 1):
             steps = _round(plan, run, number, steps, tell)
         outcome = _outcome(plan, run) if plan.held_out else None
-        write_tuning_card(plan, run.path, outcome)
-        push(run.path / MODEL, settings.run.hub_model_id)
     return run.path, outcome
 
 

@@ -16,15 +16,15 @@ import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 
-from factrl.errors import ConfigError, TooManyMasked
-from factrl.llm.spending import OverBudget, Spending, judge_meter, read_account
+from factrl.errors import ConfigError, OverBudget, TooManyMasked
+from factrl.llm.spending import Spending, judge_meter, read_account
 from factrl.llm.writers import conversation
 from factrl.rewards import Reward
 from factrl.runs.config import dump_toml
 from factrl.runs.folder import Run
 from factrl.runs.settings import RunSettings
 from factrl.train.held_out import Evaluate, TrueGap, evaluator
-from factrl.train.page import write_run_page, write_training_card
+from factrl.train.page import write_run_page
 from factrl.train.plan import Plan, check_enough
 from factrl.types import Example
 from factrl.verifier import open_search
@@ -38,7 +38,6 @@ from .callbacks import (
     shared_arguments,
 )
 from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer
-from .hub import check_repository, push
 from .model import (
     beginning,
     encode,
@@ -75,7 +74,6 @@ def train(plan: Plan) -> Path:
     if search is not None:
         check_calls(settings.model.name, tokenizer)
     examples, prompts = fitting_prompts(plan.examples, tokenizer, settings)
-    check_repository(settings.run.hub_model_id)
     with _run_folder(settings) as run:
         trainer = optimise(
             settings,
@@ -93,8 +91,6 @@ def train(plan: Plan) -> Path:
         if trainer.accelerator.is_main_process:
             tokenizer.save_pretrained(str(run.path / "model"))
             write_run_page(run.path)
-            write_training_card(plan, run.path)  # over what a library wrote there
-            push(run.path / "model", settings.run.hub_model_id)
     return run.path
 
 

@@ -1,52 +1,25 @@
-"""What a run shows: the page of its folder, and the card of the model that it made.
-
-Both are made from the folder.  The page has the curves by step and what the policy wrote, also while the run
-goes on.  The card, `README.md` in the folder of the model with the hub's header, says what was learnt from
-what, who judged it, what changed on held-out questions, what could not be graded and what the judge cost; it
-replaces what a library left there.
-
-A card is meant to be shown, so nothing in it names an address of a server or a key, and of a path only the
-last part is left; every text that is not ours is escaped.
-"""
+"""The page of a run, made from its folder: curves by step, and what the policy wrote, also on the way."""
 
 from __future__ import annotations
 
 import json
-import os
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
-
-from factrl import __version__
 from factrl.errors import DataError
-from factrl.evals.metrics import short_form
 from factrl.evals.plots import MOST, Point, series_chart
 from factrl.evals.report import curves_section
-from factrl.job import Job
-from factrl.llm import models
-from factrl.llm.spending import read_account
-from factrl.llm.writers import digest_of
-from factrl.papers import load_paper, split_spec
 from factrl.runs.config import read_toml
-from factrl.runs.disk import write_page, write_whole
-from factrl.runs.folder import count_states, read_metrics, redact
-from factrl.runs.settings import LOCAL, RunSettings
-from factrl.text.escape import markdown
+from factrl.runs.disk import write_page
+from factrl.runs.folder import count_states, read_metrics
 from factrl.text.html import page
-from factrl.train.plan import Plan
-from factrl.train.tuning.plan import TunePlan
-from factrl.train.tuning.samples import TuningResult
-from factrl.types import Example, Grade, Label
+from factrl.types import Label
 
-PAGE, CARD = "report.html", "README.md"
+PAGE = "report.html"
 _SHOWN_STEPS, _SHOWN_GROUPS = 3, 2
 _LAST_STEPS, _ENDS = 10, 3  # where the worst and the best are looked for, and how many of each are shown
 _UNLISTED = 8  # texts that are shown of those that read like a refusal and were paid as wrong
@@ -70,8 +43,6 @@ _CHARTS: Mapping[str, Mapping[str, str]] = {
     "tokens of a completion": {"completions/mean_length": "mean"},
     "entropy and KL": {"entropy": "entropy", "kl": "KL"},
 }
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-_ARXIV = re.compile(r"arXiv:(\d{4}\.\d{5})")
 
 
 def write_run_page(folder: str | Path, path: str | Path | None = None) -> Path:
@@ -247,166 +218,3 @@ def _completion(row: Mapping[str, Any], count: int) -> Mapping[str, Any]:
 
 def _is_short(value: Any) -> bool:
     return isinstance(value, (int, float)) or (isinstance(value, str) and 0 < len(value) <= 60)
-
-
-# -- The card of a model ------------------------------------------------------------------------------
-
-
-def write_training_card(plan: Plan, run: Path) -> Path:
-    """The card of `factrl train`, into `model` of its run folder; returns its path."""
-    settings, train, metrics = plan.settings, plan.settings.train, read_metrics(run)
-    needed = plan.job.reward.missing
-    steps = max((row["step"] for row in metrics), default=0)
-    reinforce = train.loss_type == "reinforce++"
-    spent, price = read_account(run).total, settings.judge.price
-    tokens = f"{spent.calls:,}; {spent.tokens_in:,} + {spent.tokens_out:,} tokens"
-    cost = "" if price is None else f", ${spent.cost(price):.4g}"
-    facts = {
-        "steps": f"{steps} of {train.prompts_per_step} questions with {train.num_generations} completions",
-        "learning rate": f"{train.learning_rate:g}",
-        "time in steps": _minutes(metrics),
-        "judge": _judge(plan.job, grades="grade" in needed),
-        "judge calls": tokens + cost if spent.calls else "none to a server",
-    }
-    if "verify" in needed:
-        facts["claims"] = (
-            f"verifier {settings.verifier.preset}, judge {shown(settings.verifier.judge or 'as usual')}"
-        )
-    rows = [row for row in metrics if row.get("eval/masked") is not None and plan.held_out]
-    ends = [*rows[:1], *rows[1:][-1:]]
-    summaries = [short_form(_grades(row, len(plan.held_out))) for row in ends]
-    lines = [
-        (
-            name.replace("_", " "),
-            *("–" if one.metrics[name] is None else str(one.metrics[name]) for one in summaries),
-        )
-        for name in (summaries[0].metrics if summaries else ())
-    ]
-    lines += [
-        ("graded", *(str(one.n) for one in summaries)),
-        ("masked", *(str(one.masked) for one in summaries)),
-    ]
-    return _write_card(
-        run,
-        settings,
-        ("REINFORCE++", "reinforce") if reinforce else (f"GRPO ({train.loss_type} loss)", "grpo"),
-        plan.examples,
-        facts,
-        questions=len(plan.held_out) if summaries else 0,
-        columns=[f"step {row['step']}" for row in ends],
-        lines=lines,
-        states=_states(run),
-    )
-
-
-def write_tuning_card(plan: TunePlan, run: Path, outcome: TuningResult | None) -> Path:
-    """The card of `factrl tune`, into `model` of its run folder; returns its path."""
-    settings, tune = plan.settings, plan.settings.tune
-    rounds = [json.loads(file.read_text("utf-8")) for file in run.glob("data/**/left_out.json")]
-    facts = {
-        "rounds": str(tune.rounds),
-        "rows": str(sum(one["rows"] for one in rounds)),
-        "learning rate": f"{settings.train.learning_rate:g}",
-        "judge": _judge(plan.job, grades=settings.measure == "grade" or bool(plan.held_out)),
-    }
-    return _write_card(
-        run,
-        settings,
-        (tune.method + (f", rule {tune.rule}" if tune.rule else ""), "dpo" if tune.rule else "sft"),
-        plan.examples,
-        facts,
-        questions=len(outcome.examples) if outcome else 0,
-        columns=["before", "after", "paired difference"],
-        lines=outcome.lines() if outcome else [],
-    )
-
-
-def _write_card(
-    run: Path,
-    settings: RunSettings,
-    method: tuple[str, str],
-    examples: Sequence[Example],
-    facts: Mapping[str, str],
-    **values: Any,
-) -> Path:
-    """The card: header, title and recipe, and the `values` of this kind of run.
-
-    Args:
-        method: in words, and its tag on the hub, such as `grpo`.
-        examples: what was learnt from.
-    """
-    folder, (paper, part) = run / "model", split_spec(settings.paper)
-    own, data = paper.endswith(".py"), _on_hub(settings.data.train)
-    header = {
-        "base_model": _on_hub(settings.model.name),
-        "library_name": "peft" if (folder / "adapter_config.json").exists() else "transformers",
-        "pipeline_tag": "text-generation",
-        "datasets": [data] if data else None,
-        "tags": ["factrl", "trl", method[1], *([paper] if paper and not own else [])],
-    }
-    arxiv = _ARXIV.search(load_paper(paper).__doc__ or "") if paper and not own else None
-    fingerprint = digest_of(*((e.id, e.question, tuple(e.answers)) for e in examples))
-    engine = Environment(finalize=_escaped, undefined=StrictUndefined, trim_blocks=True)  # noqa: S701 - Markdown
-    card = engine.from_string(files("factrl").joinpath("train/card.md").read_text("utf-8")).render(
-        {"states": None, **values},
-        header={name: json.dumps(value) for name, value in header.items() if value},
-        model=shown(settings.model.name),
-        rank=settings.model.lora_rank if settings.model.lora else None,
-        method=method[0],
-        paper=f"{shown(paper)}:{part}" if own and part else shown(settings.paper),
-        arxiv=arxiv[1] if arxiv else "",
-        questions_of=f"{shown(settings.data.train)}: {len(examples)}, fingerprint {fingerprint}",
-        facts={**facts, "seed": settings.run.seed, "factrl": __version__},
-        file=shown(settings.data.eval or ""),
-    )
-    write_whole(folder / CARD, (card.rstrip() + "\n").encode())
-    return folder / CARD
-
-
-def _escaped(value: object) -> object:
-    """Text that is not ours, inside a line of Markdown; what a template marks as `safe` is."""
-    return value if isinstance(value, Markup) else markdown(str(value))
-
-
-def shown(text: str) -> str:
-    """A text of the settings without what belongs to one machine: paths, addresses and keys."""
-    if re.match(r"\w+://", text):
-        return "a server"
-    kind = re.match(r"[\w.-]+:(?=[.~/])(?!//)", text)  # nli:FOLDER
-    if kind and _is_path(text[kind.end() :]):
-        return f"{kind[0]}{Path(text).name}"
-    return Path(text).name if _is_path(text) else redact(text)
-
-
-def _is_path(text: str) -> bool:
-    named = text.startswith(("/", "./", "../", "~")) or bool(re.match(r"[A-Za-z]:[\\/]", text))
-    return "\n" not in text and (named or (os.sep in text and os.path.exists(text)))
-
-
-def _on_hub(name: str) -> str | None:
-    """The hub id that a name stands for; None for a file or folder of this machine."""
-    known = [model.repository for model in models.MODELS if model.name == name]
-    if known:
-        return known[0]
-    return name if _HUB_ID.fullmatch(name) and not os.path.exists(name) else None
-
-
-def _judge(job: Job, *, grades: bool) -> str:
-    """The name of the model that judged, never where it is."""
-    url = job.settings.judge.url
-    if url == LOCAL:
-        return f"{getattr(job.judge, 'name', LOCAL)}, in the process"
-    if url:
-        address, _, name = url.partition("#")
-        return shown(getattr(job.judge, "model", None) or name or address)
-    return "none: rules alone compare answers" if grades else "none"
-
-
-def _grades(row: Mapping[str, Any], questions: int) -> list[Grade | None]:
-    """The grades that the shares of an evaluation are of."""
-    masked = round(questions * row["eval/masked"])
-    grades: list[Grade | None] = [None] * masked
-    for name, label in _LABELS.items():
-        count = round((questions - masked) * (row.get(f"eval/{name}") or 0.0))
-        grades += [Grade(label, "", "")] * count
-    return grades

@@ -1,4 +1,4 @@
-"""What a training run will do, ask and cost: settings, reward, questions and judge, checked without torch.
+"""What a training run will do: settings, reward, questions and judge, checked without torch.
 
 Mistakes are reported within a second, before a model is loaded or a run folder exists, and whether or not the
 extra `train` is installed.
@@ -12,16 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from factrl.errors import ConfigError, DataError, MissingExtra
 from factrl.job import Job
 from factrl.llm import models
-from factrl.llm.spending import BYTES_PER_TOKEN, Spent
 from factrl.papers import asked_of
 from factrl.rewards import Reward
-from factrl.rewards.resources import RESOURCES
 from factrl.runs.data import load_held_out, load_training, render_prompt
 from factrl.runs.settings import LOCAL, RunSettings
 from factrl.text import clean
@@ -31,9 +28,6 @@ if TYPE_CHECKING:
     from factrl.verifier.search.index import Index
 
 SCORED = 64  # held-out answers that the reward scores too (`train.held_out`)
-_REPLY_TOKENS = 512  # tokens that a verdict may have
-_ANSWER_BYTES = 200  # bytes of a short answer that a grader is shown
-_UNKNOWN = "unknown: it depends on what the completions say"
 
 
 @dataclass(frozen=True)
@@ -150,9 +144,9 @@ def not_installed(settings: RunSettings, reward: Reward) -> MissingExtra | None:
         (("torch", "transformers", "trl", "peft", "accelerate", "datasets"), "train")
     ]
     embedded = {model.name for model in models.MODELS if model.role == "policy"}
-    if local or ("truthfulness" in reward.missing and settings.judge.truthfulness_model is None):
+    if local:
         needs.insert(0, (("xllamacpp",), "local"))
-    elif settings.verifier.judge == LOCAL and {"verify", "checklist"} & {*reward.missing}:
+    elif settings.verifier.judge == LOCAL and "verify" in reward.missing:
         # The judge in 8-bit integers needs gguf; where it cannot run, llama.cpp of the same extra judges.
         needs.append((("gguf",), "local"))
     if settings.verifier.embedder or settings.search.embedder:
@@ -163,52 +157,10 @@ def not_installed(settings: RunSettings, reward: Reward) -> MissingExtra | None:
     return next((MissingExtra(name, extra) for name, extra in absent), None)
 
 
-# -- What it will take --------------------------------------------------------------------------------
-
-
 def estimate(plan: Plan) -> dict[str, str]:
-    """Calls, tokens and cost, a line each: counted, bounded, or unknown."""
-    settings, url, price = plan.settings, plan.settings.judge.url, plan.settings.judge.price
-    fixed_text = len(f"{settings.data.system or ''}{settings.data.prefill}".encode())
-    prompt = fixed_text + fmean(len(render_prompt(e, settings.data.prompt).encode()) for e in plan.examples)
-    prompt_tokens, max_tokens = prompt / BYTES_PER_TOKEN, settings.train.max_completion_length
-    read, written = prompt_tokens * plan.completions, max_tokens * plan.completions
-    tokens = f"policy: about {read:,.0f} read, at most {written:,} written"
-    if not url or url == LOCAL:
-        calls = f"0 of a server: the judge is {'in this process' if url else 'none'}"
-        return {"calls": calls, "tokens": tokens, "cost": "$0 for the judge"}
-    spent = _of_judge(plan)
-    if spent is None:
-        calls, cost, tokens = _UNKNOWN, _UNKNOWN, f"{tokens}; judge: unknown"
-    else:
-        calls, cost = f"{spent.calls:,} of the judge, at most", ""
-        if spent.calls:
-            tokens += f"; judge: {spent.tokens_in:,} read, {spent.tokens_out:,} written, at most"
-        if price is not None:
-            cost = f"${spent.cost(price):,.4g} for the judge, at most"
-    if price is None:
-        cost = "no price set: judge.price_in and judge.price_out, US dollars for a million tokens"
-    elif settings.run.max_cost is not None:
-        cost += f"; the run stops before ${settings.run.max_cost:g}"
-    return {"calls": calls, "tokens": tokens, "cost": cost}
-
-
-def _of_judge(plan: Plan) -> Spent | None:
-    """The most calls and tokens that the judge gets, without retries; None where it depends on the claims.
-
-    The text of a request is the prompt, the question, its answers and the completion, at four bytes a token.
-    """
-    settings, eval_steps = plan.settings, plan.settings.train.eval_steps
-    needed = {name: RESOURCES[name] for name in plan.job.reward.missing}
-    asking = {name: row for name, row in needed.items() if row.asks(settings.judge)}
-    if not all(row.prompt for row in asking.values()):
-        return None
-    rounds = 1 + ((plan.steps - 1) // eval_steps if eval_steps else 0)
-    rewarded = plan.completions + (rounds * min(len(plan.held_out), SCORED) if eval_steps else 0)
-    question = fmean(sum(len(t.encode()) for t in (e.question, *e.answers)) for e in plan.examples)
-    spent = Spent()
-    for name, calls in (("grade", len(plan.held_out) * rounds), *((name, rewarded) for name in asking)):
-        room = _ANSWER_BYTES if name == "grade" else settings.train.max_completion_length * BYTES_PER_TOKEN
-        text = len(RESOURCES[name].prompt.encode()) + question + room
-        spent += Spent(calls, round(calls * text / BYTES_PER_TOKEN), calls * _REPLY_TOKENS)
-    return spent
+    """What a run writes, and where its judge stops costing, a line each."""
+    settings, longest = plan.settings, plan.settings.train.max_completion_length
+    lines = {"writes": f"{plan.completions:,} completions of at most {longest:,} tokens"}
+    if settings.run.max_cost is not None:
+        lines["cost"] = f"the run stops before the judge has cost ${settings.run.max_cost:g}"
+    return lines
