@@ -27,7 +27,7 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, get_args
 
 from factrl.errors import ConfigError, DataError, Unscored, nearest
@@ -58,13 +58,21 @@ _TAKES_NONE_SINCE = (1, 6)  # since this version of TRL, trainers leave None out
 
 
 class TRLReward:
-    """A reward as TRL calls it; `to_trl` makes it.
+    """A reward as TRL calls it; `to_trl` makes it, and `FactualGRPOTrainer` reads TRL's rows with it.
 
     It can be pickled where its resources can, which TRL's `AsyncGRPOTrainer` asks for.
     """
 
-    def __init__(self, reward: Reward, prefill: str, columns: Mapping[ColumnName, str] | None) -> None:
+    def __init__(
+        self, reward: Reward, prefill: str = "", columns: Mapping[ColumnName, str] | None = None
+    ) -> None:
+        if reward.missing:
+            raise ConfigError(
+                f"reward {reward.name!r} needs {', '.join(reward.missing)}; factrl.supply(reward, judge) "
+                f"makes them, or give your own: .with_({reward.missing[0]}=…)"
+            )
         self.reward, self.prefill, self.columns = reward, prefill, columns
+        self.table: Sequence[Example] | None = None  # the column `example` then holds numbers of its rows
         self.__name__ = reward.name
         self.gathers = True  # metrics are of the completions of all processes
         self._is_first_batch, self._warned = True, False
@@ -83,36 +91,84 @@ class TRLReward:
         """The reward of each completion, None for one that could not be graded.
 
         Raises:
+            ConfigError: the installed TRL would make a number of None.
+            DataError: no row of the first batch has what the reward needs.
+        """
+        if self._is_first_batch and (problem := _old_trl()):
+            raise ConfigError(problem)
+        examples, texts = self.read(
+            prompts, completions, completion_ids, environments=environments, **columns
+        )
+        results = self.grade(examples, texts)
+        everyone = _of_all_processes(results) if self.gathers and log_metric is not None else results
+        self.log(results, everyone, log_metric, log_extra)
+        return [result.value for result in results]
+
+    def read(
+        self,
+        prompts: Column,
+        completions: Column,
+        completion_ids: Column | None = None,
+        *,
+        environments: Column | None = None,
+        ends: Collection[int] | None = None,
+        **columns: Any,
+    ) -> tuple[list[Example], list[Completion]]:
+        """The example and the completion of each row, as rewards read them.
+
+        Args:
+            completion_ids: the tokens of each completion, with those of an environment's replies.
+            ends: tokens that end a completion; where they are known, it says whether it was cut off.
+            columns: of the dataset, a value for each row; what else TRL passes does not disturb.
+
+        Raises:
             DataError: no row of the first batch has what the reward needs.
         """
         if len(completions) != len(prompts):
             raise ConfigError(f"{len(completions)} completions for {len(prompts)} prompts")
         rows = len(prompts)
-        examples, problems = self._examples(prompts, columns)
-        episodes = environments or [None] * rows
-        # With an environment, not all tokens are the policy's.
-        ids = completion_ids if completion_ids is not None and not environments else [None] * rows
-        texts = []
-        for prompt, completion, tokens, episode, problem in zip(
-            prompts, completions, ids, episodes, problems, strict=True
+        if self.table is None:
+            examples, problems = self._examples(prompts, columns)
+        else:
+            examples, problems = [self.table[number] for number in columns["example"]], [None] * rows
+        episodes, texts = environments or [None] * rows, list[Completion]()
+        for prompt, completion, ids, episode, problem in zip(
+            prompts, completions, completion_ids or [None] * rows, episodes, problems, strict=True
         ):
-            text = _completion(prompt, completion, self.prefill, tokens)
+            text = _completion(prompt, completion, self.prefill)
+            if ids is not None:
+                ended = ends is not None and len(ids) > 0 and ids[-1] in ends
+                text.truncated = ends is not None and not ended
+                # With an environment, not all tokens are the policy's.
+                text.tokens = None if environments else len(ids) - ended
             if isinstance(episode, SearchEnvironment):
                 attach_search(episode, text)
             text.failed = text.failed or problem
             texts.append(text)
+        return examples, texts
+
+    def grade(self, examples: Sequence[Example], texts: Sequence[Completion]) -> list[Result]:
+        """The result of each completion; says so where none of the first batch has the reward's form."""
         results = self.reward.batch(examples, texts)
         if self._is_first_batch and (problem := _form_missing(results, self.reward)):
             _LOG.warning("%s", problem)
         self._is_first_batch = False
+        return results
+
+    def log(
+        self,
+        results: Sequence[Result],
+        everyone: Sequence[Result],
+        log_metric: Callable[[str, float], None] | None,
+        log_extra: Callable[[str, list[Any]], None] | None,
+    ) -> None:
+        """Metrics of the results of all processes, and beside each completion what became of it."""
         if log_metric is not None:
-            everyone = _of_all_processes(results) if self.gathers else results
             for metric, value in reward_metrics(everyone).items():
                 log_metric(metric, value)
         if log_extra is not None:
             for column, values in _extra_columns(results).items():
                 log_extra(f"{self.reward.name}_{column}", values)
-        return [result.value for result in results]
 
     def _examples(
         self, prompts: Column, columns: Mapping[str, Any]
@@ -176,20 +232,12 @@ def to_trl(
             threads could mix.  It is not pickled; `AsyncGRPOTrainer` runs the other form in a thread itself.
 
     Raises:
-        ConfigError: it is no reward, a resource of it is missing, or the installed TRL would make a number of
-            None.
+        ConfigError: it is no reward, or a resource of it is missing.
     """
     if not isinstance(reward, Reward):
         raise ConfigError(
             f"{str(reward)[:80]!r} is no reward; give fx.supply(fx.load_reward('truthrl'), judge)"
         )
-    if reward.missing:
-        raise ConfigError(
-            f"reward {reward.name!r} needs {', '.join(reward.missing)}; factrl.supply(reward, judge) makes "
-            f"them, or give your own: .with_({reward.missing[0]}=…)"
-        )
-    if problem := _old_trl():
-        raise ConfigError(problem)
     score = TRLReward(reward, prefill, columns)
     if not asynchronous:
         return score
@@ -299,14 +347,13 @@ def _last(messages: Any, role: str, what: str) -> Any:
     return last_message(given, role)
 
 
-def _completion(prompt: Any, completion: Any, prefill: str, tokens: Sequence[int] | None) -> Completion:
+def _completion(prompt: Any, completion: Any, prefill: str) -> Completion:
     """A completion as rewards read it; reasoning that TRL passes apart comes with its own `<think>`."""
-    count = None if tokens is None else len(tokens)
     if isinstance(completion, str):
-        return Completion(completion, prefill=_begun_in_prompt(prompt) or prefill, tokens=count)
+        return Completion(completion, prefill=prefill or _begun_in_prompt(prompt))
     message = _last(completion, "assistant", "a completion")
     begun = "" if reasoning_of(message).strip() else _begun_in_prompt(prompt) or prefill
-    return Completion(completion_of(message), prefill=begun, tokens=count)
+    return Completion(completion_of(message), prefill=begun)
 
 
 def _begun_in_prompt(prompt: Any) -> str:

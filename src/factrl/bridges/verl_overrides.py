@@ -64,7 +64,6 @@ def refusals(settings: RunSettings) -> list[str]:
         "model.load_in_4bit": (model.load_in_4bit, "verl's workers load the weights as they are"),
         "model.lora_dropout": (model.lora and model.lora_dropout > 0, "verl's adapters have none"),
         "run.hub_model_id": (settings.run.hub_model_id is not None, "send what verl's model merger makes"),
-        "train.loss_type": (train.loss_type == "bnpo", "verl averages over the batch: `dapo`"),
         "train.lr_scheduler_type": (
             train.lr_scheduler_type == "linear",
             "verl has `constant`, `constant_with_warmup` and `cosine`",

@@ -178,12 +178,9 @@ def open_writer(settings: RunSettings) -> Writer:
         MissingExtra: a policy in this process, without the extra `train`.
     """
     if isinstance(settings, AskSettings) and settings.sampling.method == "cove":
-        if settings.search.index is not None:
-            raise ConfigError("sampling.method = 'cove' cannot search; leave search.index out")
         return open_cove(settings)
     name, limit = settings.model.name, settings.train.max_completion_length
-    if settings.search.index is not None and not settings.model.is_policy:
-        raise ConfigError(f"search.index needs a policy in this process, which model.name = {name!r} is not")
+    check_no_search(settings)
     if name == LOCAL:
         from factrl.llm.local.llama import shared_model
 
@@ -202,6 +199,19 @@ def open_writer(settings: RunSettings) -> Writer:
             raise
         raise MissingExtra(package, "train") from error
     return PolicyWriter.load(settings)
+
+
+def check_no_search(settings: RunSettings) -> None:
+    """Refuse to ask a policy that searches: what it learnt with a search, it is not asked without.
+
+    Raises:
+        ConfigError: `search.index` is set.
+    """
+    if settings.search.index is not None:
+        raise ConfigError(
+            "search.index is for training: a policy searches in TRL's trainer, and answers to held-out "
+            "questions are written without; leave data.eval out there, and search.index elsewhere"
+        )
 
 
 def open_cove(settings: RunSettings) -> CoVeWriter:

@@ -6,7 +6,9 @@ leaves a complete checkpoint.
 
 from __future__ import annotations
 
+import math
 import os
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -15,7 +17,9 @@ from typing import Any
 import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
+from datasets import Dataset
 
+from factrl.bridges.trl import TRLReward
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.llm.spending import OverBudget, Spending, judge_meter, read_account
 from factrl.llm.writers import conversation
@@ -116,31 +120,34 @@ def optimise(
     tokenizer: Any,
     reward: Reward,
     examples: Sequence[Example],
-    prompts: Sequence[str],
+    prompts: Sequence[Any],
     run: Run,
     evaluate: Evaluate | None,
     spending: Spending | None = None,
     search: Search | None = None,
 ) -> FactualGRPOTrainer:
     """The GRPO run itself, from step 0 or from the run's last complete checkpoint."""
-    options, environment = settings.search, None
-    inputs: Sequence[Any] = prompts
+    options, inputs, more = settings.search, prompts, dict[str, Any]()
     if search is not None:
-        environment = partial(SearchEnvironment, search, k=options.k, turns=options.turns)
+        episode = partial(SearchEnvironment, search, k=options.k, turns=options.turns)
         inputs = [conversation(example, settings.data) for example in examples]
+        more["environment_factory"] = episode
     config = grpo_config(settings, run.checkpoints)
-    config.prefill = beginning(tokenizer, settings.data.prefill, chat=settings.data.chat)
-    trainer = FactualGRPOTrainer(
-        model,
-        reward,
-        examples,
-        inputs,
-        config,
-        environment=environment,
-        run=run,
-        processing_class=tokenizer,
-        peft_config=lora_config(settings.model),
-    )
+    reader = TRLReward(reward, beginning(tokenizer, settings.data.prefill, chat=settings.data.chat))
+    reader.table = examples
+    config.max_steps, rows = in_order(len(examples), settings)
+    with warnings.catch_warnings():  # about TRL's environments, which may change
+        warnings.filterwarnings("ignore", message="You are using 'environment_factory'")
+        trainer = FactualGRPOTrainer(
+            model,
+            reader,
+            config,
+            Dataset.from_dict({"prompt": [*inputs], "example": range(len(examples))}).select(rows),
+            run=run,
+            processing_class=tokenizer,
+            peft_config=lora_config(settings.model),
+            **more,
+        )
     checkpoint = last_checkpoint(run.checkpoints)
     if trainer.accelerator.is_main_process:
         run.truncate_after(checkpoint[1] if checkpoint else 0)
@@ -160,6 +167,26 @@ def optimise(
     if stopped:
         raise _why_it_stopped(trainer, run, spending)
     return trainer
+
+
+def in_order(questions: int, settings: RunSettings) -> tuple[int, list[int]]:
+    """The steps of a run, and the numbers of the questions that it asks, one after the other.
+
+    Each round over the questions has an order of its own, which depends on the seed and the round's number
+    alone: a run that was resumed asks as one that was never stopped.  A rest that fills no batch is left out.
+    """
+    train = settings.train
+    batches = questions // train.prompts_per_step
+    # Rounded up: transformers also did a step that the end of an epoch cut short.
+    steps = train.steps or max(1, math.ceil(batches * train.num_iterations * train.epochs))
+    wanted = math.ceil(steps / train.num_iterations) * train.prompts_per_step
+    rows, round_number = list[int](), 0
+    while len(rows) < wanted:
+        order = torch.Generator().manual_seed(settings.run.seed + round_number)
+        shuffled = torch.randperm(questions, generator=order).tolist()
+        rows += shuffled[: batches * train.prompts_per_step]
+        round_number += 1
+    return steps, rows[:wanted]
 
 
 def _why_it_stopped(
@@ -210,8 +237,7 @@ def grpo_config(settings: RunSettings, output_dir: Path) -> FactualGRPOConfig:
         max_tool_calling_iterations=settings.search.turns + 1,
         log_completions=not {"wandb", "trackio", "all"}.isdisjoint(train.report_to),
         num_completions_to_print=0,
-        chat=settings.data.chat,
-        prefill=settings.data.prefill,
+        shuffle_dataset=False,  # `in_order`
     )
 
 
