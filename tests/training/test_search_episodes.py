@@ -17,6 +17,7 @@ from test_grpo import Recorded
 from tiny import byte_tokenizer, save_llama
 
 from commands import write
+from factrl.bridges import trl as bridge
 from factrl.bridges.trl import TRLReward, to_trl
 from factrl.cli import main
 from factrl.errors import ConfigError, ModelError, RewardBug, Unscored
@@ -48,6 +49,8 @@ def call(query: Any, name: str = "search", **more: Any) -> str:
 
 def save_speaker(folder: Path, template: str = "qwen2_5") -> Path:
     """A random two-layer Llama that reads bytes, with a chat template of TRL's."""
+    if not (TEMPLATES / f"{template}.jinja").is_file():
+        pytest.skip("of a TRL without this template")
     fast = byte_tokenizer(MARKUP, pad_token=MARKUP[0], eos_token=MARKUP[2])
     fast.chat_template = (TEMPLATES / f"{template}.jinja").read_text("utf-8")
     return save_llama(folder, fast, 8192)
@@ -173,7 +176,8 @@ def test_a_step_learns_from_what_the_policy_wrote_alone(trainer: Make) -> None:
     assert gradients[0].abs().max() > 1e-3
     decode = spoken.words.decode
     texts = [decode(ids[own.bool()]) for ids, own in zip(batch["completion_ids"], own_of(batch), strict=True)]
-    assert texts == ["".join(f"{turn}<|im_end|>" for turn in script) for script in scripts]
+    whole = ["".join(f"{turn}<|im_end|>" for turn in script) for script in scripts]
+    assert texts == [whole[0], "", whole[2], ""], "what is worth nothing is not run"
     shown = decode(batch["completion_ids"][0])
     assert '\n[1] {"text": "Ada is from Rome."}\n1 of 2 searches are left.\n' in shown
 
@@ -283,13 +287,14 @@ def test_credit_finds_the_tokens_of_the_last_message(trainer: Make) -> None:
     assert spoken.words.decode(batch["completion_ids"][0][flipped]) == "Ada is from Rome [1]"
 
 
-def test_plain_trl_masks_and_shows_alike() -> None:
+def test_plain_trl_masks_and_shows_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """`to_trl` beside `environment_factory`, for those who bring their own trainer."""
     good, lost = (SearchEnvironment(Source(OSError("gone"))) for _ in range(2))
     good.search("Ada")
     lost.search("nowhere")
     told = {"prompts": [[{"role": "user", "content": "Where is Ada from?"}]] * 2, "answers": [["Rome"]] * 2}
     said = [{"role": "assistant", "content": r"\boxed{Rome}"}]
+    monkeypatch.setattr(bridge, "version_of", lambda name: "1.6.0")
     score = to_trl(load_reward("truthrl").with_(grade=Grader()))
     assert score(completions=[said, said], environments=[good, lost], **told) == [1.0, None]
 

@@ -264,9 +264,8 @@ class FactualGRPOTrainer(GRPOTrainer):
         if "num_items_in_batch" in inputs:
             count = inputs["num_items_in_batch"]
             share = graded.masked_tokens / max(graded.tokens, 1)
-            mended["num_items_in_batch"] = (
-                count * (1 - share) if "tool_mask" in inputs else count - graded.masked_tokens
-            )
+            left = count * (1 - share) if "tool_mask" in inputs else count - graded.masked_tokens
+            mended["num_items_in_batch"] = left.clamp(min=1)
         return mended
 
     def may_skip(self) -> bool:

@@ -10,6 +10,7 @@ import math
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from factrl.llm.spending import OverBudget, Spending, judge_meter, read_account
 from factrl.llm.writers import conversation
 from factrl.rewards import Reward
 from factrl.runs.config import dump_toml
-from factrl.runs.folder import Run
+from factrl.runs.folder import Run, version_of
 from factrl.runs.settings import RunSettings
 from factrl.train.held_out import Evaluate, TrueGap, evaluator
 from factrl.train.page import write_run_page, write_training_card
@@ -225,11 +226,18 @@ def grpo_config(settings: RunSettings, output_dir: Path) -> FactualGRPOConfig:
             f"{completions} completions of a step"
         )
     reinforce = train.loss_type == "reinforce++"
+    known = {field.name for field in fields(FactualGRPOConfig)}
+    same = train.model_dump(include=_SAME)
+    asked = train.model_dump(include=_SAME - known, exclude_defaults=True)
+    if asked:
+        raise ConfigError(
+            f"train.{min(asked)}: trl {version_of('trl')} has no such setting; pip install -U trl"
+        )
     return FactualGRPOConfig(
         **shared_arguments(settings, output_dir),
         per_device_train_batch_size=train.micro_batch_size,
         gradient_accumulation_steps=completions // (train.micro_batch_size * processes),
-        **train.model_dump(include=_SAME),
+        **{name: value for name, value in same.items() if name in known},
         loss_type="dapo" if reinforce else train.loss_type,
         advantage_estimator="reinforce++" if reinforce else "group",
         top_k=0,
