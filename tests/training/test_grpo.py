@@ -13,7 +13,6 @@ import torch
 from datasets import Dataset
 from tiny import GivenTexts, Recording
 
-from factrl.bridges.trl import TRLReward
 from factrl.errors import LLMError, Unscored
 from factrl.rewards import Reward, reward
 from factrl.rewards.resources import supply
@@ -24,6 +23,7 @@ from factrl.train.callbacks import RunCallback
 from factrl.train.grpo import FactualGRPOTrainer
 from factrl.train.model import load_policy, render_prompts
 from factrl.train.online import grpo_config
+from factrl.train.trl_rows import TRLReward
 from factrl.types import Completion, Example, Result, Score, Span
 from test_metric_glossary import glossary
 

@@ -17,8 +17,7 @@ from test_grpo import Recorded
 from tiny import byte_tokenizer, save_llama
 
 from commands import write
-from factrl.bridges import trl as bridge
-from factrl.bridges.trl import TRLReward, to_trl
+from factrl.bridges.trl import to_trl
 from factrl.cli import main
 from factrl.errors import ConfigError, ModelError, RewardBug, Unscored
 from factrl.llm.writers import conversation
@@ -28,10 +27,12 @@ from factrl.rewards.grading import Grader
 from factrl.runs.config import load_settings
 from factrl.runs.folder import Run, read_metrics
 from factrl.runs.settings import AskSettings, ModelSettings, RunSettings
+from factrl.train import trl_rows
 from factrl.train.answering import open_writer
 from factrl.train.model import load_policy
 from factrl.train.online import grpo_config
 from factrl.train.search import SearchEnvironment, check_calls
+from factrl.train.trl_rows import TRLReward
 from factrl.train.writing import PolicyWriter
 from factrl.types import Completion, Example, Passage, Result, Score, Span
 from factrl.verifier.search import BrokenIndex, Given, Index
@@ -294,7 +295,7 @@ def test_plain_trl_masks_and_shows_alike(monkeypatch: pytest.MonkeyPatch) -> Non
     lost.search("nowhere")
     told = {"prompts": [[{"role": "user", "content": "Where is Ada from?"}]] * 2, "answers": [["Rome"]] * 2}
     said = [{"role": "assistant", "content": r"\boxed{Rome}"}]
-    monkeypatch.setattr(bridge, "version_of", lambda name: "1.6.0")
+    monkeypatch.setattr(trl_rows, "version_of", lambda name: "1.6.0")
     score = to_trl(load_reward("truthrl").with_(grade=Grader()))
     assert score(completions=[said, said], environments=[good, lost], **told) == [1.0, None]
 

@@ -26,7 +26,6 @@ from transformers import PreTrainedTokenizerBase
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from factrl.bridges.trl import TRLReward
 from factrl.errors import ConfigError, ModelError
 from factrl.rewards import SUM, Reward
 from factrl.runs.folder import Rollout, Run
@@ -38,6 +37,7 @@ from .metrics import ScoredSample, signals
 from .model import end_tokens
 from .search import tolerant, transcript
 from .shortcuts import use_shortcuts
+from .trl_rows import TRLReward
 from .writing import evaluating, self_certainty
 
 MEANS_OF_ROWS = frozenset({"grpo", "dr_grpo", "sapo", "luspo"})  # losses that are means over completions

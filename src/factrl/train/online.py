@@ -20,7 +20,6 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 
-from factrl.bridges.trl import TRLReward
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.llm.spending import OverBudget, Spending, judge_meter, read_account
 from factrl.llm.writers import conversation
@@ -53,6 +52,7 @@ from .model import (
 )
 from .search import SearchEnvironment, check_calls
 from .shortcuts import restore_forward
+from .trl_rows import TRLReward
 
 _SAME = {  # settings of `[train]` that TRL, or our own configuration, calls by the same name
     *("num_generations", "num_iterations", "max_completion_length", "mask_truncated_completions"),
