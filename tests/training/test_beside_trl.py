@@ -85,6 +85,21 @@ def ours(tiny_model: Path, tmp_path: Path) -> Make:
     return make
 
 
+@pytest.fixture
+def stock(tiny_model: Path, tmp_path: Path) -> Make:
+    def make(**more: Any) -> Any:
+        def answer(completions: list[str], **_: Any) -> list[float]:
+            return [value(text) for text in completions]
+
+        model = AutoModelForCausalLM.from_pretrained(tiny_model)
+        tokenizer: Any = AutoTokenizer.from_pretrained(tiny_model, padding_side="left")
+        config = settings(tmp_path, GRPOConfig, **more)
+        rows = Dataset.from_dict({"prompt": list(QUESTIONS)})
+        return Stock(model, answer, args=config, train_dataset=rows, processing_class=tokenizer)
+
+    return make
+
+
 def weights(trainer: Any) -> torch.Tensor:
     return torch.cat([weight.detach().flatten() for weight in trainer.model.parameters()])
 
@@ -100,22 +115,14 @@ def logged(trainer: Any, *names: str) -> list[list[float | None]]:
     ("loss", "beta", "iterations"), [("grpo", 0.0, 1), ("dr_grpo", 0.1, 2), ("dapo", 0.1, 2)]
 )
 def test_losses_and_weights_equal_stock_trls(
-    ours: Make, tiny_model: Path, tmp_path: Path, loss: str, beta: float, iterations: int
+    ours: Make, stock: Make, loss: str, beta: float, iterations: int
 ) -> None:
     """Nothing is masked and no advantage is 0, so nothing is skipped."""
     told = {"loss_type": loss, "beta": beta, "num_iterations": iterations}
     mine = ours(plain, advantage_epsilon=1e-4, **told)  # TRL's own epsilon
     mine.train()
 
-    async def answer(completions: list[str], **_: Any) -> list[float]:
-        return [value(text) for text in completions]
-
-    judge: Any = answer
-    model = AutoModelForCausalLM.from_pretrained(tiny_model)
-    tokenizer: Any = AutoTokenizer.from_pretrained(tiny_model, padding_side="left")
-    config = settings(tmp_path, GRPOConfig, **told)
-    rows = Dataset.from_dict({"prompt": list(QUESTIONS)})
-    theirs = Stock(model, judge, args=config, train_dataset=rows, processing_class=tokenizer)
+    theirs = stock(**told)
     theirs.train()
     names = ("loss", "reward", "reward_std", "grad_norm")
     found, expected = logged(mine, *names), logged(theirs, *names)
@@ -152,6 +159,38 @@ def test_rows_without_advantage_are_not_run(ours: Make) -> None:
     assert all(entry[2] is not None for entry in fast)
     torch.testing.assert_close(fast_weights, slow_weights, atol=2e-4, rtol=0)
     assert fewer < all_tokens / 2
+
+
+class Stub:
+    """Of vLLM: takes the weights, and says how likely its tokens were."""
+
+    @staticmethod
+    def sync_weights() -> None:
+        """Nothing to send."""
+
+    @staticmethod
+    def use(trainer: Any) -> None:
+        write = trainer.write
+
+        def told(prompts: Any, own: Any) -> Any:
+            given = write(prompts, own)
+            likely = [[-3.0 - 0.1 * n for n in range(len(ids))] for ids in given["completion_ids"]]
+            return {**given, "logprobs": likely}
+
+        trainer.rollout_func, trainer.vllm_generation, trainer.use_vllm = told, Stub, True
+        trainer.vllm_importance_sampling_correction = True
+        trainer._last_loaded_step = -1
+        trainer.train()
+
+
+def test_vllms_correction_is_trls(ours: Make, stock: Make) -> None:
+    """Here without vLLM: its logarithms are given, and go through TRL's own path."""
+    told = {"loss_type": "dapo", "vllm_importance_sampling_mode": "token_truncate"}
+    mine, theirs = ours(plain, advantage_epsilon=1e-4, shortcuts=False, **told), stock(**told)
+    Stub.use(mine)
+    Stub.use(theirs)
+    assert any(entry[0] for entry in logged(mine, "sampling/importance_sampling_ratio/mean"))
+    torch.testing.assert_close(weights(mine), weights(theirs), atol=2e-4, rtol=0)
 
 
 # --- a trainer of one's own ----------------------------------------------------------------------------
