@@ -240,13 +240,11 @@ class FactualGRPOTrainer(GRPOTrainer):
             proportion of graded ones, as which are the policy's is known of these B rows alone.
         """
         graded, mask = self.graded[self.mode], inputs["completion_mask"]
-        rows = [
-            graded.take(tuple(prompt[kept.bool()].tolist()), tuple(ids[own.bool()].tolist()))
-            if own.any()
-            else None  # cut off, and left out by TRL
-            for prompt, kept, ids, own in zip(
-                inputs["prompt_ids"], inputs["prompt_mask"], inputs["completion_ids"], mask, strict=True
-            )
+        prompts = _tokens(inputs["prompt_ids"], inputs["prompt_mask"])
+        completions = _tokens(inputs["completion_ids"], mask)
+        rows = [  # None is cut off, and left out by TRL
+            graded.take(prompt, own) if own else None
+            for prompt, own in zip(prompts, completions, strict=True)
         ]
         values = [0.0 if row is None else graded.advantages[row] for row in rows]
         advantages = torch.tensor(values, device=mask.device)
@@ -372,6 +370,12 @@ class FactualGRPOTrainer(GRPOTrainer):
         self.run.write_rollouts(self.state.global_step + 1, rows)
         for name, value in signals(samples).items():
             log_metric(name, value)
+
+
+def _tokens(ids: torch.Tensor, mask: torch.Tensor) -> list[tuple[int, ...]]:
+    """The tokens of each row that its mask keeps."""
+    pairs = zip(ids.tolist(), mask.tolist(), strict=True)
+    return [tuple(token for token, kept in zip(row, keeps, strict=True) if kept) for row, keeps in pairs]
 
 
 def _to_read(
