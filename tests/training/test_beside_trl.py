@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -236,6 +237,19 @@ def test_a_plain_trainer_takes_what_our_trainer_reads_with(tiny_model: Path, tmp
         assert getattr(made, "reader", score) is score
         [entry] = [entry for entry in made.state.log_history if "reward/scored_frac" in entry]
         assert entry["reward/scored_frac"] == 1.0
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.skipif(Version(trl.__version__) < Version("1.6"), reason="a TRL that makes 0 of None")
+@pytest.mark.parametrize("kind", ["factual", "plain"])
+def test_the_example_runs(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, kind: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = str(Path(__file__).parents[2] / "examples" / "factual_grpo.py")
+    monkeypatch.setattr("sys.argv", [script, str(tiny_model), kind])
+    runpy.run_path(script)
+    assert "reward/scored_frac" in capsys.readouterr().out
 
 
 def test_several_rewards_or_another_function_are_refused(tiny_model: Path) -> None:

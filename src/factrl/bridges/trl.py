@@ -15,7 +15,8 @@ first, and a reward reads its last message.
 A completion that could not be graded is None, which TRL leaves out of its group's mean and gives the
 advantage 0.  A completion whose row lacks what the reward needs is None too; if all rows of the first batch
 lack it, that is an error.  What plain TRL cannot do is step-wise credit (FSPO's spans are dropped, its sum is
-kept), and keeping masked completions out of the KL penalty and of the token count: `factrl train` does both.
+kept), and keeping masked completions out of the KL penalty and of the token count:
+`factrl.train.grpo.FactualGRPOTrainer` does both.
 """
 
 from __future__ import annotations
