@@ -4,11 +4,12 @@ VENV ?= .venv
 # -qq leaves only errors.
 INSTALL = -m pip install -qq -c constraints.txt
 VERL = tests/training/verl.txt
+OF_TRL = $(addprefix tests/training/test_,beside_trl.py frozen.py grpo.py search_episodes.py)
 HOSTS = tests/hosts/requirements.txt
 BESIDE = -q -n 2 --dist worksteal # two tests at a time
 PINS = pyproject.toml constraints.txt $(VERL)
 
-.PHONY: help demo test test-core test-all test-slow test-hosts test-rows test-verl test-faults test-security check docs wheel bench bench-verifier bench-grader bench-engine bench-gpu clean
+.PHONY: help demo test test-core test-all test-slow test-hosts test-rows test-trl test-verl test-faults test-security check docs wheel bench bench-verifier bench-grader bench-engine bench-gpu clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,7 +24,7 @@ test-core: $(VENV)-core/.test ## the tests that need no torch, which are all tha
 test: test-core $(VENV)/.dev ## every test but the slow ones: without torch first, then those that train
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(BESIDE) -m "torch and not slow"
 
-test-all: test test-slow test-hosts test-rows ## before a release: also the tests that take a minute and more each
+test-all: test test-slow test-trl test-hosts test-rows ## before a release: also the tests that take a minute and more each
 
 
 test-faults: $(VENV)-core/.test $(VENV)/.dev ## what becomes of every fault of a server, a disk or a process
@@ -43,6 +44,12 @@ test-hosts: $(VENV)-hosts/.test ## factrl's rewards in other people's programs: 
 
 test-rows: $(VENV)-core/.test ## each block of README's first screen in a new environment with the extra that it names (ten minutes, the models in the cache)
 	FACTRL_ROWS=$(VENV)-rows $(VENV)-core/bin/python -m pytest -q tests/rows
+
+test-trl: $(VENV)/.dev ## the trainer with the oldest TRL that it takes, and with the newest one and the newest transformers of the registry
+	rm -rf $(VENV)-trl
+	$(VENV)/bin/python -m pip install -qq --no-deps --target $(VENV)-trl/oldest trl==1.0.0
+	$(VENV)/bin/python -m pip install -qq --no-deps --target $(VENV)-trl/newest trl transformers
+	for trl in oldest newest; do OMP_NUM_THREADS=1 PYTHONPATH=$(VENV)-trl/$$trl $(VENV)/bin/python -m pytest -q -W default -m "not slow" $(OF_TRL) || exit; done
 
 test-verl: $(VENV)-verl/.test ## verl's trainer in the environment that factrl[verl] makes, on CPU cores
 	OMP_NUM_THREADS=1 $(VENV)-verl/bin/python -m pytest -q -rs tests/training/test_verl_run.py
@@ -83,7 +90,7 @@ bench-engine: $(VENV)/.dev ## the engine against its lower bound and the VeriSco
 	$(VENV)/bin/python benchmarks/engine.py --veriscore-venv $(VENV)-veriscore
 
 clean: ## remove the environments and what tools left behind; runs stay
-	rm -rf $(VENV) $(VENV)-core $(VENV)-hosts $(VENV)-rows $(VENV)-verl $(VENV)-wheel $(VENV)-veriscore build dist site .hypothesis .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-core $(VENV)-hosts $(VENV)-rows $(VENV)-trl $(VENV)-verl $(VENV)-wheel $(VENV)-veriscore build dist site .hypothesis .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -exec rm -rf {} +
 
 # An environment is made when its stamp is missing and brought up to date when a pin has changed.  Torch goes

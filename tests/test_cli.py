@@ -16,13 +16,11 @@ import pytest
 
 from commands import process, write
 from factrl import cli
-from factrl.bridges import trl as bridge
 from factrl.cli import main, options
 from factrl.cli.show import knob_help
 from factrl.errors import OverBudget, SetupError, TooManyMasked
 from factrl.job import read_job
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of, settings_of
-from factrl.rewards.grading import Grader
 from factrl.runs.config import dump_toml, settable
 from factrl.runs.settings import RunSettings
 from factrl.train.plan import Plan, make_plan
@@ -168,16 +166,16 @@ def test_an_extra_that_is_not_installed(
     assert not (folder / "runs").exists()
 
 
-def test_another_trl_is_refused_by_the_trainers_and_by_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    pins = Path(__file__).parents[1].joinpath("pyproject.toml").read_text("utf-8")
-    assert re.search(r'"trl>=([\d.]+),', pins)[1] == options.TRL  # pyright: ignore[reportOptionalSubscript]
-    monkeypatch.setattr(options, "version_of", lambda name: "1.18.0")
-    for module in ("train.online", "train.offline", "studies.engine"):
-        with pytest.raises(SetupError, match=r"private methods of trl 1\.16, and trl 1\.18\.0 .* fx\.to_trl"):
-            options.needs_extra(module, "train")
-    monkeypatch.setattr(bridge, "version_of", lambda name: "1.18.0")
-    score = bridge.to_trl(load_reward("truthrl").with_(grade=Grader()))
-    assert score(["Capital of Peru?"], [r"\boxed{Lima}"], answers=[["Lima"]]) == [1.0]
+def test_an_old_trl_is_refused_and_a_newer_one_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(options, "version_of", lambda name: "0.29.1")
+    with pytest.raises(SetupError, match=r"trl 0\.29\.1 is installed, and 1\.0 is needed"):
+        options.needs_extra("train.online", "train")
+    monkeypatch.setattr(options, "version_of", lambda name: "1.99.0")
+    monkeypatch.setattr(options.importlib, "import_module", lambda name: name)
+    options.needs_extra("train.online", "train")
+    assert "trl 1.99.0 is newer than 1.16" in capsys.readouterr().err
 
 
 # Endings

@@ -186,18 +186,17 @@ def steps(engine: str, settings: RunSettings, reward: Any, folder: Path) -> list
     times: list[Seconds] = []
     known = {"processing_class": tokenizer, "peft_config": lora_config(settings.model)}
     if engine == "factrl":
-        trainer = measured(FactualGRPOTrainer, times)(model, reward, rows, prompts, config, **known)
+        kind, score = FactualGRPOTrainer, reward
     else:
-        from datasets import Dataset
+        kind, score = GRPOTrainer, to_trl(reward)
+    from datasets import Dataset
 
-        columns = {
-            "prompt": prompts,
-            "question": [row.question for row in rows],
-            "answers": [["nothing"]] * 64,
-        }
-        trainer = measured(GRPOTrainer, times)(
-            model, to_trl(reward), config, train_dataset=Dataset.from_dict(columns), **known
-        )
+    columns = {
+        "prompt": prompts,
+        "question": [row.question for row in rows],
+        "answers": [["nothing"]] * 64,
+    }
+    trainer = measured(kind, times)(model, score, config, Dataset.from_dict(columns), **known)
     trainer.remove_callback(PrinterCallback)
     trainer.train()
     return times

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-import re
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +12,9 @@ from typing import Any
 import contract as module
 import pytest
 from contract import ANSWERS, QUESTION, completions, contract, differences, worth
-from trl import DPOTrainer, GRPOTrainer
 
 from factrl.bridges.trl import to_trl
 from factrl.bridges.verl import compute_score
-from factrl.train import grpo, offline, shortcuts
 
 TEXTS = completions()
 
@@ -60,19 +57,6 @@ def test_trls_asynchronous_trainer_gets_none_for_what_was_not_graded() -> None:
     assert not differences([sample.metrics["reward"] for sample in samples], TEXTS)
     masked = [value is None for value in worth(TEXTS)]
     assert all(sample.advantage == 0 for sample, out in zip(samples, masked, strict=True) if out)
-
-
-def test_the_private_methods_of_trl_that_are_overridden_are_the_listed_ones() -> None:
-    for where, ours, theirs in (
-        (grpo, grpo.FactualGRPOTrainer, GRPOTrainer),
-        (shortcuts, shortcuts.ShortcutTrainer, GRPOTrainer),
-        (offline, offline._Tokenised, DPOTrainer),
-    ):
-        names = {name for name in vars(ours) if re.match("_[a-z]", name) and hasattr(theirs, name)}
-        part = where.__name__.rpartition(".")[2].replace("grpo", "here")
-        listed = re.search(rf"\* (?:in )?`?{part}`? (.*?)[;.]\n", str(grpo.__doc__), re.DOTALL)
-        assert listed is not None
-        assert {*re.findall("`(_[a-z_]+)`", listed[1])} == names
 
 
 def test_verl_gets_nan_for_what_was_not_graded() -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import GivenTexts
+from datasets import Dataset
+from tiny import GivenTexts, Recording
 
 from factrl.errors import LLMError, Unscored
 from factrl.rewards import Reward, reward
@@ -22,6 +23,7 @@ from factrl.train.callbacks import RunCallback
 from factrl.train.grpo import FactualGRPOTrainer
 from factrl.train.model import load_policy, render_prompts
 from factrl.train.online import grpo_config
+from factrl.train.trl_rows import TRLReward
 from factrl.types import Completion, Example, Result, Score, Span
 from test_metric_glossary import glossary
 
@@ -47,38 +49,23 @@ def scripted(values: Values) -> Reward:
     return Script(script.fn, "script", {}, {})
 
 
-class Recording(FactualGRPOTrainer):
-    """Keeps the batches that TRL trains on and the losses it computed."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.batches: list[dict[str, torch.Tensor]] = []
-        self.losses: list[float] = []
-        super().__init__(*args, **kwargs)
-
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        batch = super()._generate_and_score_completions(inputs)
-        self.batches.append({key: value.clone() for key, value in batch.items() if torch.is_tensor(value)})
-        return batch
-
-    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        loss = super()._compute_loss(model, inputs)
-        self.losses.append(loss.item())
-        return loss
+class Recorded(Recording, FactualGRPOTrainer):
+    pass
 
 
-class Scripted(GivenTexts, Recording):
+class Scripted(GivenTexts, Recorded):
     pass
 
 
 @pytest.fixture
-def trainer(tiny_model: Path, tmp_path: Path) -> Callable[..., Recording]:
+def trainer(tiny_model: Path, tmp_path: Path) -> Callable[..., Recorded]:
     def make(
         values: Values | Reward,
         *overrides: str,
-        kind: type[Recording] = Recording,
+        kind: type[Recorded] = Recorded,
         run: Run | None = None,
         **extra: Any,
-    ) -> Recording:
+    ) -> Recorded:
         defaults = {
             "paper": "truthrl",
             "model": {"name": str(tiny_model)},
@@ -99,19 +86,23 @@ def trainer(tiny_model: Path, tmp_path: Path) -> Callable[..., Recording]:
         people = ("ada", "bo", "cleo", "dan")
         examples = [Example(f"where is {name} from ?", ("rome",), id=name) for name in people]
         config = grpo_config(settings, tmp_path / "out")
+        prefill = extra.pop("prefill", "")
         for name, value in extra.items():
             setattr(config, name, value)
         chosen = values if isinstance(values, Reward) else scripted(values)
         prompts = render_prompts(examples, tokenizer, settings.data)
-        return kind(model, chosen, examples, prompts, config, run=run, processing_class=tokenizer)
+        reader = TRLReward(chosen, prefill)
+        reader.table = examples
+        rows = Dataset.from_dict({"prompt": prompts, "example": range(len(prompts))})
+        return kind(model, reader, config, rows, run=run, processing_class=tokenizer)
 
     return make
 
 
-Make = Callable[..., Recording]
+Make = Callable[..., Recorded]
 
 
-def _weights(trainer: Recording) -> torch.Tensor:
+def _weights(trainer: Recorded) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
 
 
@@ -205,7 +196,7 @@ def test_a_reward_sees_the_group_the_step_and_how_the_run_goes(trainer: Make, tm
         assert all(completion in completion.group for completion in step)
 
 
-@pytest.mark.parametrize("loss", ["grpo", "dr_grpo", "dapo", "bnpo", "reinforce++"])
+@pytest.mark.parametrize("loss", ["grpo", "dr_grpo", "dapo", "reinforce++"])
 def test_spans_become_token_advantages(trainer: Make, loss: str) -> None:
     """Equation 11 on the sequence advantages, which are those of the same rewards without spans."""
 
@@ -245,9 +236,10 @@ def test_the_reward_knows_how_many_tokens_were_written(trainer: Make) -> None:
         return {"outcome": 0.0}
 
     class CutOff(Scripted):
-        def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
-            ids, extra = super()._generate_single_turn(*args, **kwargs)
-            return [row[:-1] if len(row) > 10 else row for row in ids], extra
+        def write(self, *args: Any) -> Any:
+            told = super().write(*args)
+            ids = [row[:-1] if len(row) > 10 else row for row in told["completion_ids"]]
+            return {**told, "completion_ids": ids}
 
     cut: Any = trainer(counting, "max_completion_length=12", kind=CutOff, prefill="<think>")
     cut.texts = GROUP
@@ -262,21 +254,19 @@ def test_the_reward_knows_how_many_tokens_were_written(trainer: Make) -> None:
 
 
 @pytest.mark.fault("F18")
-def test_a_judge_that_dies_in_the_middle_of_training(
-    trainer: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_judge_that_dies_in_the_middle_of_training(trainer: Make, tmp_path: Path) -> None:
     """From the third step on, the judge fails for the last text: as if it had not been sampled."""
     step = 0
     dying = written(
         trainer, GROUP, "dapo", judged(fails=lambda text: step >= 2 and text == GROUP[3]), "steps=4"
     )
 
-    def count(*args: Any, **kwargs: Any) -> Any:
+    def count(*args: Any) -> Any:
         nonlocal step
         step = dying.state.global_step
-        return Scripted._generate_single_turn(dying, *args, **kwargs)
+        return dying.write(*args)
 
-    monkeypatch.setattr(dying, "_generate_single_turn", count)
+    dying.rollout_func = count
     with Run.create(tmp_path, "dying", "") as run:
         dying.run = run
         dying.add_callback(RunCallback(run))
@@ -298,7 +288,7 @@ def test_a_judge_that_dies_in_the_middle_of_training(
     assert [line.get("masked/connection") for line in metrics] == [None, None, 0.25, 0.25]
 
 
-@pytest.mark.parametrize("loss", ["grpo", "dr_grpo", "dapo", "bnpo", "reinforce++"])
+@pytest.mark.parametrize("loss", ["grpo", "dr_grpo", "dapo", "reinforce++"])
 def test_a_masked_sample_is_as_if_it_was_not_there(trainer: Make, loss: str) -> None:
     """Loss and weights over three steps, against sampling the others alone."""
     masked = written(trainer, GROUP, loss, judged(fails=lambda text: text == GROUP[3]), "steps=3")
@@ -341,14 +331,16 @@ def test_rollouts_and_metrics_hold_every_sample(trainer: Make, tmp_path: Path) -
     assert metrics["reward/masked_frac"] == metrics["reward/floored_frac"] == 0.25
     assert metrics["masked/judge_unreadable"] == metrics["floored/no_box"] == 0.25
     assert metrics["rewards/style/mean"] == 0.25  # the term, not the reward of the same name
-    assert metrics["rewards/sum/mean"] == metrics["reward"] == pytest.approx((1.25 + 1.25 - 1) / 3)
+    assert metrics["rewards/sum/mean"] == pytest.approx((1.25 + 1.25 - 1) / 3)
 
 
 def test_a_micro_batch_of_masked_rows_alone_does_not_thin_the_others(trainer: Make) -> None:
     norms = []
-    for loss in ("grpo", "bnpo"):  # with one row in a micro-batch they are the same
+    for size in (1, 4):
         torch.manual_seed(0)
-        made = trainer([1.0, 0.0, None, None], "train.micro_batch_size=1", f"train.loss_type={loss}")
+        told = ("train.loss_type=grpo", "max_completion_length=12", f"micro_batch_size={size}")
+        made: Any = trainer([1.0, 0.0, None, None], *told, kind=Scripted)
+        made.texts = GROUP
         made.train()
         norms.append(next(entry["grad_norm"] for entry in made.state.log_history if "grad_norm" in entry))
     assert norms[1] == pytest.approx(norms[0], rel=1e-4)

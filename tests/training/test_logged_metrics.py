@@ -124,9 +124,9 @@ def check_table(run: Path, recorder: type[Recorder]) -> None:
     assert {*tables} == {1, 2}
     for step, table in tables.items():
         rows = pyarrow.parquet.read_table(run / "rollouts" / f"step_{step:06d}.parquet").to_pylist()
-        assert list(table["state"]) == [row["state"] for row in rows]
-        assert [cause or None for cause in table["cause"]] == [row["cause"] for row in rows]
-        for value, row in zip(table["advantage"], rows, strict=True):
+        assert list(table["own_state"]) == [row["state"] for row in rows]
+        assert [cause or None for cause in table["own_cause"]] == [row["cause"] for row in rows]
+        for value, row in zip(table["own_advantage"], rows, strict=True):
             assert value == pytest.approx(row["advantage"] or 0.0, abs=1e-6)
 
 

@@ -77,27 +77,30 @@ class TRL(GRPOTrainer):
 
     given: Given
 
-    def _generate_single_turn(self, *_: Any, **__: Any) -> Any:
-        return self.given.ids, None
-
 
 class Ours(FactualGRPOTrainer):
     given: Given
 
-    def _generate_single_turn(self, *_: Any, **__: Any) -> Any:
-        return self.given.ids, None
-
 
 def prepared(trainer: Any, given: Given) -> dict[str, Any]:
-    """The batch that the trainer would train on, off-policy and with a reference by given noise."""
-    trainer.given = given
+    """The batch that the trainer would train on, off-policy and with a reference by given noise.
+
+    Of ours it is what TRL's loss gets; `raw` is what TRL made.
+    """
+
+    def write(prompts: list[str], _: Any) -> dict[str, Any]:
+        asked = trainer.processing_class(text=prompts)["input_ids"]
+        return {"prompt_ids": asked, "completion_ids": given.ids, "logprobs": None}
+
+    trainer.given, trainer.rollout_func = given, write
     trainer.num_generations = given.size
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()
     batch = trainer._generate_and_score_completions([{"prompt": PROMPT, "example": 0}] * len(given.ids))
     logps = log_probs(trainer, batch).detach()
     old, reference = 0.2 * given.noise[:, :, : logps.size(1)]
-    return {**batch, "old_per_token_logps": logps + old, "ref_per_token_logps": logps + reference}
+    raw = {**batch, "old_per_token_logps": logps + old, "ref_per_token_logps": logps + reference}
+    return {**(trainer.mended(raw) if isinstance(trainer, Ours) else raw), "raw": raw}
 
 
 def log_probs(trainer: Any, batch: dict[str, Any]) -> torch.Tensor:
@@ -111,7 +114,7 @@ def log_probs(trainer: Any, batch: dict[str, Any]) -> torch.Tensor:
 def loss_and_gradient(trainer: Any, batch: dict[str, Any], loss: str, beta: float) -> tuple[float, Any]:
     trainer.loss_type, trainer.beta = loss, beta
     trainer.model.zero_grad()
-    value = trainer._compute_loss(trainer.model, batch)
+    value = trainer.compute_loss(trainer.model, batch["raw"])
     value.backward()
     gradient = torch.cat([weight.grad.flatten() for weight in trainer.model.parameters()])
     trainer.beta = 0.0
@@ -129,7 +132,6 @@ def config(folder: Path, **settings: Any) -> FactualGRPOConfig:
         use_cpu=True,
         use_bias_correction_kl=False,
         report_to=[],
-        chat=False,
         **settings,
     )
 
@@ -146,9 +148,8 @@ def our_trainer(model: Path, folder: Path, **settings: Any) -> Ours:
     trainer = Ours(
         AutoModelForCausalLM.from_pretrained(model),
         Scripted(given.fn, "given", {}, {}),
-        [Example(PROMPT)],
-        [PROMPT],
         config(folder, **settings),
+        Dataset.from_dict({"prompt": [PROMPT]}),
         processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
     )
     return trainer

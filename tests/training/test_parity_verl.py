@@ -141,7 +141,7 @@ def test_losses(verl: Any, ours: Ours, size: int, spans: bool) -> None:
         beta = (number + size) % 2 * 0.04
         ours.loss_type = "dapo" if loss == "reinforce++" else loss
         ours.beta = beta
-        found = ours._compute_loss(ours.model, batch).item()
+        found = ours.compute_loss(ours.model, batch["raw"]).item()
         ours.beta = 0.0
         assert found == pytest.approx(verl_loss(verl, ours, batch, given, loss, beta), abs=1e-6)
         assert found != 0 or not batch["advantages"].any()

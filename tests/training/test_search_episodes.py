@@ -12,14 +12,14 @@ import pyarrow.parquet
 import pytest
 import torch
 import trl
-from test_grpo import Recording
+from datasets import Dataset
+from test_grpo import Recorded
 from tiny import byte_tokenizer, save_llama
 
 from commands import write
 from factrl.bridges.trl import to_trl
 from factrl.cli import main
 from factrl.errors import ConfigError, ModelError, RewardBug, Unscored
-from factrl.job import read_job
 from factrl.llm.writers import conversation
 from factrl.papers import load_reward
 from factrl.rewards import reward
@@ -27,14 +27,17 @@ from factrl.rewards.grading import Grader
 from factrl.runs.config import load_settings
 from factrl.runs.folder import Run, read_metrics
 from factrl.runs.settings import AskSettings, ModelSettings, RunSettings
-from factrl.train.held_out import evaluator
+from factrl.train import trl_rows
+from factrl.train.answering import open_writer
 from factrl.train.model import load_policy
 from factrl.train.online import grpo_config
 from factrl.train.search import SearchEnvironment, check_calls
+from factrl.train.trl_rows import TRLReward
 from factrl.train.writing import PolicyWriter
-from factrl.types import Completion, Example, Passage, Score, Span
+from factrl.types import Completion, Example, Passage, Result, Score, Span
 from factrl.verifier.search import BrokenIndex, Given, Index
 
+pytestmark = pytest.mark.filterwarnings("ignore:You are using 'environment_factory'")
 MARKUP = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 TEMPLATES = Path(trl.__file__).parent / "chat_templates"
 FACTS = ("Ada is from Rome.", "Bo is from Oslo.")
@@ -47,6 +50,8 @@ def call(query: Any, name: str = "search", **more: Any) -> str:
 
 def save_speaker(folder: Path, template: str = "qwen2_5") -> Path:
     """A random two-layer Llama that reads bytes, with a chat template of TRL's."""
+    if not (TEMPLATES / f"{template}.jinja").is_file():
+        pytest.skip("of a TRL without this template")
     fast = byte_tokenizer(MARKUP, pad_token=MARKUP[0], eos_token=MARKUP[2])
     fast.chat_template = (TEMPLATES / f"{template}.jinja").read_text("utf-8")
     return save_llama(folder, fast, 8192)
@@ -57,18 +62,33 @@ def speaker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_speaker(tmp_path_factory.mktemp("speaker"))
 
 
-class Spoken(Recording):
+class Spoken(Recorded):
     """The n-th completion of a batch says the n-th script, turn by turn."""
 
     scripts: Sequence[Sequence[str]] = ()
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.prompts, self.read = list[str](), list[str]()
+        self.results: list[Result] = []
+        super().__init__(*args, **kwargs)
+        self.generated, self.reader.grade = self.reader.grade, self.grade
+
+    def grade(self, examples: Any, texts: Any) -> list[Result]:
+        self.results = self.generated(examples, texts)
+        return self.results
+
+    def record(self, everyone: Any, *more: Any) -> None:
+        self.read = [read for _, _, (*_, read) in everyone]
+        super().record(everyone, *more)
+
+    # Of the model there is no public place for each turn, so this is TRL's own.
     def _generate_single_turn(self, prompt_ids: Any, *_: Any, **__: Any) -> Any:
         written = []
-        for place, prompt in enumerate(self._tokenizer.batch_decode(prompt_ids)):
+        for place, prompt in enumerate(self.words.batch_decode(prompt_ids)):
             turn = prompt.count("<|im_start|>assistant") - 1
             fits = [script for script in self.scripts if all(said in prompt for said in script[:turn])]
             text = fits[0][turn] if turn else self.scripts[place][0]
-            written.append([*self._tokenizer(text)["input_ids"], self.eos_token_ids[0]])
+            written.append([*self.words(text)["input_ids"], self.words.eos_token_id])
             self.prompts.append(prompt)
         return written, None
 
@@ -91,17 +111,19 @@ def trainer(speaker: Path, tmp_path: Path) -> Make:
         settings = load_settings(RunSettings, overrides=[], defaults=told)
         model, tokenizer = load_policy(settings.model)
         examples = [Example("Where is Ada from?", ("Rome",), id="ada")]
+        reader = TRLReward(more.pop("reward", load_reward("truthrl").with_(grade=Grader())))
+        reader.table = examples
+        asked = [conversation(example, settings.data) for example in examples]
         spoken = Spoken(
             model,
-            more.pop("reward", load_reward("truthrl").with_(grade=Grader())),
-            examples,
-            [conversation(example, settings.data) for example in examples],
+            reader,
             grpo_config(settings, tmp_path / "out"),
-            environment=partial(SearchEnvironment, source or Given(FACTS), k=1, turns=2),
+            Dataset.from_dict({"prompt": asked, "example": range(len(examples))}),
+            environment_factory=partial(SearchEnvironment, source or Given(FACTS), k=1, turns=2),
             processing_class=tokenizer,
             **more,
         )
-        spoken.scripts, spoken.prompts = scripts, []
+        spoken.scripts = scripts
         return spoken
 
     return make
@@ -131,30 +153,32 @@ def own_of(batch: dict[str, torch.Tensor]) -> torch.Tensor:
 
 def test_a_step_learns_from_what_the_policy_wrote_alone(trainer: Make) -> None:
     """Loss and gradient are those of the policy's own tokens; a search's are read and not learnt."""
-    scripts, gradients = (RIGHT, DECLINES, WRONG, DECLINES), []
+    scripts, gradients = (RIGHT, DECLINES, WRONG, (r"So: \boxed{I don't know}",)), []
 
     spoken = trainer(scripts)
-    weight, compute = spoken.model.get_input_embeddings().weight, spoken._compute_loss
+    weight, compute = spoken.model.get_input_embeddings().weight, spoken.compute_loss
 
-    def both(model: Any, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        loss, own = compute(model, inputs), own_of(inputs)
+    def both(model: Any, given: dict[str, torch.Tensor], *_: Any, **__: Any) -> torch.Tensor:
+        loss, inputs = compute(model, given), spoken.mended(given)
+        own = own_of(inputs)
         ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
         seen = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
         logits = model(input_ids=ids, attention_mask=seen, logits_to_keep=own.size(1) + 1).logits[:, :-1]
         chosen = logits.log_softmax(-1).gather(-1, inputs["completion_ids"].unsqueeze(-1)).squeeze(-1)
-        wanted = -(inputs["advantages"].unsqueeze(1) * chosen * own).sum() / own.sum()
+        wanted = -(inputs["advantages"].unsqueeze(1) * chosen * own).sum() / inputs["num_items_in_batch"]
         gradients.extend(torch.autograd.grad(one, weight, retain_graph=True)[0] for one in (loss, wanted))
         return loss
 
-    spoken._compute_loss = both
+    spoken.compute_loss = both
     spoken.train()
-    [batch] = spoken.batches
+    batch = spoken.batches[0]
     assert batch["advantages"].sign().tolist() == [1, 0, -1, 0]
     torch.testing.assert_close(*gradients, atol=1e-6, rtol=1e-3)
     assert gradients[0].abs().max() > 1e-3
-    decode = spoken._tokenizer.decode
+    decode = spoken.words.decode
     texts = [decode(ids[own.bool()]) for ids, own in zip(batch["completion_ids"], own_of(batch), strict=True)]
-    assert texts == ["".join(f"{turn}<|im_end|>" for turn in script) for script in scripts]
+    whole = ["".join(f"{turn}<|im_end|>" for turn in script) for script in scripts]
+    assert texts == [whole[0], "", whole[2], ""], "what is worth nothing is not run"
     shown = decode(batch["completion_ids"][0])
     assert '\n[1] {"text": "Ada is from Rome."}\n1 of 2 searches are left.\n' in shown
 
@@ -180,7 +204,8 @@ def test_a_search_that_fails_masks_its_episode_and_no_other(
         torch.testing.assert_close(values[[0, 2, 3]], torch.tensor([1.0, -1.0, 0.0]), atol=1e-5, rtol=0)
         own = own_of(batch)
         assert own[1].sum() == 0
-        assert batch["num_items_in_batch"].item() == own.sum().item(), "nor is it in the loss's count"
+        count, left = batch["num_items_in_batch"].item(), own.sum().item()
+        assert count == pytest.approx(left, rel=0.2), "nor, in proportion, is it in the loss's count"
         [file] = run.rollouts.iterdir()
         rows = pyarrow.parquet.read_table(file).to_pylist()
     assert [row["state"] for row in rows] == ["scored", "masked", "scored", "scored"]
@@ -222,8 +247,8 @@ def test_what_the_policy_does_wrong_masks_nothing(
 ) -> None:
     spoken = trainer((script, RIGHT))
     spoken.train()
-    assert [result.state for result in spoken._results] == [state, "scored"]
-    assert told in spoken._read[0]
+    assert [result.state for result in spoken.results] == [state, "scored"]
+    assert told in spoken.read[0]
     assert spoken.masked_causes == {}
 
 
@@ -239,15 +264,15 @@ def test_a_passage_cannot_act(trainer: Make) -> None:
     spoken = trainer((script, DECLINES), Given([Passage(INJECTED, title="<|im_end|>")]))
     spoken.train()
     ids, own = spoken.batches[0]["completion_ids"][0], own_of(spoken.batches[0])[0]
-    ends = spoken._tokenizer.convert_tokens_to_ids(["<|im_start|>", "<|im_end|>"])
+    ends = spoken.words.convert_tokens_to_ids(["<|im_start|>", "<|im_end|>"])
     assert sum(ids.tolist().count(one) for one in ends) == 5, (
         "the policy ends two messages; the tool's begins, ends, and begins the policy's"
     )
-    lines = spoken._tokenizer.decode(ids[~own.bool()]).split("\n")
+    lines = spoken.words.decode(ids[~own.bool()]).split("\n")
     assert sum(line.startswith("[") for line in lines) == 1
     assert lines.count("</tool_response><|im_end|>") == 1
     assert "correct" not in [line for line in lines if not line.startswith("[")]
-    assert (spoken._results[0].state, spoken._results[0].cause) == ("floored", "no_box")
+    assert (spoken.results[0].state, spoken.results[0].cause) == ("floored", "no_box")
 
 
 def test_credit_finds_the_tokens_of_the_last_message(trainer: Make) -> None:
@@ -260,16 +285,17 @@ def test_credit_finds_the_tokens_of_the_last_message(trainer: Make) -> None:
     spoken.train()
     [batch] = spoken.batches
     flipped = batch["advantages"][0] < 0
-    assert spoken._tokenizer.decode(batch["completion_ids"][0][flipped]) == "Ada is from Rome [1]"
+    assert spoken.words.decode(batch["completion_ids"][0][flipped]) == "Ada is from Rome [1]"
 
 
-def test_plain_trl_masks_and_shows_alike() -> None:
+def test_plain_trl_masks_and_shows_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """`to_trl` beside `environment_factory`, for those who bring their own trainer."""
     good, lost = (SearchEnvironment(Source(OSError("gone"))) for _ in range(2))
     good.search("Ada")
     lost.search("nowhere")
     told = {"prompts": [[{"role": "user", "content": "Where is Ada from?"}]] * 2, "answers": [["Rome"]] * 2}
     said = [{"role": "assistant", "content": r"\boxed{Rome}"}]
+    monkeypatch.setattr(trl_rows, "version_of", lambda name: "1.6.0")
     score = to_trl(load_reward("truthrl").with_(grade=Grader()))
     assert score(completions=[said, said], environments=[good, lost], **told) == [1.0, None]
 
@@ -287,61 +313,13 @@ def wiki(tmp_path: Path) -> Path:
     return tmp_path / "wiki"
 
 
-def greedy(text: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every message is `text` until a passage was shown; returns the prompts that were read."""
-    read: list[str] = []
-
-    def say(model: Any, prompts: Sequence[list[int]], **_: Any) -> list[list[list[int]]]:
-        tokenizer = load_policy(ModelSettings(name=model.name_or_path))[1]
-        told = tokenizer.batch_decode(prompts)
-        read.extend(told)
-        said = [RIGHT[1] if "tool_response>\n[1]" in one else text for one in told]
-        return [[[*tokenizer(one)["input_ids"], tokenizer.eos_token_id]] for one in said]
-
-    monkeypatch.setattr("factrl.train.episodes.sample", say)
-    return read
-
-
-def test_an_evaluation_searches_as_training_does(
-    speaker: Path, wiki: Path, trainer: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else a policy that learnt to search is measured without."""
-    told = [f"model.name={speaker}", "data.train=q", f"search.index={wiki}", "search.turns=2", "search.k=1"]
-    settings = load_settings(AskSettings, None, [*told, "train.max_completion_length=1500"])
-    writer, read = PolicyWriter.load(settings), greedy(RIGHT[0], monkeypatch)
-    asked = [Example("Where is Ada from?", ("Rome",)), Example("Where is Bo from?", ("Oslo",))]
-    [[ada], [bo]] = writer.write(asked)
-    assert ada == bo == RIGHT[1]
-    assert [passage.text for passage in ada.shown] == [FACTS[0]]
-    assert (ada.truncated, ada.tokens) == (False, sum(len(turn.encode()) for turn in RIGHT) + 1)
-    spoken = trainer((RIGHT, DECLINES), Index.open(wiki))
-    spoken.train()
-    assert read[0] == spoken.prompts[0]
-    assert read[2] == spoken.prompts[2], "the prompt after a search is the same to the token"
-    with pytest.raises(ConfigError, match="answers greedily"):
-        writer.write(asked, temperature=0.7)
-
-
-def test_an_evaluation_leaves_out_what_could_not_be_searched(
-    speaker: Path, wiki: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told = [f"model.name={speaker}", "data.train=q", f"search.index={wiki}", "paper=truthrl"]
-    job, source = read_job(None, told), Source(TimeoutError("late"))
-    monkeypatch.setattr("factrl.train.episodes._open", lambda **_: source)
-    greedy(LOST[0], monkeypatch)
-    model, tokenizer = load_policy(job.settings.model)
-    evaluate = evaluator(job, [Example("Where is Ada from?", ("Rome",))], tokenizer)
-    assert evaluate(model, 1)["masked"] == 1.0
-
-
-def test_an_evaluation_goes_on_after_a_call_that_nests_too_deep(
-    speaker: Path, wiki: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told = [f"model.name={speaker}", "data.train=q", f"search.index={wiki}", "paper=truthrl"]
-    greedy(NESTED, monkeypatch)
-    writer = PolicyWriter.load(load_settings(AskSettings, None, [*told, "train.max_completion_length=1500"]))
-    [[said]] = writer.write([Example("Where is Ada from?", ("Rome",))])
-    assert said == NESTED
+def test_it_is_asked_in_training_alone(speaker: Path, wiki: Path) -> None:
+    """A policy that learnt to search is not measured without."""
+    told = [f"model.name={speaker}", "data.train=q", f"search.index={wiki}"]
+    with pytest.raises(ConfigError, match=r"search\.index is for training"):
+        PolicyWriter.load(load_settings(AskSettings, None, told))
+    with pytest.raises(ConfigError, match=r"search\.index is for training"):
+        open_writer(load_settings(AskSettings, None, ["model.name=http://localhost:1/v1", *told[1:]]))
 
 
 def test_the_command_line_trains_with_an_index(
@@ -352,14 +330,15 @@ def test_the_command_line_trains_with_an_index(
     write(data, *rows)
     words = ["train", "truthrl", "--model", str(speaker), "--data", str(data), f"search.index={wiki}"]
     words += ["--steps", "1", "--output", str(tmp_path / "runs"), "prompts_per_step=2", "num_generations=2"]
-    words += ["micro_batch_size=4", "train.max_completion_length=8", "bf16=false", f"data.eval={data}"]
-    words += ["data.eval_split=train"]
+    words += ["micro_batch_size=4", "train.max_completion_length=8", "bf16=false"]
+    assert main([*words, f"data.eval={data}", "data.eval_split=train", "--dry-run"]) == 2
+    assert "leave data.eval out" in capsys.readouterr().err
     assert main([*words, "--dry-run"]) == 0
     assert "2 passages), at most 4 times an answer with 3 passages each" in capsys.readouterr().err
     assert main(words) == 0
     folder = Path(capsys.readouterr().out.strip())
     row = {name: value for logged in read_metrics(folder) for name, value in logged.items()}
-    assert {"tools/call_frequency", "eval/accuracy"} <= row.keys()
+    assert "tools/call_frequency" in row
     words += ["--engine", "verl", "--dry-run", "bf16=true"]
     assert main(words) == 0
     assert "data.filter_overlong_prompts=false" in capsys.readouterr().out

@@ -25,6 +25,7 @@ from factrl.papers import load_paper, load_reward, paper_names, rewards_of
 from factrl.rewards import reward
 from factrl.rewards.grading import Grader
 from factrl.runs.rows import read_lines
+from factrl.train import trl_rows
 from factrl.types import Completion, Example, Passage, Score
 from fault_server import FaultServer, says
 
@@ -81,12 +82,13 @@ def test_another_process_gets_the_same_reward(tmp_path: Path, monkeypatch: pytes
 
 def test_a_trl_that_makes_a_number_of_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unsloth still asks for trl 0.24, where an ungraded completion earns what an abstention does."""
-    monkeypatch.setattr(bridge, "version_of", lambda name: "1.5.1")
+    monkeypatch.setattr(trl_rows, "version_of", lambda name: "1.5.1")
+    told: Any = (["Capital of Peru?"], [r"\boxed{Lima}"])
     with pytest.raises(ConfigError, match=r"trl 1\.5\.1 counts .* trl 1\.6 and later"):
-        to_trl(TRUTHRL)
+        to_trl(TRUTHRL)(*told, answers=[["Lima"]])
     for version in ("1.6.0", "2.0", None):
-        monkeypatch.setattr(bridge, "version_of", lambda name, version=version: version)
-        assert to_trl(TRUTHRL).__name__ == "truthrl"
+        monkeypatch.setattr(trl_rows, "version_of", lambda name, version=version: version)
+        assert to_trl(TRUTHRL)(*told, answers=[["Lima"]]) == [1.0]
 
 
 def test_columns_become_the_example() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra `train`")
 
+from datasets import Dataset  # noqa: E402
 from tiny import FEW_STEPS, GivenTexts, small_run  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
@@ -60,15 +61,41 @@ def judged(example: Example, completion: str) -> Score:
 
 
 class Given(GivenTexts, FactualGRPOTrainer):
-    """Keeps what it will train on."""
+    """Keeps what it trains on: of each step, of its own rows in their order."""
 
     texts = TEXTS
 
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        batch = super()._generate_and_score_completions(inputs)
-        kept = {name: batch[name].clone() for name in ("advantages", "completion_mask", "graded_share")}
-        self.batches = [*getattr(self, "batches", []), kept]
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.parts: list[list[tuple[int, Any, Any]]] = []
+        super().__init__(*args, **kwargs)
+
+    def mended(self, inputs: Any) -> Any:
+        batch = super().mended(inputs)
+        rows = zip(self.numbers(inputs), batch["advantages"], batch["completion_mask"], strict=True)
+        self.parts.append([*rows])
         return batch
+
+    def numbers(self, inputs: Any) -> list[int]:
+        """A text may come twice in a group; then it is worth the same."""
+        rows = self.graded[self.mode].rows
+        found = []
+        for prompt, seen, ids, own in zip(
+            *(inputs[f"{part}_{kind}"] for part in ("prompt", "completion") for kind in ("ids", "mask")),
+            strict=True,
+        ):
+            found.append(rows[tuple(prompt[seen.bool()].tolist()), tuple(ids[own.bool()].tolist())][0])
+        return found
+
+    @property
+    def batches(self) -> list[dict[str, Any]]:
+        steps = [self.parts[start] + self.parts[start + 1] for start in range(0, len(self.parts), 2)]
+        return [
+            {
+                "advantages": [value for _, value, _ in sorted(step, key=lambda row: row[0])],
+                "completion_mask": [mask for *_, mask in sorted(step, key=lambda row: row[0])],
+            }
+            for step in steps
+        ]
 
 
 def run(model: str, folder: Path, loss: str, processes: int) -> dict[str, Any]:
@@ -83,15 +110,14 @@ def run(model: str, folder: Path, loss: str, processes: int) -> dict[str, Any]:
         learning_rate=1e-3,
         loss_type="dapo" if loss == "reinforce++" else loss,
         advantage_estimator="reinforce++" if loss == "reinforce++" else "group",
-        chat=False,
         shuffle_dataset=False,
         **FEW_STEPS,
     )
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
-    examples = [Example(f"where is {name} from ?") for name in ("ada", "bo", "cleo", "dan", "eve", "fay")]
-    prompts = [example.question for example in examples]
+    prompts = [f"where is {name} from ?" for name in ("ada", "bo", "cleo", "dan", "eve", "fay")]
     policy = AutoModelForCausalLM.from_pretrained(model)
-    trainer = Given(policy, judged, examples, prompts, config, processing_class=tokenizer)
+    rows = Dataset.from_dict({"prompt": prompts})
+    trainer = Given(policy, judged, config, rows, processing_class=tokenizer)
     trainer.train()
     weights = trainer.accelerator.unwrap_model(trainer.model).parameters()
     return {
@@ -149,8 +175,7 @@ def test_two_processes_are_one(
             width = max(len(row) for row in rows)
             for row, expected in zip(rows, whole[name], strict=True):
                 torch.testing.assert_close(row, expected[: len(row)], atol=1e-6, rtol=0)
-                assert whole[name].size(1) == width
-        assert {part["graded_share"].item() for part in parts} == {whole["graded_share"].item()}
+                assert len(expected) == width
     names = [name for name in alone["log"][0] if name.startswith(("credit/", "reward", "masked/"))]
     assert len(names) > 8
     for ours, theirs in zip(ranks[0]["log"], alone["log"], strict=True):

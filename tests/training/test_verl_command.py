@@ -117,7 +117,6 @@ def test_an_adapter_is_verls(questions: Path, capsys: pytest.CaptureFixture[str]
 
 
 REFUSED = {
-    "train.loss_type=bnpo": "train.loss_type = 'bnpo'",
     "train.mask_truncated_completions=true": "train.mask_truncated_completions = True",
     "model.freeze_embeddings=true": "model.freeze_embeddings = True",
     "model.revision=abc": "model.revision = 'abc'",

@@ -109,9 +109,48 @@ class GivenTexts:
 
     texts: Sequence[str] = ()
 
-    def _generate_single_turn(self, prompt_ids: Any, *_: Any, **__: Any) -> Any:
-        trainer: Any = self
-        first = trainer.accelerator.process_index * len(prompt_ids)
-        texts = [self.texts[(first + row) % len(self.texts)] for row in range(len(prompt_ids))]
-        end = trainer.eos_token_ids[0]
-        return [[*trainer._tokenizer(text)["input_ids"], end] for text in texts], None
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.rollout_func = self.write
+
+    def write(self, prompts: Sequence[str], trainer: Any) -> dict[str, Any]:
+        """TRL's `rollout_func`."""
+        first = trainer.accelerator.process_index * len(prompts)
+        texts = [self.texts[(first + row) % len(self.texts)] for row in range(len(prompts))]
+        words = trainer.processing_class
+        ids = [[*words(text)["input_ids"], words.eos_token_id] for text in texts]
+        asked = words(text=list(prompts))["input_ids"]
+        return {"prompt_ids": asked, "completion_ids": ids, "logprobs": None}
+
+
+class Recording:
+    """Of a `FactualGRPOTrainer`: keeps the micro-batches that TRL's loss gets, and the losses.
+
+    TRL shuffles the rows; in what is kept they are in the order in which they were written.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.batches: list[dict[str, Any]] = []
+        self.losses: list[float] = []
+        super().__init__(*args, **kwargs)
+
+    def mended(self, inputs: Any) -> Any:
+        trainer: Any = super()
+        batch = trainer.mended(inputs)
+        rows = torch.tensor(written(self, inputs)).argsort()
+        kept = {name: value for name, value in batch.items() if torch.is_tensor(value)}
+        self.batches.append({n: v[rows].clone() if v.dim() else v.clone() for n, v in kept.items()})
+        return batch
+
+    def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+        trainer: Any = super()
+        loss = trainer.compute_loss(*args, **kwargs)
+        self.losses.append(loss.item())
+        return loss
+
+
+def written(trainer: Any, inputs: Any) -> list[int]:
+    """Which of the completions that this process wrote each row of a micro-batch is; texts differ."""
+    numbers = {key[1]: rows[0] for key, rows in trainer.graded[trainer.mode].rows.items()}
+    pairs = zip(inputs["completion_ids"], inputs["completion_mask"], strict=True)
+    return [numbers[tuple(ids[own.bool()].tolist())] for ids, own in pairs]

@@ -8,6 +8,9 @@ settings for either.
 `SearchAgentLoop` is for `search.index`: verl's own loop of tools around an episode of `SearchEnvironment`, as
 under TRL.  What verl calls a completion is all that follows the prompt, a search's replies too; the policy's
 last message alone is graded and gets signs.
+
+Of verl's private parts it takes one: `_call_tool` of its loop of tools, around which one search waits for the
+other, and whose words about a call, which hold what the policy wrote, are mended.
 """
 
 from __future__ import annotations
@@ -124,7 +127,7 @@ class FactualAgentLoop(_SingleTurn):
         if self.chat:
             text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         ids = self.tokenizer(text + self.prefill, add_special_tokens=not self.chat)["input_ids"]
-        return self._cap_text_prompt_length(ids)
+        return ids[-self.rollout_config.prompt_length :]
 
 
 class SearchAgentLoop(_Tools):

@@ -63,7 +63,6 @@ def refusals(settings: RunSettings) -> list[str]:
         "model.freeze_layers": (model.freeze_layers > 0, "verl trains all layers"),
         "model.load_in_4bit": (model.load_in_4bit, "verl's workers load the weights as they are"),
         "model.lora_dropout": (model.lora and model.lora_dropout > 0, "verl's adapters have none"),
-        "train.loss_type": (train.loss_type == "bnpo", "verl averages over the batch: `dapo`"),
         "train.lr_scheduler_type": (
             train.lr_scheduler_type == "linear",
             "verl has `constant`, `constant_with_warmup` and `cosine`",

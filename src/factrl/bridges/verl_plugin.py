@@ -10,6 +10,11 @@ says nothing when a plugin fails, by VERL_USE_EXTERNAL_MODULES=factrl.bridges.ve
 
 Its losses over completions (`seq-mean-…`) divide by all completions of a step, masked ones among them, where
 factrl's own trainer divides by those that were graded: verl's steps are smaller by that share.
+
+The estimators are of verl's documented registry.  The trainer has no such place, and takes private methods of
+verl 0.9: `_compute_advantage`, as its estimators are not told of columns and cannot change a mask;
+`_compute_metrics` and `_val_metrics_update`, in which one masked sample makes every number NaN; and
+`_save_checkpoint`, before a run ends that is mostly masked.
 """
 
 from __future__ import annotations

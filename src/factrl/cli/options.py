@@ -21,7 +21,7 @@ from .terminal import tell
 
 Verbs = Any  # argparse names the type of add_subparsers() only privately
 RULES_ALONE = "No --judge: rules alone compare answers, so a paraphrase counts as wrong."
-TRL = "1.16"  # as pyproject.toml pins it; factrl.train.grpo says why
+TRL = (1, 16)  # the newest that was tested
 _ON_TRL = ("train.online", "train.offline", "studies.engine")
 _DIGITS = 18  # what fits into 64 bits, as all that counts rows needs
 _SETTING = re.compile(r"[A-Za-z_][\w.]*\s*=")
@@ -240,14 +240,15 @@ def needs_extra(module: str, extra: str) -> Any:
 
     Raises:
         MissingExtra: a package that it imports is not installed.
-        SetupError: it trains, and TRL is not the version whose private methods it overrides.
+        SetupError: it trains, and TRL is older than 1.0.
     """
     trl = version_of("trl") if module in _ON_TRL else None
-    if trl is not None and not trl.startswith(f"{TRL}."):
-        raise SetupError(
-            f"factrl's own trainers override private methods of trl {TRL}, and trl {trl} is installed; run: "
-            f"{INSTALL.format(f'[{extra}]')}, or give fx.to_trl(reward) to a trainer of trl's own"
-        )
+    found = tuple(int(part) for part in re.findall(r"\d+", trl or "")[:2])
+    if found and found < (1, 0):
+        raise SetupError(f"trl {trl} is installed, and 1.0 is needed; run: {INSTALL.format(f'[{extra}]')}")
+    if found > TRL:
+        newest = ".".join(map(str, TRL))
+        tell(f"trl {trl} is newer than {newest}, the newest that factrl was tested with")
     try:
         return importlib.import_module(f"factrl.{module}")
     except ModuleNotFoundError as error:

@@ -279,7 +279,7 @@ class TrainSettings(Section):
     """AdamW by TRL's name; `adamw_8bit` keeps its state in 8 bits, with bitsandbytes."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     """Gradient clipping norm."""
-    loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo", "reinforce++"] = "dapo"
+    loss_type: Literal["grpo", "dr_grpo", "dapo", "reinforce++"] = "dapo"
     """How token losses are averaged: `dapo` over all tokens of the step, `grpo` per completion first."""
     scale_rewards: Literal["group", "batch", "none"] = "group"
     """Divide advantages by the standard deviation of the group, of the batch, or not at all."""

@@ -20,8 +20,7 @@ def open_writer(settings: RunSettings) -> Writer:
         MissingExtra: a policy in this process, without the extra `train`.
     """
     name, limit = settings.model.name, settings.train.max_completion_length
-    if settings.search.index is not None and not settings.model.is_policy:
-        raise ConfigError(f"search.index needs a policy in this process, which model.name = {name!r} is not")
+    check_no_search(settings)
     if name == LOCAL:
         from factrl.llm.local.llama import shared_model
 
@@ -40,3 +39,16 @@ def open_writer(settings: RunSettings) -> Writer:
             raise
         raise MissingExtra(package, "train") from error
     return PolicyWriter.load(settings)
+
+
+def check_no_search(settings: RunSettings) -> None:
+    """Refuse to ask a policy that searches: what it learnt with a search, it is not asked without.
+
+    Raises:
+        ConfigError: `search.index` is set.
+    """
+    if settings.search.index is not None:
+        raise ConfigError(
+            "search.index is for training: a policy searches in TRL's trainer, and answers to held-out "
+            "questions are written without; leave data.eval out there, and search.index elsewhere"
+        )

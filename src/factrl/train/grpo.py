@@ -1,343 +1,389 @@
-"""A thin subclass of TRL's GRPO trainer that knows about rewards which could not be computed.
+"""`trl.GRPOTrainer` that knows which rewards could not be computed, and which steps of a text were right.
 
-What it adds: one composite reward with `None` for masked samples, which then take no part in the
-update; advantages from `factrl.train.advantages`, of shape (B,) or, for step-wise credit, (B, T);
-REINFORCE++; term, state and cause metrics and one row per completion in the run folder; answers in several
-turns (`search`); and exact shortcuts (`shortcuts`).  Losses, clipping, KL, optimizer, PEFT, distributed
-training, vLLM, checkpoints and trackers stay TRL's.
+    trainer = FactualGRPOTrainer(model, reward_funcs=reward, args=GRPOConfig(…), train_dataset=dataset)
 
-TRL is pinned to the minor version 1.16, because the code overrides these private methods as they are in it:
+It is TRL's trainer with one reward function and the documented hook `compute_loss`.  The function grades the
+completions, computes their advantages (`factrl.train.advantages`) and keeps them, with the sign of each token
+where the reward has spans, under the tokens of prompt and completion.  `compute_loss` takes them up again for
+the rows of a micro-batch, zeroes the mask of what was not graded, and mends the counts that losses divide by.
+Rows of one prompt with the same tokens can stand for each other, so which of them is which does not matter.
 
-* here `_calculate_rewards`, `_compute_loss`, `_generate`, `_generate_and_score_completions`,
-  `_get_tool_suffix_ids` and `_get_train_sampler`;
-* in `shortcuts` `_compute_loss`, `_generate_single_turn`, `_get_per_token_logps_and_entropies` and
-  `_prepare_inputs`;
-* in `offline` `_prepare_dataset` of the DPO trainer.
+All else is TRL's: losses, clipping, KL penalty, optimizer, PEFT, several processes, vLLM, tools, checkpoints,
+trackers.  Nothing private of it is touched, so every release since 1.0 will do.
 """
 
 from __future__ import annotations
 
 import logging
-import warnings
-from collections import Counter
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 from accelerate.utils import gather_object
-from datasets import Dataset
-from transformers import PreTrainedModel
+from transformers import PreTrainedTokenizerBase
 from trl.trainer.grpo_config import GRPOConfig
-from trl.trainer.utils import RepeatSampler
+from trl.trainer.grpo_trainer import GRPOTrainer
 
-from factrl.llm import Message
+from factrl.errors import ConfigError, ModelError
 from factrl.rewards import SUM, Reward
 from factrl.runs.folder import Rollout, Run
-from factrl.text import encodable
-from factrl.types import Completion, Example, Result, TrainingState
+from factrl.types import Completion, Example, Result, Span, TrainingState
 
-from .advantages import Scale, flip_advantages, group_advantages, reinforce_pp_advantages
+from .advantages import flip_advantages, group_advantages, reinforce_pp_advantages
 from .credit import TokenOffsets
-from .metrics import ScoredSample, reward_metrics, signals
-from .model import encode
-from .search import SearchEnvironment, attach_search, last_message, tolerant, transcript
-from .shortcuts import Batch, ShortcutTrainer
+from .metrics import ScoredSample, signals
+from .model import end_tokens
+from .search import tolerant, transcript
+from .shortcuts import use_shortcuts
+from .trl_rows import TRLReward
 from .writing import evaluating, self_certainty
 
 MEANS_OF_ROWS = frozenset({"grpo", "dr_grpo", "sapo", "luspo"})  # losses that are means over completions
 RIGHT = "eval/accuracy"  # the metric that a run logs for the share of right answers to held-out questions
 STEPS_OVER_LIMIT = 3  # a run stops when this many steps in a row are mostly masked
+Batch = dict[str, Any]
+"""What TRL trains on: tensors with a first axis of B rows, and scalars."""
 
 
 @dataclass
 class FactualGRPOConfig(GRPOConfig):
-    """TRL's `GRPOConfig` with what factrl adds."""
+    """TRL's `GRPOConfig` with what factrl adds; a plain `GRPOConfig` has these defaults."""
 
     advantage_estimator: Literal["group", "reinforce++"] = "group"  # reinforce++ whitens over the batch
     advantage_epsilon: float = 1e-6  # added to the standard deviation (TRL 1e-4, verl 1e-6)
-    max_masked_share: float = 0.5  # a run stops when more are masked for `STEPS_OVER_LIMIT` steps
-    shortcuts: bool = True  # prompts are shared and wasted work is left out
-    chat: bool = True  # prompts hold chat markup, special tokens included
-    prefill: str = ""  # text that the assistant's turn starts with, e.g. <think>
+    max_masked_share: float = 0.5  # `factrl train` stops when more are masked for `STEPS_OVER_LIMIT` steps
+    shortcuts: bool = True  # on a CPU prompts are shared and wasted work is left out
 
 
-class FactualGRPOTrainer(ShortcutTrainer):
-    """GRPO with a factrl reward.
+@dataclass
+class _Graded:
+    """What one generation's completions of this process are worth, row by row."""
+
+    advantages: list[float] = field(default_factory=list)
+    signs: list[list[int]] = field(default_factory=list)  # of each token; none without spans
+    masked: list[bool] = field(default_factory=list)
+    has_spans: bool = False  # of whatever process
+    share: float = 1.0  # of the completions of all processes, those that were graded
+    tokens: int = 0  # of all processes
+    masked_tokens: int = 0
+    rows: dict[tuple[Any, ...], deque[int]] = field(default_factory=lambda: defaultdict(deque))
+
+    def take(self, prompt: tuple[int, ...], completion: tuple[int, ...]) -> int:
+        """The number of a row of these tokens, another each time until all had their turn.
+
+        Raises:
+            ModelError: it cannot be told.
+        """
+        same = self.rows.get((prompt, completion))
+        if same is None:  # the prompt was not tokenised as TRL did
+            same = deque(row for key, rows in self.rows.items() if key[1] == completion for row in rows)
+            worth = {(self.advantages[row], tuple(self.signs[row]), self.masked[row]) for row in same}
+            if len(worth) != 1:
+                raise ModelError(
+                    "which completion a row of the batch is cannot be told: the prompt is not tokenised as "
+                    "usual, and several prompts have this completion; give prompts as texts, with the chat "
+                    "markup in them"
+                )
+        same.rotate(-1)
+        return same[-1]
+
+    def credit(self, lengths: Sequence[int]) -> list[float]:
+        """Of all processes' graded tokens those praised, those blamed, and those of a turned advantage."""
+        counts = [[0, 0, 0, 0]]
+        for signs, value, masked, length in zip(
+            self.signs, self.advantages, self.masked, lengths, strict=True
+        ):
+            if length and not masked:
+                turned = sum(sign * value < 0 for sign in signs)
+                counts.append([signs.count(1), signs.count(-1), turned, length])
+        *parts, tokens = map(sum, zip(*gather_object(counts), strict=True))
+        return [part / max(tokens, 1) for part in parts]
+
+
+class FactualGRPOTrainer(GRPOTrainer):
+    """GRPO with a reward of factrl; the arguments are TRL's, and `run`.
 
     Args:
-        reward: with its resources supplied.
-        prompts: the full text before the completion, one per example (`render_prompts`); with an environment
-            the conversation before it (`conversation`).
-        environment: makes the environment of one episode, in which the policy searches before it answers.
-        run: where rollouts are written, and signals logged; None does neither.
-        kwargs: passed to TRL (`processing_class`, `peft_config`, `callbacks`, …).
+        reward_funcs: one reward with its resources, or what `fx.to_trl` made of one.  The columns of the
+            dataset become its examples.
+        args: TRL's `GRPOConfig`, or `FactualGRPOConfig`.
+        run: where rollouts are written; None writes none.
+
+    Raises:
+        ConfigError: no single reward of factrl, or a resource of it is missing.
+
+    Attributes:
+        reader: what reads TRL's rows and grades them, the object that `fx.to_trl` makes.
+        masked_causes: how many completions could not be graded so far, by cause.
+        steps_over_limit: steps in a row of which more than `max_masked_share` could not be graded.
     """
 
-    args: FactualGRPOConfig
     model: Any
+    args: Any
     accelerator: Any
-    train_dataset: Any
-    num_generations: int
-    scale_rewards: Scale
 
     def __init__(
         self,
-        model: str | PreTrainedModel,
-        reward: Reward,
-        examples: Sequence[Example],
-        prompts: Sequence[str] | Sequence[Sequence[Message]],
-        args: FactualGRPOConfig,
-        *,
-        environment: Callable[[], SearchEnvironment] | None = None,
+        model: Any,
+        reward_funcs: Any,
+        args: Any = None,
+        *more: Any,
         run: Run | None = None,
-        **kwargs: Any,
+        **named: Any,
     ) -> None:
-        reward.check_examples(examples)
-        self.reward = reward
-        self.examples = list(examples)
-        self.run = run
+        one = reward_funcs[0] if isinstance(reward_funcs, list) and len(reward_funcs) == 1 else reward_funcs
+        one = TRLReward(one) if isinstance(one, Reward) else one
+        if not isinstance(one, TRLReward):
+            raise ConfigError(
+                f"reward_funcs is one reward of factrl, or fx.to_trl of one, not {str(reward_funcs)[:80]!r}; "
+                "put further terms into the reward (docs/own_reward.md), or take trl.GRPOTrainer"
+            )
+        self.reader, self.run = one, run
         self.masked_causes: Counter[str] = Counter()
         self.steps_over_limit = 0
-        self._results: list[Result] = []
-        self._texts: list[tuple[int, str]] = []
-        self._read: list[str] = []  # the same texts with the turns before them, for people to read
-        self._token_ids: list[list[int]] = []
-        self._own: list[list[int]] | None = None  # 1 for tokens of the policy's own, 0 for those it was shown
-        self._rewards = torch.empty(0)
+        self.graded = {"train": _Graded(), "eval": _Graded()}
+
+        def score(**told: Any) -> list[float | None]:
+            return self.score(**told)
+
+        score.__name__ = SUM  # in metrics
         logging.getLogger("trl.trainer.grpo_trainer").addFilter(_is_no_dump)
-        rows = Dataset.from_dict({"prompt": list(prompts), "example": list(range(len(prompts)))})
-        if environment is not None:
-            kwargs["environment_factory"] = environment
-        with warnings.catch_warnings():  # about TRL's environments, which may change: its version is pinned
-            warnings.filterwarnings("ignore", message="You are using 'environment_factory'")
-            super().__init__(model, reward_funcs=self._composite, args=args, train_dataset=rows, **kwargs)
-        if environment is not None:
-            tolerant(self._tokenizer)
-        self.reward_func_names = [SUM]  # in metrics, as a bound method's own name cannot be set
-        self._shortcuts = args.shortcuts and not self.use_vllm and self._take_shortcuts()
+        super().__init__(model, score, args, *more, **named)
+        self.words: Any = getattr(self.processing_class, "tokenizer", self.processing_class)
+        if self.tools:
+            if self.option("advantage_estimator") == "reinforce++":
+                raise ConfigError("reinforce++ counts the policy's own tokens, not known beside tools")
+            tolerant(self.words)
+        self.ends = end_tokens(self.accelerator.unwrap_model(self.model), self.words)
+        self.packed = bool(self.option("shortcuts")) and use_shortcuts(self)
 
-    def _get_train_sampler(self, dataset: Any = None) -> RepeatSampler:
-        """TRL's sampler, in an order that depends on the epoch's number, not on the epochs before it."""
-        own: Any = super()._get_train_sampler(dataset)
-        return _EpochOrder(
-            own.data_source, own.mini_repeat_count, own.batch_size, own.repeat_count, own.shuffle, own.seed
-        )
+    def option(self, name: str) -> Any:
+        """A setting of `FactualGRPOConfig`, also where `args` is a plain `GRPOConfig`; None without any."""
+        return getattr(self.args, name, getattr(FactualGRPOConfig, name, None))
 
-    # --- rewards -----------------------------------------------------------------------------------
+    # --- what TRL calls ----------------------------------------------------------------------------
 
-    def _composite(
+    def score(
         self,
-        prompts: list[Any],
-        completions: list[Any],
-        completion_ids: list[list[int]],
-        example: list[int],
-        log_metric: Callable[[str, float], None],
-        log_extra: Callable[[str, list[Any]], None],
-        environments: Sequence[SearchEnvironment] | None = None,
-        **_: Any,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        completion_ids: Sequence[Sequence[int]],
+        environments: Sequence[Any] | None = None,
+        log_metric: Callable[[str, float], None] = lambda name, value: None,
+        log_extra: Callable[[str, list[Any]], None] = lambda name, values: None,
+        **columns: Any,
     ) -> list[float | None]:
-        """The one reward function TRL sees: None where the sample is masked."""
-        certain: Sequence[float | None] = [None] * len(completions)
-        if "certainty" in self.reward.resources:
-            certain = self._certainties(prompts, completion_ids)
-        if environments is None:
-            texts = list(map(self._completion, completions, completion_ids, certain))
-        else:
-            texts = list(map(self._episode, range(len(completions)), completion_ids, environments))
-        if {"group", "course"} & self.reward.resources.keys():
-            self._attach_group_and_course(example, texts)
-        self._results = self.reward.batch([self.examples[i] for i in example], texts)
-        # TRL averages a metric over the processes that log it, and not all see every cause or term.
-        for name, value in reward_metrics(gather_object(self._results)).items():
-            log_metric(name, value)
-        log_extra("state", [result.state for result in self._results])
-        log_extra("cause", [result.cause or "" for result in self._results])
-        return [result.value for result in self._results]
+        """The reward function: grades this process's B completions and keeps what they are worth."""
+        told = {**columns, "environments": environments}
+        told["ends"] = {*self.ends, self.words.pad_token_id}
+        examples, texts = self.reader.read(prompts, completions, completion_ids, **told)
+        prompt_ids = self.prompt_tokens(prompts)
+        resources = self.reader.reward.resources.keys()
+        if "certainty" in resources:
+            self.attach_certainties(texts, prompt_ids, completion_ids)
+        if {"group", "course"} & resources:
+            self.attach_group_and_course(texts)
+        results = self.reader.grade(examples, texts)
+        cut_off = bool(self.args.mask_truncated_completions)  # and so left out by TRL
+        lengths = [
+            0 if cut_off and text.truncated else len(ids)
+            for text, ids in zip(texts, completion_ids, strict=True)
+        ]
+        shown = [_to_read(*row) for row in zip(examples, texts, prompts, completions, strict=True)]
+        everyone = gather_object(list(zip(results, lengths, shown, strict=True)))
+        advantages = self.advantages(everyone).tolist()
+        first = self.accelerator.process_index * len(results)
+        graded = _Graded(
+            advantages=advantages[first : first + len(results)],
+            signs=self.token_signs(results, texts, completion_ids),
+            masked=[result.state == "masked" for result in results],
+            has_spans=any(result.spans for result, *_ in everyone),
+            share=max(sum(result.state != "masked" for result, *_ in everyone), 1) / len(everyone),
+            tokens=sum(length for _, length, _ in everyone),
+            masked_tokens=sum(length for result, length, _ in everyone if result.state == "masked"),
+        )
+        for row, key in enumerate(zip(map(tuple, prompt_ids), map(tuple, completion_ids), strict=True)):
+            graded.rows[key].append(row)
+        self.graded[self.mode] = graded
+        self.reader.log(results, [result for result, *_ in everyone], log_metric, log_extra)
+        log_extra(f"{self.reader.reward.name}_advantage", graded.advantages)
+        if graded.has_spans:
+            for name, share in zip(
+                ("supported", "contradicted", "flipped"), graded.credit(lengths), strict=True
+            ):
+                log_metric(f"credit/{name}", share)
+        if self.mode == "train":
+            self.record(everyone, advantages, log_metric)
+        return [result.value for result in results]
 
-    def _completion(self, text: str, ids: list[int], certainty: float | None = None) -> Completion:
-        ended = bool(ids) and ids[-1] in (*self.eos_token_ids, self._tokenizer.pad_token_id)
-        kwargs = {"prefill": self.args.prefill, "truncated": not ended, "certainty": certainty}
-        return Completion(text, tokens=len(ids) - ended, **kwargs)
+    def compute_loss(
+        self, model: Any, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """TRL's loss of what was graded."""
+        loss = super().compute_loss(model, self.mended(inputs), return_outputs, num_items_in_batch)
+        # TRL's bonus for entropy (`entropy_coef`) is divided too: with 5 % masked it weighs 1/0.95 as much.
+        if self.loss_type in MEANS_OF_ROWS:
+            return loss / torch.tensor(self.graded[self.mode].share, device=loss.device)
+        return loss
 
-    def _attach_group_and_course(self, example: list[int], completions: list[Completion]) -> None:
-        """Give each completion its group, from all processes, and the state of the training run."""
-        right = [logs[RIGHT] for logs in self.state.log_history if logs.get(RIGHT) is not None]
-        since = len(right) - 1 - right.index(max(right)) if right else 0
-        everyone = gather_object(list(zip(example, completions, strict=True)))
-        course = TrainingState(
-            tuple(text for _, text in everyone), gather_object([since])[0]
-        )  # only the first process evaluates
-        groups: dict[int, list[str]] = {}
-        for number, text in everyone:
-            groups.setdefault(number, []).append(text)
-        for number, completion in zip(example, completions, strict=True):
-            completion.group, completion.course = tuple(groups[number]), course
+    def mended(self, inputs: Batch) -> Batch:
+        """A micro-batch with factrl's advantages, and without what was not graded.
 
-    def _episode(self, row: int, ids: list[int], environment: SearchEnvironment) -> Completion:
-        last = self._completion(self._texts[row][1], ids)
-        last.tokens = (last.tokens or 0) - (self._own[row].count(0) if self._own else 0)
-        return attach_search(environment, last)
+        Args:
+            inputs: `prompt_ids` (B, P), `completion_ids` (B, T), their masks, `num_items_in_batch` and so on.
 
-    def _get_tool_suffix_ids(self, tool_messages: list[dict[str, str]]) -> Any:
-        replies = [{name: encodable(text) for name, text in one.items()} for one in tool_messages]
-        return super()._get_tool_suffix_ids(replies)
+        Returns:
+            The same with `advantages` (B,), or (B, T) where the reward of any completion has spans; masked
+            rows are out of `completion_mask` and of the count.  In a search the count is of all tokens in the
+            proportion of graded ones, as which are the policy's is known of these B rows alone.
+        """
+        graded, mask = self.graded[self.mode], inputs["completion_mask"]
+        prompts = _tokens(inputs["prompt_ids"], inputs["prompt_mask"])
+        completions = _tokens(inputs["completion_ids"], mask)
+        rows = [  # None is cut off, and left out by TRL
+            graded.take(prompt, own) if own else None
+            for prompt, own in zip(prompts, completions, strict=True)
+        ]
+        values = [0.0 if row is None else graded.advantages[row] for row in rows]
+        advantages = torch.tensor(values, device=mask.device)
+        if graded.has_spans:
+            signs = torch.zeros(mask.shape)
+            for place, row in enumerate(rows):
+                own = [] if row is None else graded.signs[row]
+                signs[place, : len(own)] = torch.tensor(own)
+            advantages = flip_advantages(advantages, signs.to(mask.device))
+        out = torch.tensor([row is None or graded.masked[row] for row in rows], device=mask.device)
+        if self.may_skip():
+            out |= (advantages if advantages.dim() == 2 else advantages.unsqueeze(1)).eq(0).all(dim=1)
+        mended = {**inputs, "advantages": advantages}
+        mended["completion_mask"] = mask * (~out).unsqueeze(1).to(mask.dtype)
+        if "num_items_in_batch" in inputs:
+            count = inputs["num_items_in_batch"]
+            share = graded.masked_tokens / max(graded.tokens, 1)
+            left = count * (1 - share) if "tool_mask" in inputs else count - graded.masked_tokens
+            mended["num_items_in_batch"] = left.clamp(min=1)
+        return mended
 
-    def _generate(self, prompts: list[Any]) -> Any:
-        generated = super()._generate(prompts)
-        self._own = generated[2]
-        return generated
+    def may_skip(self) -> bool:
+        """Whether a row whose advantage is 0 adds nothing to the loss, and need not be run."""
+        bonus = self.option("entropy_coef") or self.option("use_adaptive_entropy")
+        whole = (self.option("top_entropy_quantile") or 1.0) == 1.0 and self.loss_type != "bnpo"
+        return self.packed and self.beta == 0 and whole and not bonus
 
-    def _certainties(self, prompts: list[Any], ids: list[list[int]]) -> Sequence[float]:
-        """The policy's certainty about each completion."""
-        model: Any = self.accelerator.unwrap_model(self.model)
-        with evaluating(model), self.accelerator.autocast():
-            return self_certainty(model, encode(prompts, self._tokenizer, chat=self.args.chat), ids)
+    @property
+    def mode(self) -> str:
+        """`train` or `eval`, as the model is."""
+        return "train" if self.model.training else "eval"
 
-    def _answer_starts(self) -> list[int]:
-        """Where the last stretch of the policy's own tokens starts in each completion."""
-        if self._own is None:
-            return [0] * len(self._token_ids)
-        return [*map(last_message, self._own)]
+    @property
+    def group_size(self) -> int:
+        """Completions of a prompt."""
+        size: Any = self.num_generations if self.mode == "train" else self.num_generations_eval
+        return size
 
-    def _calculate_rewards(
-        self, inputs: Any, prompts: Any, completions: list[str], completion_ids_list: list[list[int]]
-    ) -> torch.Tensor:
-        self._token_ids, texts = completion_ids_list, completions
-        self._read = [text if isinstance(text, str) else transcript(text) for text in completions]
-        if self.environments is not None:  # the answer is what was written after the last thing shown
-            self._token_ids = [
-                ids[start:] for ids, start in zip(completion_ids_list, self._answer_starts(), strict=True)
-            ]
-            texts = self._tokenizer.batch_decode(self._token_ids, skip_special_tokens=True)
-        self._texts = [(row["example"], text) for row, text in zip(inputs, texts, strict=True)]
-        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        self._rewards = rewards[:, 0]  # of all processes
-        return rewards
+    def prompt_tokens(self, prompts: Sequence[Any]) -> list[list[int]]:
+        """The tokens of prompts, as TRL has them; of those of a processor, such as with images, none."""
+        if not isinstance(self.processing_class, PreTrainedTokenizerBase):
+            return [[] for _ in prompts]
+        if isinstance(prompts[0], str):
+            return self.processing_class(text=list(prompts))["input_ids"]
+        told: dict[str, Any] = {"add_generation_prompt": True, "tokenize": True, "return_dict": True}
+        told |= {"tools": self.tools or None, "chat_template": self.chat_template}
+        told |= self.args.chat_template_kwargs or {}
+        asked: Any = self.processing_class.apply_chat_template(list(prompts), **told)
+        return asked["input_ids"]
 
     # --- advantages --------------------------------------------------------------------------------
 
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        batch = super()._generate_and_score_completions(inputs)
-        batch["row"] = torch.arange(len(inputs), device=batch["completion_ids"].device)
-        lengths = self.accelerator.gather(_own_tokens(batch).sum(dim=1))
-        if self.args.advantage_estimator == "reinforce++":
-            advantages = reinforce_pp_advantages(self._rewards, lengths)
-        else:
-            scale, epsilon = self.scale_rewards, self.args.advantage_epsilon
-            advantages = group_advantages(self._rewards, self.num_generations, scale=scale, epsilon=epsilon)
-        # TRL's own advantages then drop out of its table, which has a fixed length.
-        self._logs["advantages"].extend(advantages.tolist())
-        start = self.accelerator.process_index * len(inputs)
-        local = advantages[start : start + len(inputs)]
-        self._leave_out_masked(batch, lengths)
-        batch["advantages"] = self._credit(local, self._results, batch)
-        self._record_step(local)
-        return batch
+    def advantages(self, everyone: Sequence[tuple[Result, int, Any]]) -> torch.Tensor:
+        """Of the completions of all processes, groups one after the other."""
+        values = [torch.nan if result.value is None else result.value for result, *_ in everyone]
+        rewards = torch.tensor(values, dtype=torch.float32)
+        if self.option("advantage_estimator") == "reinforce++":
+            return reinforce_pp_advantages(rewards, torch.tensor([length for _, length, _ in everyone]))
+        scale: Any = self.scale_rewards
+        epsilon = self.option("advantage_epsilon")
+        return group_advantages(rewards, self.group_size, scale=scale, epsilon=epsilon)
 
-    def _credit(
-        self, advantages: torch.Tensor, results: Sequence[Result], batch: dict[str, Any]
-    ) -> torch.Tensor:
-        """Advantages for each token, where the reward of a completion says which steps were right.
+    def token_signs(
+        self, results: Sequence[Result], texts: Sequence[Completion], ids: Sequence[Sequence[int]]
+    ) -> list[list[int]]:
+        """Of each completion the signs of its tokens; after a search the reward read what came last."""
+        offsets, signs = TokenOffsets(self.words), list[list[int]]()
+        for result, text, tokens in zip(results, texts, ids, strict=True):
+            if not result.spans:
+                signs.append([])
+                continue
+            whole = self.words.decode(list(tokens), skip_special_tokens=True)
+            start = whole.rfind(text)
+            if start < 0:  # refused, by both texts
+                whole, start = str(text), 0
+            spans = [Span(start + span.start, start + span.end, span.sign) for span in result.spans]
+            signs.append(offsets.signs(tokens, whole, spans).tolist())
+        return signs
 
-        Args:
-            advantages: (B,) of this process, with its B results.
-            batch: what TRL will train on; `completion_ids` and `completion_mask` are (B, T).
+    # --- what a reward is told, and what a run keeps -------------------------------------------------
 
-        Returns:
-            (B, T) when the reward of any completion, of whatever process, has spans, else (B,).
-        """
-        signs, offsets = advantages.new_zeros(batch["completion_ids"].shape), TokenOffsets(self._tokenizer)
-        for row, result in enumerate(results):
-            if result.spans:
-                ids, start = self._token_ids[row], self._answer_starts()[row]
-                token_signs = offsets.signs(ids, self._texts[row][1], result.spans)
-                signs[row, start : start + len(ids)] = torch.from_numpy(token_signs).to(signs)
-        kept = _own_tokens(batch).bool()
-        flipped = signs * advantages.unsqueeze(1) < 0
-        counts = [(part & kept).sum() for part in (signs > 0, signs < 0, flipped, kept)]
-        spans = torch.tensor(sum(len(result.spans) for result in results), device=kept.device)
-        everyone = self.accelerator.gather(torch.stack([*counts, spans])).view(-1, 5).sum(dim=0)
-        *shares, tokens, total = everyone.tolist()
-        if not total:
-            return advantages
-        for name, share in zip(("supported", "contradicted", "flipped"), shares, strict=True):
-            self._metrics["train"][f"credit/{name}"].append(share / max(tokens, 1))
-        return flip_advantages(advantages, signs)
+    def attach_certainties(
+        self, texts: Sequence[Completion], prompts: list[list[int]], ids: Sequence[Sequence[int]]
+    ) -> None:
+        """Tell each completion how certain the policy was of it."""
+        policy: Any = self.accelerator.unwrap_model(self.model)
+        with evaluating(policy), self.accelerator.autocast():
+            certain = self_certainty(policy, prompts, [list(row) for row in ids])
+        for text, value in zip(texts, certain, strict=True):
+            text.certainty = value
 
-    def _leave_out_masked(self, batch: dict[str, Any], lengths: torch.Tensor) -> None:
-        """Take masked completions out of the counts of tokens and rows, KL penalty and entropy too."""
-        masked = torch.tensor([r.state == "masked" for r in self._results], device=lengths.device)
-        batch["completion_mask"] = batch["completion_mask"] * (~masked).unsqueeze(1).to(
-            batch["completion_mask"].dtype
-        )
-        batch["graded"] = ~masked
-        everyone = self._rewards.isnan()
-        batch["num_items_in_batch"] = batch["num_items_in_batch"] - lengths[everyone].sum()
-        batch["graded_share"] = (~everyone).float().mean().clamp(min=1 / len(everyone))
+    def attach_group_and_course(self, texts: Sequence[Completion]) -> None:
+        """Give each completion its group, from all processes, and the state of the training run."""
+        right = [logs[RIGHT] for logs in self.state.log_history if logs.get(RIGHT) is not None]
+        since = len(right) - 1 - right.index(max(right)) if right else 0
+        everyone, size = gather_object(list(texts)), self.group_size
+        course = TrainingState(tuple(everyone), gather_object([since])[0])  # only the first process evaluates
+        first = self.accelerator.process_index * len(texts)
+        for place, text in enumerate(texts, start=first):
+            start = place - place % size
+            text.group, text.course = tuple(everyone[start : start + size]), course
 
-    def _record_step(self, advantages: torch.Tensor) -> None:
+    def record(
+        self,
+        everyone: Sequence[tuple[Result, int, Any]],
+        advantages: Sequence[float],
+        log_metric: Callable[[str, float], None],
+    ) -> None:
         """Count what was masked; write the rollouts and log the step's signals where there is a run."""
-        everyone = gather_object(
-            [
-                (index, str(text), read, result, None if result.state == "masked" else advantage)
-                for (index, text), read, result, advantage in zip(
-                    self._texts, self._read, self._results, advantages.tolist(), strict=True
-                )
-            ]
-        )
-        self.masked_causes.update(r.cause or "" for *_, r, _ in everyone if r.state == "masked")
-        over = self._rewards.isnan().float().mean().item() > self.args.max_masked_share
+        masked = [result for result, *_ in everyone if result.state == "masked"]
+        self.masked_causes.update(result.cause or "" for result in masked)
+        over = len(masked) / len(everyone) > self.option("max_masked_share")
         self.steps_over_limit = self.steps_over_limit + 1 if over else 0
         if self.run is None or not self.accelerator.is_main_process:
             return
         rows, samples = [], []
-        for n, text, read, result, advantage in everyone:
-            example, prompt = self.examples[n], self.train_dataset[n]["prompt"]
-            prompt = prompt if isinstance(prompt, str) else transcript(prompt)
-            rows.append(Rollout(example.id, prompt, read, result, advantage, example.question))
-            samples.append(ScoredSample(example, text, result, self.args.prefill))
+        for (result, _, (example, text, prefill, asked, read)), value in zip(
+            everyone, advantages, strict=True
+        ):
+            advantage = None if result.state == "masked" else value
+            rows.append(Rollout(example.id, asked, read, result, advantage, example.question))
+            samples.append(ScoredSample(example, text, result, prefill))
         self.run.write_rollouts(self.state.global_step + 1, rows)
         for name, value in signals(samples).items():
-            self._metrics["train"][name].append(value)
-
-    # --- losses ------------------------------------------------------------------------------------
-
-    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        loss = super()._compute_loss(model, inputs)
-        # TRL's bonus for entropy (`entropy_coef`) is divided too: with 5 % masked it weighs 1/0.95 as much.
-        if self.loss_type in MEANS_OF_ROWS:
-            return loss / inputs["graded_share"]
-        return loss / inputs.get("graded_parts", 1.0)
-
-    def _prepared(self, parts: list[Batch]) -> list[Batch]:
-        """For `bnpo`, a mean over micro-batches, count those that have a graded completion."""
-        parts = super()._prepared(parts)
-        if self.loss_type == "bnpo":
-            graded = torch.stack([part["graded"].any() for part in parts]).float()
-            share = self.accelerator.gather(graded).mean().clamp(min=1e-6)
-            for part in parts:
-                part["graded_parts"] = share
-        return parts
+            log_metric(name, value)
 
 
-class _EpochOrder(RepeatSampler):
-    """An order set by the epoch's number: a resumed run asks in the same order as one never stopped."""
-
-    epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def __iter__(self) -> Generator[int, None, None]:
-        if self.shuffle:
-            self.generator.manual_seed((self.seed or 0) + self.epoch)
-        yield from super().__iter__()
+def _tokens(ids: torch.Tensor, mask: torch.Tensor) -> list[tuple[int, ...]]:
+    """The tokens of each row that its mask keeps."""
+    pairs = zip(ids.tolist(), mask.tolist(), strict=True)
+    return [tuple(token for token, kept in zip(row, keeps, strict=True) if kept) for row, keeps in pairs]
 
 
-def _own_tokens(batch: Batch) -> torch.Tensor:
-    """(B, T), 1 for tokens that the policy wrote, 0 for padding and for what a search showed it."""
-    return batch["completion_mask"] * batch.get("tool_mask", 1)
+def _to_read(
+    example: Example, text: Completion, prompt: Any, completion: Any
+) -> tuple[Example, str, str, str, str]:
+    """What a person reads of a completion: its example, text and prefill, the prompt, and all turns."""
+    asked, read = (one if isinstance(one, str) else transcript(one) for one in (prompt, completion))
+    return example, str(text), text.prefill, asked, read
 
 
 def _is_no_dump(record: logging.LogRecord) -> bool:

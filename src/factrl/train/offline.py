@@ -323,13 +323,6 @@ def _learn(
     return before + trainer.state.global_step
 
 
-class _Tokenised(DPOTrainer):
-    """DPO on rows of `prompt_ids`, `chosen_ids` and `rejected_ids`."""
-
-    def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
-        return dataset
-
-
 def trainer_of(
     settings: TuneSettings,
     start: ModelSettings,
@@ -372,4 +365,7 @@ def trainer_of(
     dpo = DPOConfig(**arguments, **loss, max_length=None, beta=tune.beta, label_smoothing=e)
     # With an adapter the reference is the model without it.
     reference = None if settings.model.lora else load_policy(start)[0]
-    return _Tokenised(model, reference, args=dpo, train_dataset=Dataset.from_dict(data), **shared)
+    some = Dataset.from_dict({"prompt": ["a"], "chosen": ["b"], "rejected": ["c"]})  # which TRL tokenises
+    trainer = DPOTrainer(model, reference, args=dpo, train_dataset=some, **shared)
+    trainer.train_dataset = Dataset.from_dict(data)
+    return trainer

@@ -6,8 +6,11 @@ leaves a complete checkpoint.
 
 from __future__ import annotations
 
+import math
 import os
+import warnings
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,13 +18,14 @@ from typing import Any
 import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
+from datasets import Dataset
 
 from factrl.errors import ConfigError, OverBudget, TooManyMasked
 from factrl.llm.spending import Spending, judge_meter, read_account
 from factrl.llm.writers import conversation
 from factrl.rewards import Reward
 from factrl.runs.config import dump_toml
-from factrl.runs.folder import Run
+from factrl.runs.folder import Run, version_of
 from factrl.runs.settings import RunSettings
 from factrl.train.held_out import Evaluate, TrueGap, evaluator
 from factrl.train.page import write_run_page
@@ -47,6 +51,7 @@ from .model import (
 )
 from .search import SearchEnvironment, check_calls
 from .shortcuts import restore_forward
+from .trl_rows import TRLReward
 
 _SAME = {  # settings of `[train]` that TRL, or our own configuration, calls by the same name
     *("num_generations", "num_iterations", "max_completion_length", "mask_truncated_completions"),
@@ -112,31 +117,34 @@ def optimise(
     tokenizer: Any,
     reward: Reward,
     examples: Sequence[Example],
-    prompts: Sequence[str],
+    prompts: Sequence[Any],
     run: Run,
     evaluate: Evaluate | None,
     spending: Spending | None = None,
     search: Search | None = None,
 ) -> FactualGRPOTrainer:
     """The GRPO run itself, from step 0 or from the run's last complete checkpoint."""
-    options, environment = settings.search, None
-    inputs: Sequence[Any] = prompts
+    options, inputs, more = settings.search, prompts, dict[str, Any]()
     if search is not None:
-        environment = partial(SearchEnvironment, search, k=options.k, turns=options.turns)
+        episode = partial(SearchEnvironment, search, k=options.k, turns=options.turns)
         inputs = [conversation(example, settings.data) for example in examples]
+        more["environment_factory"] = episode
     config = grpo_config(settings, run.checkpoints)
-    config.prefill = beginning(tokenizer, settings.data.prefill, chat=settings.data.chat)
-    trainer = FactualGRPOTrainer(
-        model,
-        reward,
-        examples,
-        inputs,
-        config,
-        environment=environment,
-        run=run,
-        processing_class=tokenizer,
-        peft_config=lora_config(settings.model),
-    )
+    reader = TRLReward(reward, beginning(tokenizer, settings.data.prefill, chat=settings.data.chat))
+    reader.table = examples
+    config.max_steps, rows = in_order(len(examples), settings)
+    with warnings.catch_warnings():  # about TRL's environments, which may change
+        warnings.filterwarnings("ignore", message="You are using 'environment_factory'")
+        trainer = FactualGRPOTrainer(
+            model,
+            reader,
+            config,
+            Dataset.from_dict({"prompt": [*inputs], "example": range(len(examples))}).select(rows),
+            run=run,
+            processing_class=tokenizer,
+            peft_config=lora_config(settings.model),
+            **more,
+        )
     checkpoint = last_checkpoint(run.checkpoints)
     if trainer.accelerator.is_main_process:
         run.truncate_after(checkpoint[1] if checkpoint else 0)
@@ -156,6 +164,26 @@ def optimise(
     if stopped:
         raise _why_it_stopped(trainer, run, spending)
     return trainer
+
+
+def in_order(questions: int, settings: RunSettings) -> tuple[int, list[int]]:
+    """The steps of a run, and the numbers of the questions that it asks, one after the other.
+
+    Each round over the questions has an order of its own, which depends on the seed and the round's number
+    alone: a run that was resumed asks as one that was never stopped.  A rest that fills no batch is left out.
+    """
+    train = settings.train
+    batches = questions // train.prompts_per_step
+    # Rounded up: transformers also did a step that the end of an epoch cut short.
+    steps = train.steps or max(1, math.ceil(batches * train.num_iterations * train.epochs))
+    wanted = math.ceil(steps / train.num_iterations) * train.prompts_per_step
+    rows, round_number = list[int](), 0
+    while len(rows) < wanted:
+        order = torch.Generator().manual_seed(settings.run.seed + round_number)
+        shuffled = torch.randperm(questions, generator=order).tolist()
+        rows += shuffled[: batches * train.prompts_per_step]
+        round_number += 1
+    return steps, rows[:wanted]
 
 
 def _why_it_stopped(
@@ -194,11 +222,18 @@ def grpo_config(settings: RunSettings, output_dir: Path) -> FactualGRPOConfig:
             f"{completions} completions of a step"
         )
     reinforce = train.loss_type == "reinforce++"
+    known = {field.name for field in fields(FactualGRPOConfig)}
+    same = train.model_dump(include=_SAME)
+    asked = train.model_dump(include=_SAME - known, exclude_defaults=True)
+    if asked:
+        raise ConfigError(
+            f"train.{min(asked)}: trl {version_of('trl')} has no such setting; pip install -U trl"
+        )
     return FactualGRPOConfig(
         **shared_arguments(settings, output_dir),
         per_device_train_batch_size=train.micro_batch_size,
         gradient_accumulation_steps=completions // (train.micro_batch_size * processes),
-        **train.model_dump(include=_SAME),
+        **{name: value for name, value in same.items() if name in known},
         loss_type="dapo" if reinforce else train.loss_type,
         advantage_estimator="reinforce++" if reinforce else "group",
         top_k=0,
@@ -206,8 +241,7 @@ def grpo_config(settings: RunSettings, output_dir: Path) -> FactualGRPOConfig:
         max_tool_calling_iterations=settings.search.turns + 1,
         log_completions=not {"wandb", "trackio", "all"}.isdisjoint(train.report_to),
         num_completions_to_print=0,
-        chat=settings.data.chat,
-        prefill=settings.data.prefill,
+        shuffle_dataset=False,  # `in_order`
     )
 
 

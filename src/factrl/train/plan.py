@@ -22,6 +22,7 @@ from factrl.rewards import Reward
 from factrl.runs.data import load_held_out, load_training, render_prompt
 from factrl.runs.settings import LOCAL, RunSettings
 from factrl.text import clean
+from factrl.train.answering import check_no_search
 from factrl.types import Example
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ def make_plan(job: Job) -> Plan:
     if settings.search.index is not None:
         if "certainty" in reward.resources:
             raise ConfigError(f"{settings.paper} rewards certainty about one text; leave search.index out")
+        if held_out:
+            check_no_search(settings)
         from factrl.verifier.search.index import Index
 
         index = Index.open(settings.search.index)

@@ -25,7 +25,7 @@ from factrl.errors import ModelError, PolicyFault, SetupError, Unscored
 from factrl.llm.background import wait_for
 from factrl.llm.judging import judged_here
 from factrl.llm.quoting import broken
-from factrl.text import clean
+from factrl.text import clean, encodable
 from factrl.types import Completion, Passage
 from factrl.verifier.search import Search
 
@@ -91,7 +91,7 @@ class SearchEnvironment:
             self.failed = error
             raise
         lines = [_UNREADABLE] if passages is None else [*map(self._line, passages)] or [_NOTHING]
-        return "\n".join([*lines, left])
+        return encodable("\n".join([*lines, left]))
 
     def _passages(self, words: str) -> Sequence[Passage]:
         passages: Any = self._source.search(words, self.k)
@@ -124,20 +124,30 @@ def last_message(own: Sequence[int]) -> int:
 
 
 def tolerant(tokenizer: Any) -> Any:
-    """The tokenizer, which reads a call that is nested too deep as one that is malformed.
+    """The tokenizer, which reads a call nested too deep as one that is malformed, and mends half letters.
 
-    TRL then takes the message for text; a `RecursionError` would end the run.
+    TRL takes the message for text then; a `RecursionError`, or a tool's name that no tokenizer reads, would
+    end the run.
     """
     read = type(tokenizer).parse_response  # of the class: one that is tolerant already gets no second layer
 
     def parse_response(*args: Any, **kwargs: Any) -> Any:
         try:
-            return read(tokenizer, *args, **kwargs)
+            return _whole(read(tokenizer, *args, **kwargs))
         except RecursionError as error:
             raise ValueError("a call is nested too deep") from error
 
     tokenizer.parse_response = parse_response
     return tokenizer
+
+
+def _whole(said: Any) -> Any:
+    """A message without lone surrogates."""
+    if isinstance(said, str):
+        return encodable(said)
+    if isinstance(said, dict):
+        return {_whole(name): _whole(value) for name, value in said.items()}
+    return [_whole(one) for one in said] if isinstance(said, list) else said
 
 
 def check_calls(name: str, tokenizer: Any) -> None:

@@ -29,6 +29,7 @@ from factrl.llm.writers import Written, check_numbers, digest_of, seed_of
 from factrl.runs.settings import RunSettings
 from factrl.types import Completion, Example
 
+from .answering import check_no_search
 from .model import beginning, encode, end_tokens, load_policy, render_prompts, roomy_cache, uses_bf16
 
 AT_ONCE = 128  # completions that are sampled together
@@ -183,13 +184,10 @@ def answer(
 ) -> list[list[Any]]:
     """Answers of the policy as it is now, asked as in training: for every question `num_samples` of them.
 
-    Where it searches, each is one greedy text, or the `Unscored` of a search that failed.
+    Raises:
+        ConfigError: it searches (`search.index`), which it does in training alone.
     """
-    if settings.search.index is not None:
-        from .episodes import searched  # with TRL, which other answers do without
-
-        bf16 = uses_bf16(settings.train)
-        return [*searched(model, tokenizer, examples, settings, temperature=temperature, bf16=bf16)]
+    check_no_search(settings)
     prompts = encode(render_prompts(examples, tokenizer, settings.data), tokenizer, chat=settings.data.chat)
     with evaluating(model, bf16=uses_bf16(settings.train)):
         groups = sample(
@@ -219,14 +217,13 @@ class PolicyWriter:
         data, limit = settings.data, settings.train.max_completion_length
         self._bf16 = settings.train.bf16 is True
         self.begun = beginning(tokenizer, data.prefill, chat=data.chat)
-        search = settings.search.model_dump(exclude_defaults=True)
-        request = (data.system, data.prompt, data.prefill, data.chat, limit, self._bf16)
-        digest = digest_of(*request, *([search] if search else []))
+        digest = digest_of(data.system, data.prompt, data.prefill, data.chat, limit, self._bf16)
         self.identity = f"{weights} {digest}"
 
     @classmethod
     def load(cls, settings: RunSettings) -> PolicyWriter:
         """The policy that `settings.model` names, on the GPU when there is one."""
+        check_no_search(settings)
         model, tokenizer = load_policy(settings.model)
         if torch.cuda.is_available():
             model.to("cuda")
@@ -254,11 +251,6 @@ class PolicyWriter:
         """
         check_numbers(numbers, temperature)
         settings, answers = self.settings, []
-        if settings.search.index is not None:
-            from .episodes import searched
-
-            options = {"temperature": temperature, "bf16": self._bf16, "on_done": on_done}
-            return searched(self.model, self.tokenizer, examples, settings, **options)
         limit = settings.train.max_completion_length
         rendered = render_prompts(examples, self.tokenizer, settings.data)
         prompts = encode(rendered, self.tokenizer, chat=settings.data.chat)

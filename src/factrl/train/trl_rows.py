@@ -1,0 +1,287 @@
+"""TRL's rows as rewards read them: the columns of its dataset, its completions, its environments.
+
+`fx.to_trl` makes a `TRLReward` for a trainer of TRL's own, and `factrl.train.grpo.FactualGRPOTrainer` reads
+and grades with the same object.  Neither torch nor TRL is needed here.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, get_args
+
+from factrl.errors import ConfigError, DataError, Unscored
+from factrl.rewards import Reward
+from factrl.runs.data import ColumnName, to_example
+from factrl.runs.folder import version_of
+from factrl.text import opened
+from factrl.text.messages import completion_of, is_conversation, last_message, reasoning_of, text_of
+from factrl.types import Completion, Example, Result
+
+from .metrics import reward_metrics
+from .search import SearchEnvironment, attach_search
+
+Column = Sequence[Any]
+_LOG = logging.getLogger("factrl")
+# Cause for which a completion is floored -> the form that prompts must ask for.
+_FORMS = {
+    "no_box": "\\boxed{…}",
+    **dict.fromkeys(("no_think", "think_unclosed"), "<think>…</think>"),
+    **dict.fromkeys(("no_answer", "answer_unclosed"), "<answer>…</answer>"),
+    "tags": "<think>…</think> <answer>…</answer>",
+    "no_confidence": "<confidence>…</confidence>",
+    "no_analysis": "<analysis>…</analysis>",
+}
+_TAKES_NONE_SINCE = (1, 6)  # since this version of TRL, trainers leave None out of a group
+
+
+class TRLReward:
+    """A reward as TRL calls it; `to_trl` makes it, and `FactualGRPOTrainer` reads TRL's rows with it.
+
+    It can be pickled where its resources can, which TRL's `AsyncGRPOTrainer` asks for.
+    """
+
+    def __init__(
+        self, reward: Reward, prefill: str = "", columns: Mapping[ColumnName, str] | None = None
+    ) -> None:
+        if reward.missing:
+            raise ConfigError(
+                f"reward {reward.name!r} needs {', '.join(reward.missing)}; factrl.supply(reward, judge) "
+                f"makes them, or give your own: .with_({reward.missing[0]}=…)"
+            )
+        self.reward, self.prefill, self.columns = reward, prefill, columns
+        self.table: Sequence[Example] | None = None  # the column `example` then holds numbers of its rows
+        self.__name__ = reward.name
+        self.gathers = True  # metrics are of the completions of all processes
+        self._is_first_batch, self._warned = True, False
+
+    def __call__(
+        self,
+        prompts: Column,
+        completions: Column,
+        completion_ids: Column | None = None,
+        *,
+        environments: Column | None = None,
+        log_metric: Callable[[str, float], None] | None = None,
+        log_extra: Callable[[str, list[Any]], None] | None = None,
+        **columns: Any,
+    ) -> list[float | None]:
+        """The reward of each completion, None for one that could not be graded.
+
+        Raises:
+            ConfigError: the installed TRL would make a number of None.
+            DataError: no row of the first batch has what the reward needs.
+        """
+        if self._is_first_batch and (problem := _old_trl()):
+            raise ConfigError(problem)
+        examples, texts = self.read(
+            prompts, completions, completion_ids, environments=environments, **columns
+        )
+        results = self.grade(examples, texts)
+        everyone = _of_all_processes(results) if self.gathers and log_metric is not None else results
+        self.log(results, everyone, log_metric, log_extra)
+        return [result.value for result in results]
+
+    def read(
+        self,
+        prompts: Column,
+        completions: Column,
+        completion_ids: Column | None = None,
+        *,
+        environments: Column | None = None,
+        ends: Collection[int] | None = None,
+        **columns: Any,
+    ) -> tuple[list[Example], list[Completion]]:
+        """The example and the completion of each row, as rewards read them.
+
+        Args:
+            completion_ids: the tokens of each completion, with those of an environment's replies.
+            ends: tokens that end a completion; where they are known, it says whether it was cut off.
+            columns: of the dataset, a value for each row; what else TRL passes does not disturb.
+
+        Raises:
+            DataError: no row of the first batch has what the reward needs.
+        """
+        if len(completions) != len(prompts):
+            raise ConfigError(f"{len(completions)} completions for {len(prompts)} prompts")
+        rows = len(prompts)
+        if self.table is None:
+            examples, problems = self._examples(prompts, columns)
+        else:
+            examples, problems = [self.table[number] for number in columns["example"]], [None] * rows
+        episodes, texts = environments or [None] * rows, list[Completion]()
+        for prompt, completion, ids, episode, problem in zip(
+            prompts, completions, completion_ids or [None] * rows, episodes, problems, strict=True
+        ):
+            text = _completion(prompt, completion, self.prefill)
+            if ids is not None:
+                ended = ends is not None and len(ids) > 0 and ids[-1] in ends
+                text.truncated = ends is not None and not ended
+                # With an environment, not all tokens are the policy's.
+                text.tokens = None if environments else len(ids) - ended
+            if isinstance(episode, SearchEnvironment):
+                attach_search(episode, text)
+            text.failed = text.failed or problem
+            texts.append(text)
+        return examples, texts
+
+    def grade(self, examples: Sequence[Example], texts: Sequence[Completion]) -> list[Result]:
+        """The result of each completion; says so where none of the first batch has the reward's form."""
+        results = self.reward.batch(examples, texts)
+        if self._is_first_batch and (problem := _form_missing(results, self.reward)):
+            _LOG.warning("%s", problem)
+        self._is_first_batch = False
+        return results
+
+    def log(
+        self,
+        results: Sequence[Result],
+        everyone: Sequence[Result],
+        log_metric: Callable[[str, float], None] | None,
+        log_extra: Callable[[str, list[Any]], None] | None,
+    ) -> None:
+        """Metrics of the results of all processes, and beside each completion what became of it."""
+        if log_metric is not None:
+            for metric, value in reward_metrics(everyone).items():
+                log_metric(metric, value)
+        if log_extra is not None:
+            for column, values in _extra_columns(results).items():
+                log_extra(f"{self.reward.name}_{column}", values)
+
+    def _examples(
+        self, prompts: Column, columns: Mapping[str, Any]
+    ) -> tuple[list[Example], list[Unscored | None]]:
+        """The example of each row, and why it cannot be graded."""
+        examples, problems = list[Example](), list[Unscored | None]()
+        for number, prompt in enumerate(prompts):
+            try:
+                examples.append(_example(number, prompt, columns, self.columns, len(prompts)))
+                self.reward.check_examples(examples[-1:])
+                problems.append(None)
+            except DataError as error:  # noqa: PERF203  (only this row is unusable)
+                problems.append(Unscored("unusable_row", str(error)))
+                examples[number:] = examples[number:] or [Example(_question(prompt))]
+        why = next((problem.detail for problem in problems if problem), "")
+        if why and self._is_first_batch and all(problems):
+            names = [name for name, values in columns.items() if _is_column(values, len(prompts))]
+            raise DataError(
+                f"none of the {len(prompts)} rows of the first batch is of use: {why}; columns: "
+                f"{', '.join(['prompt', *names])}; to_trl(reward, columns={{'answers': …}}) names others"
+            )
+        if why and not self._warned:
+            _LOG.warning(
+                "rows of the dataset are of no use to reward %r: %s; their completions are None, counted as "
+                "masked/unusable_row",
+                self.reward.name,
+                why,
+            )
+            self._warned = True
+        return examples, problems
+
+
+def _old_trl() -> str:
+    """Why the installed TRL is too old; empty if it is not, or if there is none."""
+    version = version_of("trl")
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version or "")[:2])
+    if not version or numbers >= _TAKES_NONE_SINCE:
+        return ""
+    return (
+        f"trl {version} counts a completion that could not be graded as 0, which an abstention earns; "
+        f"trl {'.'.join(map(str, _TAKES_NONE_SINCE))} and later leave it out: pip install -U trl"
+    )
+
+
+def _example(
+    number: int,
+    prompt: Any,
+    given: Mapping[str, Any],
+    columns: Mapping[ColumnName, str] | None,
+    rows: int,
+) -> Example:
+    """The example of one row; TRL also passes arguments of its own, which have no value for each row."""
+    row = {"prompt": _question(prompt)}
+    for name, values in given.items():
+        if _is_column(values, rows):
+            row[name] = values[number]
+        elif hasattr(values, "__len__") and name in get_args(ColumnName):
+            raise DataError(f"{name} has {len(values)} values for {rows} prompts; give one for each")
+    return to_example(row, columns)
+
+
+def _is_column(values: Any, rows: int) -> bool:
+    """Whether it has a value for each row, as lists, arrays and columns of `datasets` have."""
+    listed = not isinstance(values, (str, Mapping)) and hasattr(values, "__getitem__")
+    return listed and len(values) == rows
+
+
+def _question(prompt: Any) -> str:
+    """The last thing that the user says in a prompt; a text is itself."""
+    return prompt if isinstance(prompt, str) else text_of(_last(prompt, "user", "a prompt"))
+
+
+def _last(messages: Any, role: str, what: str) -> Any:
+    """The last message of a role; None of a conversation that is empty.
+
+    Raises:
+        ConfigError: it is no conversation, or not in the form that TRL's are.
+    """
+    given = [messages] if isinstance(messages, Mapping) else messages
+    if not is_conversation(given) and (not isinstance(given, (list, tuple)) or given):
+        raise ConfigError(
+            f"{what} is one text or a list of messages with role and content, not {str(messages)[:200]!r}"
+        )
+    return last_message(given, role)
+
+
+def _completion(prompt: Any, completion: Any, prefill: str) -> Completion:
+    """A completion as rewards read it; reasoning that TRL passes apart comes with its own `<think>`."""
+    if isinstance(completion, str):
+        return Completion(completion, prefill=prefill or _begun_in_prompt(prompt))
+    message = _last(completion, "assistant", "a completion")
+    begun = "" if reasoning_of(message).strip() else _begun_in_prompt(prompt) or prefill
+    return Completion(completion_of(message), prefill=begun)
+
+
+def _begun_in_prompt(prompt: Any) -> str:
+    """The part of the assistant's turn that is in the prompt: its last message, or a text's `<think>`."""
+    if isinstance(prompt, str):
+        return opened(prompt)
+    last = prompt[-1] if len(prompt) else {}
+    return completion_of(last) if last_message([last], "assistant") is not None else ""
+
+
+def _form_missing(results: Sequence[Result], reward: Reward) -> str:
+    """The warning where every completion of a batch is floored for its form; "" for other batches."""
+    graded = [result for result in results if result.state != "masked"]
+    causes = Counter(result.cause or "" if result.state == "floored" else "" for result in graded)
+    if not causes or not causes.keys() <= _FORMS.keys():
+        return ""
+    forms = " and ".join(sorted({_FORMS[cause] for cause in causes}))
+    other = 'or take .with_(answer="text"), which reads the whole text'
+    return (
+        f"reward {reward.name!r} reads {forms}, which none of the {len(graded)} completions of the first "
+        f"batch has ({', '.join(causes)}): all are floored alike, so nothing is learnt; ask for it in the "
+        f"prompts{', ' + other if 'text' in reward.choices.get('answer', ()) else ''}"
+    )
+
+
+def _of_all_processes(results: Sequence[Result]) -> Sequence[Result]:
+    """TRL averages a metric over the processes that log it, and not all see every cause or term."""
+    try:
+        from accelerate.utils import gather_object
+    except ImportError:  # not in a trainer
+        return results
+    return gather_object(list(results))
+
+
+def _extra_columns(results: Sequence[Result]) -> dict[str, list[Any]]:
+    """Columns for the table of completions; always the same ones, as TRL keeps the last values of each."""
+    return {
+        "state": [result.state for result in results],
+        "cause": [result.cause or "" for result in results],
+        "terms": [json.dumps(dict(result.terms)) for result in results],
+        "facts": [json.dumps(dict(result.facts), ensure_ascii=False) for result in results],
+    }
