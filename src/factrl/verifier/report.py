@@ -29,6 +29,8 @@ SURE, UNLIKELY = 0.7, 0.25
 """Probabilities: a claim is shown as supported from `SURE` on, as not supported below `UNLIKELY`, and as
 unsure between them.  With these values the local judge shows at most a tenth of the false claims of seven
 labelled sets as supported, and at most a tenth of the true ones as not supported (docs/verify.md)."""
+VERBATIM = "word for word"
+"""Whose verdict it is that a claim stands in the evidence as it is; no judge was asked."""
 # Kind of a claim, as `Report.kind` gives it -> the letter and the words shown for it; the worst kind first.
 KINDS: Mapping[str, tuple[str, str]] = {
     "refuted": ("R", "refuted"),
@@ -135,13 +137,13 @@ class Report:
         """The kind that is shown for a claim: the label of its verdict, `skipped`, or `unsure`.
 
         A verdict is unsure if its probability lies between `UNLIKELY` and `sure`, or if it is "supported"
-        and words alone were compared.
+        because words were compared and the claim does not stand there word for word.
         """
         verdict = check.verdict
         if verdict is None:
             return "skipped"
         between = verdict.p is not None and UNLIKELY <= verdict.p < self.sure and not verdict.cause
-        words_alone = self.weak and verdict.label == "supported"
+        words_alone = self.weak and verdict.label == "supported" and verdict.by != VERBATIM
         return "unsure" if between or words_alone else verdict.label
 
     def unread(self) -> list[Sentence]:

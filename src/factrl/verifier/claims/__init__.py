@@ -26,7 +26,7 @@ from factrl.text.answers import is_contentless
 from factrl.text.sentences import sentences
 from factrl.text.words import CARDINALS, STOP_WORDS, stem
 from factrl.types import Claim, Skip
-from factrl.verifier.search.sources import in_words
+from factrl.verifier.pieces import cells, in_words, plain
 
 from .stating import (
     PAST,
@@ -76,15 +76,6 @@ class SentenceClaims:
 
 # -- Statements
 
-_MARKUP = re.compile(
-    r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{0,500}\)"  # a link keeps its words
-    r"|\[\[(?:[^\[\]|\n]{1,100}\|)?([A-ZÀ-Þ][^\[\]|\n]{1,100})\]\]"
-    r"| ?\[\d{1,3}(?:[,–-] ?\d{1,3}){0,5}\]| ?【[^【】\n]{1,40}】| ?\[citation needed\]"
-    r"|\[\^\w{1,20}\]"
-    r"|`+|~~|(?<!\w)_+(?=[^\W_])|(?<=[^\W_])(?:__+|_(?!\w))"
-    r"|(?<![\w ])\*+|\*+(?![\w ])|(?<= )\*+(?! )|(?<=\w)\*+(?!\w)"  # but not "3 * 4" and "M*A*S*H"
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Statement:
@@ -108,7 +99,7 @@ def statements(text: str) -> list[Statement]:
     line, line_end, sources = "", -1, False
     columns: list[str] = []  # of the table that a row stands in
     for number, unit in enumerate(sentences(text)):
-        seen = _plain(text[unit.start : unit.end])
+        seen = plain(text[unit.start : unit.end])
         if unit.start >= line_end:
             line_end = text.find("\n", unit.end)
             line_end = len(text) if line_end < 0 else line_end
@@ -116,7 +107,7 @@ def statements(text: str) -> list[Statement]:
         if unit.kind == "row":
             seen = _labelled(seen, columns)
         else:
-            columns = _cells(seen) if unit.kind == "heading" and " | " in seen else []
+            columns = cells(seen) if unit.kind == "heading" and " | " in seen else []
         if heads_sources(seen):
             sources = True
         elif unit.kind == "heading":
@@ -159,15 +150,10 @@ _YOU_AND_I = re.compile(r"\b(?:you|i|we|me|this|that|sie|du|vous|tu|usted|ready|
 _HERE = re.compile(r"^(?:\w+[,!] )?here(?:'s|’s| is| are) ", re.IGNORECASE)
 
 
-def _cells(row: str) -> list[str]:
-    """The cells of a row; those with a dash are empty."""
-    return [cell.strip(" ") if cell.strip(" -–—") else "" for cell in row.split("|")]
-
-
 def _labelled(row: str, columns: list[str]) -> str:
     """A row with the names of its columns, unless they do not fit or make it a remark on the text."""
-    cells = _cells(row)
-    labelled = in_words(zip(columns, cells, strict=False)) if len(cells) == len(columns) else ""
+    own = cells(row)
+    labelled = in_words(zip(columns, own, strict=False)) if len(own) == len(columns) else ""
     return row if not labelled or speaks_of_itself(labelled) else labelled
 
 
@@ -188,22 +174,6 @@ def _is_value_of(label: str, seen: str) -> bool:
         )
         return len(label) <= 200 and (certain if echo or _YES_OR_NO.match(seen) else asks(label))
     return is_bare(label) and (label.endswith((":", "：")) or (has_value(seen) and " | " not in label))
-
-
-# Tags of HTML and of reasoning, except those that strike words out.
-_TAGS = re.compile(
-    r"</?(?:(b|i|u|em|strong|span|code)|p|ul|ol|li|h[1-6]|div|table|tr|td|th|section|article|pre|blockquote|br|hr"
-    r"|answer|response|think|thinking|reasoning|thought|reflection)(?: [^<>]{0,200})?/?>|\[/?THINK\]"
-    r"|<!--|-->$",
-    re.IGNORECASE,
-)
-
-
-def _plain(text: str) -> str:
-    """A text on one line, without markup and without the special tokens of chat templates."""
-    if "<" in text or "[" in text or text.endswith("-->"):
-        text = _TAGS.sub(lambda match: "" if match[1] else " ", CHAT_TOKEN.sub(" ", text))
-    return " ".join(_MARKUP.sub(lambda match: match[1] or match[2] or "", text).split())
 
 
 # -- Wrappers: openings that name nobody or only the writer.  "Some people say that the Moon is made of
