@@ -80,7 +80,7 @@ def test_what_a_citation_earns(text: str, outcome: float, citations: float) -> N
 def test_what_is_judged_is_the_answer_to_the_question_by_one_passage_at_a_time() -> None:
     judge = Judge()
     result = scored(r"[1] [2] \boxed{Rome}", judge=judge)
-    assert judge.claims == ["To the question “Where was Ada born” the answer is Rome."] * 2
+    assert judge.claims == ['To the question "Where was Ada born" the answer is Rome.'] * 2
     assert (result.facts["cited"], result.facts["supporting"]) == ([1, 2], [1])
 
 

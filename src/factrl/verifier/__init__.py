@@ -205,7 +205,7 @@ _THRESHOLDS: Mapping[str, dict[str, Any]] = {
 }
 _AS_PUBLISHED = {"own_subject": False}
 _STYLES: Mapping[str, tuple[Style, dict[str, Any]]] = {
-    "local": ("factscore", {}),
+    "local": ("factscore", {"k": 12}),  # passages, of whose pieces those that bear on a claim are judged
     "factscore": ("factscore", {"k": 5, **_AS_PUBLISHED}),  # section 4.1: five passages of the title
     "veriscore": ("veriscore", {"k": 10, **_AS_PUBLISHED}),  # ten search results, the command line's default
     "knowrl": ("knowrl", {"k": 5, "topic_in_query": True, **_AS_PUBLISHED}),

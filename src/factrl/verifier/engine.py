@@ -31,7 +31,7 @@ from factrl.verifier.claims import normalised
 from factrl.verifier.pieces import Found, found_in, ranked, stems
 from factrl.verifier.report import UNLIKELY, VERBATIM
 from factrl.verifier.search import Given, Search
-from factrl.verifier.subjects import ELSE, Context, contexts, heads, other_subject, subject_of
+from factrl.verifier.subjects import ELSE, Context, contexts, heads, may_be_same, other_subject, subject_of
 from factrl.verifier.values import contradicts, is_verbatim, other_value
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ AT_MOST = 0.49
 ABOUT = 0.5
 """Share of a claim's words that a piece must have before it can refute the claim: silence refutes nothing."""
 DISAGREE = "the documents disagree"
+_MOST = 0.75  # share of a claim's words that a piece of another document must have that may contradict it
 _SHOWN = 8  # pieces that a judge sees at most which sees them together
 SHORTER = (
     2_000  # characters of evidence in the second request, when a claim with all its evidence was too long
@@ -77,6 +78,7 @@ class Item:
         bool, ...
     ] = ()  # of each passage: whether it has so many of the claim's words as to refute it
     against: int | None = None  # the passage that has the claim's words and another value
+    perhaps: int | None = None  # one of another document that has most of them and another value
     verdict: Verdict | None = None
     asked: dict[int, Verdict] = field(default_factory=dict)  # of judges that see one passage at a time
 
@@ -283,25 +285,41 @@ class _Group:
         """Put the pieces that bear on a claim in place of its passages, and settle what stands there verbatim."""
         found = found_in(item.passages)
         known = heads(found)
-        best = ranked(item.words, found, item.context.words)
+        best = ranked(item.words, found, item.context.words) or found
+        if not best:
+            return  # of signs only
 
         def doubt(one: Found) -> str:
             other = other_subject(item.words, item.context, one, known)
             return other or other_value(item.words, one.pieces, one.passage.title)
 
         verbatim = next((one for one in best if self._says(item, one, known)), None)
-        against = next((one for one in best if self._contradicts(item, one, known)), None)
-        shown = [*dict.fromkeys(filter(None, (verbatim, *best[:_SHOWN], against)))]
+        first = verbatim or best[0]
+        same = [one for one in best if may_be_same(first, one)]
+        against = next((one for one in same if self._contradicts(item, one, known)), None)
+        others = [
+            one for one in same if (one.title, one.passage.source) != (first.title, first.passage.source)
+        ]
+        perhaps = next((one for one in others if self._contradicts(item, one, known, _MOST)), None)
+        shown = [*dict.fromkeys(filter(None, (verbatim, *best[:_SHOWN], against, perhaps)))]
         item.passages = tuple(one.passage for one in shown)
         item.doubts = tuple(map(doubt, shown))
         wanted = stems(item.words)
         held = (stems(f"{one.passage.title}. {one.passage.text}") for one in shown)
         item.bears = tuple(len(wanted & own) >= ABOUT * len(wanted) for own in held)
-        item.against = None if against is None else shown.index(against)
+        item.against, item.perhaps = (None if one is None else shown.index(one) for one in (against, perhaps))
         if verbatim is not None:
             start = len(verbatim.passage.text) - len(verbatim.pieces[0].text)
-            quote = (0, start, len(verbatim.passage.text))
-            self._settle({item: _weighed(item, {0: Verdict("supported", VERBATIM, p=1.0, quote=quote)})})
+            item.asked[0] = Verdict(
+                "supported", VERBATIM, p=1.0, quote=(0, start, len(verbatim.passage.text))
+            )
+            if item.perhaps is None or item.against is not None or not self.alone:
+                self._settle({item: _weighed(item, item.asked)})
+
+    @property
+    def alone(self) -> int:
+        """How many pieces the judge is asked about, each alone; 0 where it is asked about all together."""
+        return getattr(self.verifier.judge, "alone", 0) if self.verifier.own_subject else 0
 
     @staticmethod
     def _says(item: Item, one: Found, known: frozenset[Any]) -> bool:
@@ -317,8 +335,8 @@ class _Group:
         )
 
     @staticmethod
-    def _contradicts(item: Item, one: Found, known: frozenset[Any]) -> bool:
-        said = len(one.pieces) == 1 and contradicts(item.words, one.pieces[0], one.passage.title)
+    def _contradicts(item: Item, one: Found, known: frozenset[Any], share: float = 1.0) -> bool:
+        said = len(one.pieces) == 1 and contradicts(item.words, one.pieces[0], one.passage.title, share)
         return said and not other_subject(item.words, item.context, one, known)
 
     # -- Verdicts
@@ -326,13 +344,14 @@ class _Group:
     async def _judge(self, items: Sequence[Item]) -> None:
         # The key covers all that a verdict depends on; claims of the group with equal keys are judged once.
         waiting: dict[str, list[_Ask]] = {}
-        alone = getattr(self.verifier.judge, "alone", 0) if self.verifier.own_subject else 0
         for item in items:
             own = [n for n in range(len(item.passages)) if not item.doubts or item.doubts[n] != ELSE]
             together = own or range(len(item.passages))  # those of one subject
-            numbers = [(n,) for n in range(len(item.passages))][:alone] or [tuple(together)]
-            for own in numbers:
-                ask = _Ask(item, own, len(numbers) if alone else 0)
+            numbers = [n for n in range(len(item.passages))][: self.alone] if not item.asked else []
+            if item.perhaps is not None and self.alone:
+                numbers = [*dict.fromkeys([*numbers, item.perhaps])]
+            for own in [(n,) for n in numbers] or [tuple(together)]:
+                ask = _Ask(item, own, len(numbers) + len(item.asked) if self.alone else 0)
                 evidence = [[passage.title, passage.text] for passage in ask.passages]
                 claim = normalised(item.claim.text)
                 about = {"kind": "verdict/1", "judge": self.identity, "claim": claim, "evidence": evidence}
@@ -465,9 +484,10 @@ def _weighed(item: Item, verdicts: Mapping[int, Verdict], *, together: bool = Fa
         return _ORDER.index(label), -number if verdict.label == "refuted" else p
 
     verdict = weighed[max(weighed, key=rank)]
-    if verdict.label == "supported" and item.against is not None:
-        against = item.passages[item.against]
-        facts = {**verdict.facts, "against": [item.against, 0, len(against.text)]}
+    refuted = item.perhaps is not None and verdicts.get(item.perhaps, verdict).label == "refuted"
+    against = item.perhaps if item.against is None and refuted else item.against
+    if verdict.label == "supported" and against is not None:
+        facts = {**verdict.facts, "against": [against, 0, len(item.passages[against].text)]}
         return replace(verdict, label="unknown", p=AT_MOST, why=DISAGREE, facts=facts)
     return verdict
 

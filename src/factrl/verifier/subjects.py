@@ -117,6 +117,12 @@ def other_subject(claim: str, context: Context, one: Found, known: frozenset[Nam
     return ""
 
 
+def may_be_same(one: Found, other: Found) -> bool:
+    """Whether two pieces may be about one thing: not where their documents' titles are two different names."""
+    both = [{word for name in names(_TITLED.split(each.title)[0]) for word in name} for each in (one, other)]
+    return not all(both) or not both[0].isdisjoint(both[1])
+
+
 def subject_of(one: Found) -> frozenset[str]:
     """The keys of the words that say what a piece is about: title, headings, and the name before it if it is one."""
     before = names(one.pieces[0].before)

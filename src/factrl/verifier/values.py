@@ -163,7 +163,7 @@ def is_verbatim(claim: str, text: str, about: Collection[str] = ()) -> bool:
         wanted, held = (tuple(word for word in own if word not in _idle()) for own in (wanted, held))
         if len(wanted) < 3 or 2 * len(more) > len(wanted):
             return False
-    at = f" {' '.join(held)} ".find(f" {' '.join(wanted)} ") if len(wanted) > 1 else -1
+    at = f" {' '.join(held)} ".find(f" {' '.join(wanted)} ") if len(wanted) > 2 else -1
     if at < 0:
         return False
     before = " ".join(held)[:at].split()
@@ -251,7 +251,11 @@ def _of_another(claim: str, text: str) -> bool:
         next((one.key for one in part if one.low not in silent()), "") if part else "" for part in clauses
     ]
     shares = [len(wanted & {one.key for one in part}) for part in clauses]
-    own = [share for share, first in zip(shares, opens, strict=True) if first == subject]
+    own = [
+        share
+        for share, first, part in zip(shares, opens, clauses, strict=True)
+        if first == subject and len(part) > 2
+    ]
     others = [
         share
         for share, first, part in zip(shares, opens, clauses, strict=True)
@@ -379,31 +383,42 @@ def _words_of(one: _Segment) -> frozenset[str]:
     return one.words
 
 
-def contradicts(claim: str, piece: Piece, context: str) -> bool:
-    """Whether a piece has all the words of a claim and another value in the place of one, or a negation."""
+def contradicts(claim: str, piece: Piece, context: str, share: float = 1.0) -> bool:
+    """Whether a piece has this share of the claim's words and another value in the place of one, or a negation."""
     claimed, own, around = tokens(claim), tokens(piece.shown), tokens(context)
     keys, values = ({*map(of, (*own, *around))} for of in (_key, _value_of))
     wanted = content(claimed)
     said = {word.key for word in tokens(piece.text)}
-    if len(wanted) < 2 or not wanted <= keys or len(wanted & said) < 0.6 * len(wanted):
+    if len(wanted) < 2 or len(wanted & keys) < share * len(wanted) or len(wanted & said) < 0.6 * len(wanted):
         return False
     missing = {one.value for one in claimed if one.value} - values
+    kinds = {kind for kind, _ in missing}
     if not missing:
         return _denies(claimed) != _denies(tokens(piece.text)) and wanted <= {*map(_key, own)}
-    kinds = {kind for kind, _ in missing}
-    if len(kinds) > 1:
+    if len(kinds) > 2 or len(kinds.intersection(_STRICT)) > 1:
         return False
-    (kind,) = kinds
-    mine = {one.value[1] for one in claimed if one.value and one.value[0] == kind}
-    if piece.kind == "row":
-        other = {
-            one.value[1] for one in _nearest_cells(claimed, piece.shown) if one.value and one.value[0] == kind
-        }
-        return bool(other) and mine.isdisjoint(other)
-    near = max(
-        _segments(piece.shown, kind, len(piece.before)), key=lambda one: len(one.words & wanted), default=None
-    )
-    return near is not None and mine.isdisjoint(near.values)
+    for kind in kinds:
+        mine = {one.value[1] for one in claimed if one.value and one.value[0] == kind}
+        if piece.kind == "row":
+            values = {one.value for one in _nearest_cells(claimed, piece.shown)}
+            other = {value[1] for value in values if value and value[0] == kind}
+        else:
+            parts = _segments(piece.shown, kind, len(piece.before))
+            other = max(parts, key=lambda one: len(one.words & wanted)).values if parts else ()
+        beside = _beside(claimed, kind, missing) & _beside(own, kind)
+        if other and mine.isdisjoint(other) and (beside or kind not in ("number", "code")):
+            return True
+    return False
+
+
+def _beside(words: Sequence[Token], kind: str, which: Collection[tuple[str, str]] | None = None) -> set[str]:
+    """The words next to the values of one kind."""
+    telling = [one for one in words if one.low not in silent()]
+    found: set[str] = set()
+    for number, one in enumerate(telling):
+        if one.value and one.value[0] == kind and (which is None or one.value in which):
+            found.update(near.key for near in telling[max(0, number - 1) : number + 2] if near is not one)
+    return found
 
 
 def _key(one: Token) -> str:
