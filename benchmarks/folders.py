@@ -36,8 +36,8 @@ from factrl.verifier.search import Given
 
 SHOWN = ("supported", "unsure", "refuted", "unknown", "unjudged", "no claim")
 _SAID, _SHARED = 0.5, 0.9
-"""Of the words of a sentence, and of those that the claim shares with it, in one piece that was shown: of a long
-row only some cells are."""
+"""Of the words of a sentence (not of a row, of which only some cells are shown), and of those that the claim
+shares with it, in one piece that was shown."""
 
 
 def opened(judge: str, docs: Path, store: Store | None) -> Verifier:
@@ -60,7 +60,7 @@ def reached(row: Mapping[str, Any], passages: list[Passage]) -> bool:
         said = words(source.partition(": ")[2])
         both = [word for word in said if word in words(row["claim"])]
         if any(
-            sum(word in own for word in said) >= _SAID * len(said)
+            (row["kind"].startswith("table") or sum(word in own for word in said) >= _SAID * len(said))
             and sum(word in own for word in both) >= _SHARED * len(both)
             for own in shown
         ):

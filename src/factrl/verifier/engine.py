@@ -42,7 +42,7 @@ AT_MOST = 0.49
 ABOUT = 0.5
 """Share of a claim's words that a piece must have before it can refute the claim: silence refutes nothing."""
 DISAGREE = "the documents disagree"
-_MOST = 0.75  # share of a claim's words that a piece of another document must have that may contradict it
+_MOST = 0.5  # share of a claim's words that a piece of another document must have that may contradict it
 _SHOWN = 8  # pieces that a judge sees at most which sees them together
 SHORTER = (
     2_000  # characters of evidence in the second request, when a claim with all its evidence was too long
@@ -301,7 +301,7 @@ class _Group:
             one for one in same if (one.title, one.passage.source) != (first.title, first.passage.source)
         ]
         perhaps = next((one for one in others if self._contradicts(item, one, known, _MOST)), None)
-        shown = [*dict.fromkeys(filter(None, (verbatim, *best[:_SHOWN], against, perhaps)))]
+        shown = [*dict.fromkeys(filter(None, (verbatim, *best[: self.alone or _SHOWN], against, perhaps)))]
         item.passages = tuple(one.passage for one in shown)
         item.doubts = tuple(map(doubt, shown))
         wanted = stems(item.words)

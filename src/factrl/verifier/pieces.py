@@ -26,6 +26,7 @@ from factrl.verifier.judges.overlap import MAX_EVIDENCE, words_of
 
 JOINED = 450
 """Characters of pieces about one subject that are judged together: on a CPU every word costs time."""
+_BEGINNING = 5  # letters: "clean" and "cleaning", "reinigen" and "Reinigung"
 _CELLS = 5  # of a row that is shown whole
 _BESIDE = 0.6  # what a word counts that stands in what a piece leans on, and not in itself
 _UNMARKED = 6  # the level of a heading in bold, or without a mark
@@ -165,7 +166,7 @@ def _pieces(text: str) -> list[Piece]:
             question = question if found and question.endswith(found[-1].text) else ""
         if not seen:
             continue
-        level = _level(text, unit, below, not found)
+        level = level_of(text, unit, below, first=not found)
         place = (unit.start, unit.end, tuple(words for _, words in above), tuple(depth for depth, _ in above))
         if unit.kind == "heading" and "|" in text[unit.start : unit.end]:
             columns = cells(seen)
@@ -201,7 +202,7 @@ def _pieces(text: str) -> list[Piece]:
     return found
 
 
-def _level(text: str, unit: Sentence, below: Sentence | None, first: bool) -> int:
+def level_of(text: str, unit: Sentence, below: Sentence | None, *, first: bool) -> int:
     """The level of a heading, 1 for the outermost, also of one that is not marked as one; else 0."""
     line = text.rfind("\n", 0, unit.start) + 1
     if unit.kind == "heading":
@@ -272,8 +273,8 @@ def _as_found(passage: Passage, pieces: tuple[Piece, ...]) -> Found:
 
 @lru_cache(maxsize=8_192)
 def stems(text: str) -> frozenset[str]:
-    """The stems of the content words, names and numbers of a text."""
-    return frozenset(words_of(text).stems)
+    """The beginnings of the content words, names and numbers of a text, which words of one family share."""
+    return frozenset(word[:_BEGINNING] for word in words_of(text).stems)
 
 
 def ranked(claim: str, found: Sequence[Found], hint: str = "") -> list[Found]:

@@ -22,7 +22,6 @@ from factrl.errors import ConfigError, TooManyMasked, Unscored
 from factrl.text.escape import one_line
 from factrl.text.sentences import Sentence, sentences
 from factrl.types import Claim, Passage, Verdict, VerdictLabel
-from factrl.verifier.claims import hedges
 
 WIDTH = 0.05  # the widest interval for which a score is still given as a number
 SURE, UNLIKELY = 0.7, 0.25
@@ -60,17 +59,18 @@ class Check:
     shown: str = ""
 
     @property
-    def hedged(self) -> bool:
-        """Whether the claim is skipped because it is hedged ("Perhaps …"); `--strict` fails on it."""
-        return self.claim.skip == "unverifiable" and hedges(self.claim.text)
-
-    @property
     def quote(self) -> str:
         """The sentence of the evidence that decided the verdict; empty if there is none."""
         if self.verdict is None or self.verdict.quote is None:
             return ""
         number, start, end = self.verdict.quote
         return self.passages[number].text[start:end]
+
+    @property
+    def against(self) -> Passage | None:
+        """The piece of another document, or of another place, that says otherwise; None where all agree."""
+        place = (self.verdict.facts if self.verdict is not None else {}).get("against")
+        return self.passages[place[0]] if place else None
 
     @property
     def quoted_from(self) -> str:
@@ -132,6 +132,11 @@ class Report:
     def claims(self) -> int:
         """How many claims count."""
         return sum(self.likelier.values())
+
+    @property
+    def not_looked_at(self) -> int:
+        """How many claims nobody looked at, as the user set a limit; they count nowhere."""
+        return sum(check.claim.skip == "limit" for check in self.checks)
 
     def kind(self, check: Check) -> str:
         """The kind that is shown for a claim: the label of its verdict, `skipped`, or `unsure`.
@@ -219,6 +224,7 @@ class Report:
             **{name: getattr(self, name) for name in fields},
             "failure": str(self.failure) if self.failure else None,
             "counts": dict(self.counts),
+            "not_looked_at": self.not_looked_at,
             "unread": [asdict(part) for part in self.unread()],
             "precision": low_high,
             "claims": claims,
@@ -317,6 +323,8 @@ class Report:
         parts = ", ".join(f"{count} {KINDS[kind][1]}" for kind, count in self.counts.items() if count)
         by = " by the likelier verdicts" if self.counts["unsure"] else ""
         lines = [f"{parts} of {self.claims}; precision{by} {supported}/{self.claims} = {score}"]
+        if left := self.not_looked_at:
+            lines.append(f"{left} not looked at: --max-claims")
         if self.weak:
             lines.append("weak: compared by words and numbers only; this is not a verification")
         return lines
@@ -343,6 +351,10 @@ def _lines(check: Check) -> list[str]:
         where = one_line(check.quoted_from)
         nearest = "nearest: " if kind in ("unsure", "unknown") else ""
         lines.append(f"             {nearest}“{one_line(check.quote)}”" + (f" ({where})" if where else ""))
+    if against := check.against:
+        lines.append(
+            f"             against: “{one_line(against.text)}” ({one_line(against.title or against.source)})"
+        )
     return lines
 
 
@@ -364,6 +376,7 @@ _SKIPPED = {
     "self": "it speaks of the text itself, or of whoever grades it",
     "repeat": "an earlier claim says it",
     "unverifiable": "there is nothing to check",
+    "limit": "it is beyond the limit of claims that are looked at",
 }
 
 
@@ -444,7 +457,10 @@ def _claim(number: int, check: Check, report: Report) -> Mapping[str, Any]:
         "notes": notes,
         "deciding": read[quote[0]] if quote else None,
         "excerpt": _excerpt(check.passages[quote[0]].text, *quote[1:]) if quote else None,
-        "others": [one for one in read if quote is None or one[0] != quote[0] + 1],
+        "against": check.against,
+        "others": [
+            one for one in read if (quote is None or one[0] != quote[0] + 1) and one[1] is not check.against
+        ],
     }
 
 

@@ -389,12 +389,17 @@ def contradicts(claim: str, piece: Piece, context: str, share: float = 1.0) -> b
     keys, values = ({*map(of, (*own, *around))} for of in (_key, _value_of))
     wanted = content(claimed)
     said = {word.key for word in tokens(piece.text)}
-    if len(wanted) < 2 or len(wanted & keys) < share * len(wanted) or len(wanted & said) < 0.6 * len(wanted):
+    if (
+        len(wanted) < 2
+        or len(wanted & keys) < share * len(wanted)
+        or len(wanted & said) < min(0.6, share) * len(wanted)
+    ):
         return False
     missing = {one.value for one in claimed if one.value} - values
     kinds = {kind for kind, _ in missing}
     if not missing:
-        return _denies(claimed) != _denies(tokens(piece.text)) and wanted <= {*map(_key, own)}
+        other = _denies(claimed) != _denies(tokens(piece.text)) and wanted <= {*map(_key, own)}
+        return other or (share < 1 and bool(_replaced(claimed, tokens(piece.text), keys)))
     if len(kinds) > 2 or len(kinds.intersection(_STRICT)) > 1:
         return False
     for kind in kinds:
