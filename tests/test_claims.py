@@ -135,7 +135,7 @@ TALK: list[tuple[str, str | None]] = [
         (text, text)
         for text in (
             *("The mayor is in jail :)", f"I'm not sure, but {MAYOR}.", f"Let's remember {MAYOR}."),
-            *(f"I'm glad to say {MAYOR}.", "Thanks to the mayor's fraud, it is poor.", f"Perhaps {MAYOR}."),
+            *(f"I'm glad to say {MAYOR}.", "Thanks to the mayor's fraud, it is poor."),
             *("$99", "95%", "Gluten-free", "(1950–2001)", "You should keep 30 cm of distance."),
             *("If the lamp blinks, call 555 1234.", "Please clean the filter every two weeks."),
             *("Was Ann Lee jailed? Absolutely.", "Q: When was she born? A: 1867."),
@@ -147,7 +147,6 @@ TALK: list[tuple[str, str | None]] = [
         (text, None)
         for text in (
             *(
-                "You should see a doctor.",
                 "I hope this helps, and good luck with the project!",
                 "1.",
                 "Hello!",

@@ -30,19 +30,19 @@ def claims_of(report: dict[str, Any]) -> Iterator[tuple[int, str, str, str]]:
 
 def main() -> None:
     """Print a line of GitHub's workflow commands for every claim that is not supported, or JUnit's XML."""
-    reports = [json.loads(line) for line in sys.stdin]
+    reports = [*map(json.loads, filter(str.strip, sys.stdin.read().split("\n")))]
     if "--junit" not in sys.argv:
         for report in reports:
             for line, claim, shown, said in claims_of(report):
                 if shown != "supported":
                     message = f"{shown}: {claim} {said}".replace("%", "%25").replace("\n", "%0A")
-                    print(f"::{LEVELS[shown]} file={report['file']},line={line}::{message}")
+                    print(f"::{LEVELS[shown]} file={report.get('file', '')},line={line}::{message}")
         return
     root = ET.Element("testsuites", name="factrl verify")
     for report in reports:
-        suite = ET.SubElement(root, "testsuite", name=report["file"] or "text")
+        suite = ET.SubElement(root, "testsuite", name=report.get("file", "") or "text")
         for line, claim, shown, said in claims_of(report):
-            case = ET.SubElement(suite, "testcase", name=claim, file=report["file"], line=str(line))
+            case = ET.SubElement(suite, "testcase", name=claim, file=report.get("file", ""), line=str(line))
             if shown != "supported":
                 tag = {"refuted": "failure", "unjudged": "error"}.get(shown, "skipped")
                 ET.SubElement(case, tag, type=shown, message=said)

@@ -190,7 +190,7 @@ def _verify(args: argparse.Namespace) -> int:
 def _print(args: argparse.Namespace, checked: list[tuple[str, Report]]) -> None:
     for path, report in checked:
         if args.json:
-            say(json.dumps({"file": path, **report.to_json()}))
+            say(json.dumps({**({"file": path} if path else {}), **report.to_json()}))
             continue
         if len(checked) > 1:
             say(one_line(f"{path}:"))
@@ -209,8 +209,9 @@ def _looked_at(report: Report) -> Report:
 
 
 def _is_supported(report: Report) -> bool:
-    """Whether there is a claim, all were looked at, and every one is supported for sure."""
-    return not report.not_looked_at and 0 < report.claims == report.counts["supported"]
+    """Whether there is a claim, all were looked at, every one is supported for sure, and none is a hedge."""
+    open_ones = report.not_looked_at or any(check.hedged for check in report.checks)
+    return not open_ones and 0 < report.claims == report.counts["supported"]
 
 
 def _texts(words: list[str]) -> list[tuple[str, str]]:

@@ -471,7 +471,7 @@ def _weighed(item: Item, verdicts: Mapping[int, Verdict], *, together: bool = Fa
         why = item.doubts[place] if not together or verdict.quote else ""
         if why and verdict.label == "supported":
             verdict = replace(verdict, label="unknown", p=min(verdict.p or 1.0, AT_MOST), why=why)
-        elif verdict.label == "refuted" and (why == ELSE or not item.bears[place]):
+        elif verdict.label == "refuted" and (why == ELSE or not (together or item.bears[place])):
             verdict = replace(verdict, label="unknown", why=why)
         weighed[number] = verdict
 

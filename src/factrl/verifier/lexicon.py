@@ -14,7 +14,7 @@ def lexicon() -> tuple[Mapping[str, tuple[str, str]], Mapping[str, float]]:
     """Word -> the kind of its value, and which one; and the scales."""
     values: dict[str, tuple[str, str]] = {word: ("number", str(n)) for word, n in CARDINALS.items() if n > 1}
     scales: dict[str, float] = {}
-    for line in files("factrl.verifier").joinpath("values.txt").read_text("utf-8").splitlines():
+    for line in files("factrl.verifier").joinpath("values.txt").read_text("utf-8").split("\n"):
         head, _, rest = line.partition(" ")
         if head == "-":
             continue
@@ -34,5 +34,5 @@ def lexicon() -> tuple[Mapping[str, tuple[str, str]], Mapping[str, float]]:
 @cache
 def silent() -> frozenset[str]:
     """Words that carry no meaning: articles, pronouns, prepositions, forms of "be", in some languages."""
-    lines = files("factrl.verifier").joinpath("values.txt").read_text("utf-8").splitlines()
+    lines = files("factrl.verifier").joinpath("values.txt").read_text("utf-8").split("\n")
     return STOP_WORDS.union(*(line[2:].split() for line in lines if line.startswith("- ")))

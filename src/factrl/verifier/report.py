@@ -22,6 +22,7 @@ from factrl.errors import ConfigError, TooManyMasked, Unscored
 from factrl.text.escape import one_line
 from factrl.text.sentences import Sentence, sentences
 from factrl.types import Claim, Passage, Verdict, VerdictLabel
+from factrl.verifier.claims import hedges
 
 WIDTH = 0.05  # the widest interval for which a score is still given as a number
 SURE, UNLIKELY = 0.7, 0.25
@@ -57,6 +58,11 @@ class Check:
     passages: tuple[Passage, ...] = ()
     verdict: Verdict | None = None
     shown: str = ""
+
+    @property
+    def hedged(self) -> bool:
+        """Whether the claim is skipped because it commits to nothing ("Perhaps …"); `--strict` fails on it."""
+        return self.claim.skip == "unverifiable" and hedges(self.claim.text)
 
     @property
     def quote(self) -> str:

@@ -208,7 +208,7 @@ def other_value(claim: str, pieces: Sequence[Piece], context: str) -> str:
     near = _nearest_cells(claimed, text) if row else own
     kinds = {one.value[0] for one in (*near, *above) if one.value}
     for one in claimed:
-        if one.value and one.value not in values and one.key not in keys:
+        if one.value and one.value not in values and (one.key not in keys or one.value[0] == "rank"):
             if one.value[0] in kinds or one.value[0] in _STRICT:
                 return f"the evidence has another {one.value[0] if one.value[0] in _STRICT else 'word in its place'}"
     if _exchanged(claim, piece, {one.value for one in above}):

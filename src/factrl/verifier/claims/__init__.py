@@ -10,7 +10,8 @@ statement.  What is not judged has a `skip`, stays in the list, and is shown by 
   out of the list, and a report shows it among what was not read;
 - `unverifiable`: a question that ends in "?", as it asserts nothing; a line that ends in ":", as what follows
   says it; one word alone, such as "Hello!"; talk with the reader ("I hope this helps") without a name,
-  a number or a clause about somebody else; what only names a source, as a link or a line of a list of references does;
+  a number or a clause about somebody else; a sentence that opens with "perhaps" and has no other clause, as it
+  commits to nothing; what only names a source, as a link or a line of a list of references does;
 - `question`: every content word of it is in the question, unless that asks whether something is so;
 - `repeat`: the words of an earlier claim, as one falsehood is not two;
 - `self`: instructions to a grader, and verdicts about "all claims" ("As an AI language model, …"): they must
@@ -36,7 +37,7 @@ from factrl.verifier.pieces import cells, in_words, level_of, plain
 
 from .stating import PAST, has_predicate, has_value, heads_sources, names_source
 
-__all__ = ["Extractor", "SentenceClaims", "content_words", "mark", "normalised", "statements"]
+__all__ = ["Extractor", "SentenceClaims", "content_words", "hedges", "mark", "normalised", "statements"]
 
 
 Extractor: TypeAlias = "Callable[..., list[Claim] | Awaitable[list[Claim]]]"
@@ -363,7 +364,7 @@ def _says_more(text: str) -> bool:
 
 
 _TALK = re.compile(
-    r"(?:i|i'm|i've|i'd|i'll|my|let me|let us|let's|thank you|thanks|hello|hi|hey|feel free|good luck"
+    r"(?:(?:wait|ok|okay|so|now|well|first|next|finally),? (?=let))?(?:i|i'm|i've|i'd|i'll|my|let me|let us|let's|thank you|thanks|hello|hi|hey|feel free|good luck"
     r"|(?:what a |that's a )?(?:great|good) question|here (?:is|are)|here's|(?:happy|glad) to|hope|sorry|sure"
     r"|of course|(?:unfortunately|however|but|so|well),? i|please (?:let|ask|feel|contact|provide|note)"
     r"|(?:if )?you (?:have|need|want|would like|may want|can ask)|we hope|ich|je)\b(?!-)",
@@ -384,6 +385,23 @@ _ASSERTS = re.compile(
 )
 
 
+# Openings of a sentence that commits to nothing: as a claim it could not be wrong.
+_HEDGES = re.compile(
+    r"(?:(?:maybe|perhaps|possibly|presumably)\b|it(?:'s| is) possible\b|it (?:may|might|could) (?:well )?be\b"
+    r"|(?:this|that|he|she|they) (?:may|might|could) (?:well |also )?(?:be|have been)\b)[^,;:]*$",
+    re.IGNORECASE,
+)
+
+
+def hedges(sentence: str) -> bool:
+    """Whether a sentence of one clause begins by committing to nothing; `verify --strict` fails on it.
+
+    >>> hedges("Perhaps she was born in 1868."), hedges("She was born in 1868, perhaps.")
+    (True, False)
+    """
+    return _HEDGES.match(sentence) is not None
+
+
 def _is_unverifiable(seen: str) -> bool:
     """Whether a sentence asserts nothing that a document could say."""
     bare = seen.rstrip(" \"'”’»)]}*_」』）】")
@@ -394,6 +412,8 @@ def _is_unverifiable(seen: str) -> bool:
         return not (has_value(bare[:-1]) and has_predicate(bare))
     words = re.findall(r"[^\W_][\w'’-]*", seen[:400])
     if len(words) <= 1 and seen.isascii() and not _ONE_VALUE.match(seen):
+        return True
+    if hedges(seen):
         return True
     if talk := _TALK.match(seen):
         rest = f"x{seen[talk.end() :]}"
