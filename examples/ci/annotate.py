@@ -30,7 +30,9 @@ def claims_of(report: dict[str, Any]) -> Iterator[tuple[int, str, str, str]]:
 
 def main() -> None:
     """Print a line of GitHub's workflow commands for every claim that is not supported, or JUnit's XML."""
-    reports = [*map(json.loads, filter(str.strip, sys.stdin.read().split("\n")))]
+    reports = []
+    for line in sys.stdin:
+        reports.append(json.loads(line))  # noqa: PERF401
     if "--junit" not in sys.argv:
         for report in reports:
             for line, claim, shown, said in claims_of(report):
