@@ -100,13 +100,16 @@ def other_subject(claim: str, context: Context, one: Found, known: frozenset[Nam
     own = [name for name in names(claim) if name in known or len(name) > 1]
     own += [name for name in known if len(name) > 1 and _holds(said, name)]
     own = [name for name in own if not any(other != name and _holds(other, name) for other in own)]
-    if context.subject and (context.subject in known or len(context.subject) > 1):
-        own.append(context.subject)
-    if not own:
+    if not own and not context.subject:
         return ""
     shown = f"{one.passage.title} | {opening(one.first)} | {one.passage.text}"
     held = names(shown)
     words = {*map(key_of, tokens(shown))}
+    # Who is meant by a pronoun is less sure: it counts where the piece has somebody else.
+    if context.subject in known or (
+        len(context.subject) > 1 and any(len(run) > 1 for run in names(one.passage.text))
+    ):
+        own.append(context.subject)
     for name in own:
         longer = [run for run in held if run != name and run in known and run[: len(name)] == name]
         apart = name in known and longer and not any(run not in longer and _holds(run, name) for run in held)

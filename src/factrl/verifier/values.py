@@ -207,13 +207,20 @@ def other_value(claim: str, pieces: Sequence[Piece], context: str) -> str:
     }
     near = _nearest_cells(claimed, text) if row else own
     kinds = {one.value[0] for one in (*near, *above) if one.value}
-    for one in claimed:
-        if one.value and one.value not in values and (one.key not in keys or one.value[0] == "rank"):
-            if one.value[0] in kinds or one.value[0] in _STRICT:
-                return f"the evidence has another {one.value[0] if one.value[0] in _STRICT else 'word in its place'}"
+    missing = [
+        one.value[0]
+        for one in claimed
+        if one.value and one.value not in values and (one.key not in keys or one.value[0] == "rank")
+    ]
+    if strict := [kind for kind in missing if kind in _STRICT]:
+        return f"the evidence has another {strict[0]} or none"
+    opposed = not kinds.isdisjoint(missing)
+    denied = _denies(claimed) != _denies(near if row else tokens(piece.text))
+    if opposed and not denied:  # "closed" may be said as "not open"
+        return "the evidence has another word in its place"
     if _exchanged(claim, piece, {one.value for one in above}):
         return "the evidence has the value of something else"
-    if _denies(claimed) != _denies(tokens(piece.text)) and _covered(claimed, keys) >= 0.75:
+    if denied and not opposed and _covered(claimed, keys) >= 0.75:
         return "the same words with a negation"
     if _reversed(claimed, own) or (not row and _of_another(claim, piece.text)):
         return "the evidence says it of something else"
@@ -361,7 +368,11 @@ def _exchanged(claim: str, piece: Piece, above: Collection[tuple[str, str] | Non
         for part in _segments(claim, kind):
             for value in part.values:
                 with_it = [one for one in held if value in one.values]
-                others = [one for one in held if value not in one.values]
+                others = [
+                    one
+                    for one in held
+                    if (part.values.isdisjoint(one.values) if row else value not in one.values)
+                ]
                 if not with_it or not others or (kind, value) in above:
                     continue
                 names, words = (
