@@ -36,9 +36,8 @@ from factrl.llm.local.llama import JUDGE, LlamaModel
 from factrl.runs.rows import read_lines, read_rows
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage
-from factrl.verifier.judges.local import Calibration, LocalJudge, features_of, prompt_digest
-from factrl.verifier.judges.overlap import ENOUGH, compare, lacks
-from factrl.verifier.judges.subjects import apart
+from factrl.verifier.judges.local import ALONE, Calibration, LocalJudge, features_of, prompt_digest
+from factrl.verifier.judges.overlap import ENOUGH, apart, compare, lacks
 
 FILES = {
     "wice": ("oracle_chunks_dev.jsonl", "oracle_chunks_test.jsonl"),
@@ -175,7 +174,7 @@ def score(items: Sequence[Item], path: Path, only: Sequence[str]) -> None:
 
 def local_features(judge: LocalJudge, pairs: Sequence[Any]) -> list[dict[str, float] | None]:
     """What the calibration sees of pairs with evidence; None for one that is too long."""
-    held = [[(claim.text, one) for one in apart(claim.text, passages)] for claim, passages in pairs]
+    held = [[(claim.text, one) for one in apart(claim.text, passages, ALONE)] for claim, passages in pairs]
     rows = iter(judge.logprobs([*chain(*held)]))
     found = []
     for own in held:
@@ -190,7 +189,7 @@ def local_features(judge: LocalJudge, pairs: Sequence[Any]) -> list[dict[str, fl
 
 def words_in_common(claim: str, passages: Sequence[Passage]) -> dict[str, float]:
     """The comparison with the passage that holds most of the claim's words."""
-    each = [compare(claim, one)[0] for one in apart(claim, passages)] or [compare(claim, [])[0]]
+    each = [compare(claim, one)[0] for one in apart(claim, passages, ALONE)] or [compare(claim, [])[0]]
     return max(each, key=lambda features: features["covered"])
 
 

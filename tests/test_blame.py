@@ -403,6 +403,7 @@ def test_a_claim_that_is_refused_counts_as_unsupported_and_costs_no_other_its_ve
 
     llm = serve(judges)
     verifier = supplied("knowrl", llm).resources["verify"]
+    verifier.own_subject = False  # the evidence has none of these numbers
     texts = [f"{numbered(3)}Her abhorrent cousin lied. {BORN}", f"Pierre Curie taught. {BORN}"]
     bad, good = verifier.batch(texts, [CURIE.question] * 2)
     assert dict(bad.counts) == {"refuted": 0, "unsure": 0, "unknown": 1, "unjudged": 0, "supported": 4}
@@ -410,14 +411,18 @@ def test_a_claim_that_is_refused_counts_as_unsupported_and_costs_no_other_its_ve
         "unjudgeable"
     ]
     assert dict(good.counts) == {"refuted": 0, "unsure": 0, "unknown": 0, "unjudged": 0, "supported": 2}
-    result = supplied("fspo", llm)(CURIE, tagged(texts[0]))
+    fspo = supplied("fspo", llm)
+    fspo.resources["verify"].own_subject = False
+    result = fspo(CURIE, tagged(texts[0]))
     assert (result.state, result.terms["fact"]) == ("scored", (4 - 1) / 5)  # it hides no false step
 
 
 def test_evidence_that_is_too_long_is_shortened_once(serve: Serve) -> None:
     passages = [Passage(f"Marie Curie was born in Warsaw, says source {n}. " * 60) for n in range(3)]
     for size, supported in ((6_000, 1), (3_000, 0)):
-        verifier = Verifier(LLMClaims(serve(reply)), Given(passages), LLMJudge(serve(up_to(size))))
+        verifier = Verifier(
+            LLMClaims(serve(reply)), Given(passages), LLMJudge(serve(up_to(size))), own_subject=False
+        )
         report = verifier(BORN, CURIE.question)
         assert (report.counts["supported"], report.counts["unjudged"]) == (supported, 1 - supported)
 

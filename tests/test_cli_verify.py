@@ -341,7 +341,7 @@ def test_a_text_is_checked_from_end_to_end(capsys: pytest.CaptureFixture[str]) -
     out, err = capsys.readouterr()
     assert "\x1b" not in out
     assert re.search(r"^R refuted .*1868", out, re.M), out
-    assert re.search(r"^\? unsure .*Nobel", out, re.M), out
+    assert re.search(r"^S supported .*Nobel", out, re.M), out
     assert "“Marie Curie was born in Warsaw in 1867.”" in out
     assert "weak: compared by words and numbers only" in out
     assert err == "report: out.html\n"

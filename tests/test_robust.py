@@ -47,7 +47,9 @@ def score(
     """The reward with a grader that says `word`, and no more than the tags around the two texts."""
     judge = FakeLLM(lambda messages: f"So it is.\nVERDICT: {word}")
     reward = load_reward("robust").with_(
-        grade=Grader(judge), verify=Verifier(SentenceClaims(), None, by_heart(lost)), **knobs
+        grade=Grader(judge),
+        verify=Verifier(SentenceClaims(), None, by_heart(lost), own_subject=False),
+        **knobs,
     )
     text = said if think is None else f"<think>{think}</think><answer>{said}</answer>"
     return reward(CURIE, text)

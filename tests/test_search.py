@@ -17,10 +17,9 @@ import pytest
 
 from factrl.errors import DataError
 from factrl.types import Passage
+from factrl.verifier.pieces import KEPT_WORDS, MAX_WORDS
 from factrl.verifier.search import Given
 from factrl.verifier.search.sources import (
-    KEPT_WORDS,
-    MAX_WORDS,
     cut,
     documents,
     find_sources,
@@ -307,7 +306,7 @@ def test_passages_end_at_the_ends_of_sentences() -> None:
     assert [len(cut("word. " * count)) for count in (0, KEPT_WORDS, KEPT_WORDS + 1)] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("text", ["word " * 1000, "字" * 1000, "\n\n".join(["a few words here"] * 200)])
+@pytest.mark.parametrize("text", ["word " * 1000, "字" * 1000, "\n\n".join(["A few words, here."] * 200)])
 def test_nothing_is_lost_and_nothing_is_long(text: str) -> None:
     parts = cut(text)
     assert "".join("".join(parts).split()) == "".join(text.split())

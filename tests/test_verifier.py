@@ -7,6 +7,7 @@ import json
 import math
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -23,6 +24,9 @@ def per_line(text, question="", topic=""):
             claims.append(Claim(line, start, start + len(line), number))
         start += len(line) + 1
     return claims
+
+
+plain = partial(Verifier, own_subject=False)  # whole passages, and nothing is settled by its words
 
 
 class Echo:
@@ -69,7 +73,7 @@ def checked(counts, **named):
 
 def test_each_claim_gets_the_verdict_of_its_own_evidence():
     search, judge, seen = Echo(), Says(), []
-    report = Verifier(per_line, search, judge)("yes a\nno b\nc", topic="T", watch=lambda *at: seen.append(at))
+    report = plain(per_line, search, judge)("yes a\nno b\nc", topic="T", watch=lambda *at: seen.append(at))
     assert sorted(seen) == [(1, 3), (2, 3), (3, 3)]
     assert labels(report) == ["supported", "refuted", "unknown"]
     assert [check.passages[0].text for check in report.checks] == ["about yes a", "about no b", "about c"]
@@ -105,7 +109,7 @@ def test_a_score_with_missing_verdicts_is_an_interval_and_a_number_only_when_nar
 @pytest.mark.security("S45")
 def test_equal_claims_of_one_question_are_judged_once_and_near_ones_are_not():
     search, judge = Echo(), Says()
-    verifier = Verifier(per_line, search, judge)
+    verifier = plain(per_line, search, judge)
     reports = verifier.batch(["yes in 1867", "yes in 1867\nyes in 1868"], ["q", "q"])
     assert [labels(report) for report in reports] == [["supported"], ["supported"] * 2]
     assert sorted(judge.calls) == [["yes in 1867"], ["yes in 1868"]]
@@ -119,7 +123,7 @@ def test_equal_claims_of_one_question_are_judged_once_and_near_ones_are_not():
 @pytest.mark.fault("F28")
 def test_a_flood_of_claims_counts_against_the_text_and_is_not_judged():
     judge = Says()
-    report = Verifier(per_line, Echo(), judge, max_claims=2)("\n".join(f"yes {i}" for i in range(5)))
+    report = plain(per_line, Echo(), judge, max_claims=2)("\n".join(f"yes {i}" for i in range(5)))
     assert labels(report) == ["supported"] * 2 + ["unknown"] * 3
     assert report.checks[-1].verdict.cause == "over_limit"
     assert (len(judge.calls), report.precision) == (2, 0.4)
@@ -129,7 +133,7 @@ def test_a_flood_of_claims_counts_against_the_text_and_is_not_judged():
 @pytest.mark.fault("F28")
 def test_an_over_long_text_is_floored_and_asks_nothing():
     search, judge = Echo(), Says()
-    verifier = Verifier(per_line, search, judge, max_chars=100)
+    verifier = plain(per_line, search, judge, max_chars=100)
     long, short = verifier.batch(["yes\n" * 1000, "yes"])
     assert (long.floored, long.precision, short.precision) == ("oversize", 0.0, 1.0)
     assert len(judge.calls) == 1
@@ -144,12 +148,12 @@ def test_no_evidence_is_unknown_and_a_failed_search_is_unjudged():
             return []
 
     judge = Says()
-    report = Verifier(per_line, Broken(), judge)("yes down\nyes")
+    report = plain(per_line, Broken(), judge)("yes down\nyes")
     assert labels(report) == ["unjudged", "unknown"]
     assert [check.verdict.cause for check in report.checks] == ["search_failed", "no_evidence"]
     assert report.checks[0].verdict.facts["status"] == 429
     assert judge.calls == []
-    shared = Verifier(per_line, Broken(), judge, share=True).batch(["yes down"], ["down?"])[0]
+    shared = plain(per_line, Broken(), judge, share=True).batch(["yes down"], ["down?"])[0]
     assert [check.verdict.cause for check in shared.checks] == ["search_failed"]
 
 
@@ -159,7 +163,7 @@ def test_a_failed_extraction_is_a_failure_and_never_no_claims():
             raise Unscored("extract_unreadable", "empty reply")
         return per_line(text)
 
-    bad, good = Verifier(extract, Echo(), Says()).batch(["bad", "yes"])
+    bad, good = plain(extract, Echo(), Says()).batch(["bad", "yes"])
     with pytest.raises(Unscored, match="extract_unreadable"):
         _ = bad.precision
     with pytest.raises(Unscored, match="extract_unreadable"):
@@ -176,7 +180,7 @@ def test_bugs_and_setup_errors_stop_the_batch(error):
             raise error
 
     with pytest.raises(type(error)):
-        Verifier(per_line, Echo(), Raises()).batch(["yes", "no"])
+        plain(per_line, Echo(), Raises()).batch(["yes", "no"])
 
 
 @pytest.mark.security("S11")
@@ -187,7 +191,7 @@ def test_a_judge_that_loses_a_verdict_is_named():
             return super().judge(pairs)[:-1]
 
     with pytest.raises(RuntimeError, match=r"'says' .*1 verdicts for 2 claims"):
-        Verifier(per_line, Echo(), Short(per_call=2))("yes\nno")
+        plain(per_line, Echo(), Short(per_call=2))("yes\nno")
 
 
 @pytest.mark.fault("F09")
@@ -207,7 +211,7 @@ def test_at_the_deadline_what_is_done_counts_and_the_rest_is_unjudged():
 
     texts = [f"yes {number}" for number in range(511)] + ["hang"]
     started = time.monotonic()
-    reports = Verifier(per_line, Echo(), Hangs(), deadline=5.0).batch(texts)
+    reports = plain(per_line, Echo(), Hangs(), deadline=5.0).batch(texts)
     assert time.monotonic() - started < 30
     assert [report.precision for report in reports[:511]] == [1.0] * 511
     assert labels(reports[511]) == ["unjudged"]
@@ -220,7 +224,7 @@ def test_an_extraction_that_hangs_is_a_failure_at_the_deadline():
     async def extract(text, question="", topic=""):
         await asyncio.sleep(60)
 
-    report = Verifier(extract, Echo(), Says(), deadline=0.2)("yes")
+    report = plain(extract, Echo(), Says(), deadline=0.2)("yes")
     assert report.failure is not None
     assert report.failure.cause == "deadline"
 
@@ -239,7 +243,7 @@ def test_shared_evidence_searches_for_one_text_of_the_group():
         "Warsaw lies on the Vistula.\nWarsaw is yes large.",
         "Warsaw lies on the Vistula.\nWarsaw is old.\nWarsaw is yes flat.",
     ]
-    reports = Verifier(per_line, search, judge, share=True).batch(texts, ["Where is Warsaw?"] * 2)
+    reports = plain(per_line, search, judge, share=True).batch(texts, ["Where is Warsaw?"] * 2)
     assert search.queries[0] == "Where is Warsaw?"
     assert len(search.queries) == 4  # the question and three sentences of the longer text
     assert len(judge.calls) == 1
@@ -247,10 +251,10 @@ def test_shared_evidence_searches_for_one_text_of_the_group():
 
 
 def test_evidence_can_come_with_the_text():
-    verifier = Verifier(per_line, None, Says())
+    verifier = plain(per_line, None, Says())
     report = verifier("yes the river", evidence=["The river is long.", Passage("Another thing.", title="X")])
     assert report.checks[0].passages[0].text == "The river is long."
-    own = Verifier(per_line, Echo(), Says(), share=True)
+    own = plain(per_line, Echo(), Says(), share=True)
     reports = own.batch(["red"] * 3, ["q"] * 3, evidence=[["red a"], ["red b"], None])
     assert [each.checks[0].passages[0].text for each in reports] == ["red a", "red b", "about red"]
     assert own.batch([]) == []
@@ -268,7 +272,7 @@ def test_the_same_batch_in_another_order_gives_the_same_verdicts_and_a_store_ans
     texts = [f"yes {number}\nno {number % 3}\nwhat {number}" for number in range(20)]
     questions = [f"q{number % 4}" for number in range(20)]
     judge = Says(per_call=4)
-    verifier = Verifier(per_line, Echo(), judge, store=Store(tmp_path / "verdicts.sqlite"))
+    verifier = plain(per_line, Echo(), judge, store=Store(tmp_path / "verdicts.sqlite"))
     first = {report.text: labels(report) for report in verifier.batch(texts, questions)}
     assert judge.calls
     judge.calls.clear()
@@ -289,7 +293,7 @@ def test_failures_are_not_stored(tmp_path):
                 return [Verdict("unjudged", by=self.identity, cause="timeout")]
             return [self.verdict(claim.text) for claim, _ in pairs]
 
-    verifier = Verifier(per_line, Echo(), Recovers(), store=Store(tmp_path / "verdicts.sqlite"))
+    verifier = plain(per_line, Echo(), Recovers(), store=Store(tmp_path / "verdicts.sqlite"))
     assert [labels(verifier("yes")) for _ in range(3)] == [["unjudged"], ["supported"], ["supported"]]
     assert len(verifier.judge.calls) == 2
 
@@ -323,7 +327,7 @@ def test_verdicts_are_kept_only_under_the_name_of_the_model_that_gave_them(tmp_p
             self.identity = "served"
 
     judge, store = Asks(), Store(tmp_path / "verdicts.sqlite")
-    verifier = Verifier(per_line, Echo(), judge, store=store)
+    verifier = plain(per_line, Echo(), judge, store=store)
     assert (labels(verifier("yes")), store.size()) == (["supported"], 0)
     judge.down = False
     assert (verifier("yes").judge, store.size()) == ("served", 1)

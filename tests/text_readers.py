@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Callable
 from functools import cache, partial
@@ -34,7 +33,6 @@ from factrl.verifier import claims, search
 from factrl.verifier.claims import SentenceClaims, llm
 from factrl.verifier.claims.llm import LLMClaims
 from factrl.verifier.judges import LLMJudge, WeakJudge
-from factrl.verifier.judges.llm import read_spans
 from factrl.verifier.report import Check, Report, page
 from factrl.verifier.search import Given, sources
 
@@ -42,7 +40,6 @@ Reader = Callable[[str], object]
 QUESTION = "Where was Marie Curie born?"
 FACT = "Marie Curie was born in Warsaw in 1867."
 EXTRACT = SentenceClaims()
-QUOTES = json.dumps({"hallucinated_spans": [{"text": part} for part in ("Ann Lee", "1867.", "a")]})
 CHOICES = Example(QUESTION, meta={"choices": ["Ulm", "Bern"], "right": [1, 0]})
 
 
@@ -149,8 +146,6 @@ READERS: dict[str, Reader] = {
     "rewards.guards.repeats": lambda raw: guards.repeats(_claims(raw), QUESTION),
     "verifier.judges.llm.LLMJudge.judge (reply)": _judged,
     "verifier.judges.llm.LLMJudge.judge": _judging,
-    "verifier.judges.llm.read_spans": lambda raw: read_spans(raw, raw),
-    "verifier.judges.llm.read_spans (answer)": lambda raw: read_spans(QUOTES, raw),
     "verifier.judges.local.WeakJudge.judge": lambda raw: WeakJudge().judge(
         [(Claim(raw, 0, 1), [Passage(raw)])] * 2
     ),

@@ -20,7 +20,7 @@ from factrl.llm import connect, preflight
 from factrl.runs.disk import is_page
 from factrl.runs.progress import Progress
 from factrl.text.escape import one_line
-from factrl.verifier.report import SURE, Report
+from factrl.verifier.report import SURE, Check, Report
 
 from .options import Verbs, add_option, add_options, add_verb, at_least_one, between, check_place
 from .terminal import say, tell
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from factrl.verifier import Verifier
 
 _LARGEST = 16 * 2**20  # bytes of text that are read at all
+_ALL = 10**9  # claims: a limit is for rewards, or the user's own
 _QUIET = 0.8  # seconds before anything is said of progress
 _TEXT_FILES = {".txt", ".text", ".md", ".markdown", ".rst", ".html", ".json", ".jsonl", ".csv"}
 _NO_MODEL = (
@@ -49,10 +50,9 @@ def add_verbs(verbs: Verbs) -> None:
             '  factrl verify "Marie Curie was born in Warsaw in 1868." --docs curie.txt\n'
             "  factrl verify answer.txt --index kb --html answer.html\n"
             "  cat answer.txt | factrl verify --docs notes/*.md --llm http://localhost:8000/v1#Qwen/Qwen3-8B\n"
-            "  factrl verify docs/*.md --docs notes/ --strict --json > factrl.json\n"
+            "  factrl verify docs/*.md --docs notes/ --strict --json > claims.jsonl\n"
             "exit code: 0 it was checked, whatever the verdicts; with --strict 1 unless there is a claim,\n"
-            "every one is supported for sure and nothing is a mere hedge; 2 something must be changed;\n"
-            "3 it could not be checked"
+            "and every one is supported for sure; 2 something must be changed; 3 it could not be checked"
         ),
     )
     parser.add_argument(
@@ -67,7 +67,7 @@ def add_verbs(verbs: Verbs) -> None:
     add_option(
         evidence,
         "--docs FILE",
-        "txt, md, html, pdf, jsonl, csv, parquet, or a folder of these; the text itself is left out",
+        "txt, md, html, pdf, docx, odt, jsonl, csv, parquet, or a folder of these; the text itself is left out",
         nargs="+",
         action="extend",
         default=[],
@@ -84,14 +84,14 @@ def add_verbs(verbs: Verbs) -> None:
     )
     add_option(
         parser,
-        "--judge local|weak|nli:NAME|spans:URL#MODEL",
+        "--judge local|weak|nli:NAME",
         "what judges (default: local where its model is, else weak)",
     )
     add_option(parser, "--html FILE", "write the report as one self-contained page")
-    add_option(parser, "--k N", "passages for each claim", type=at_least_one)
-    add_option(parser, "--max-claims N", "claims that are judged", type=at_least_one)
+    add_option(parser, "--k N", "passages that are searched for each claim", type=at_least_one)
+    add_option(parser, "--max-claims N", "claims that are looked at (default: all)", type=at_least_one)
     add_option(parser, "--max-chars N", "a longer text is not read", type=at_least_one)
-    add_options(parser, json="print JSON instead of text")
+    add_options(parser, json="print JSON instead of text, a line for each text")
     add_option(
         parser,
         "--sure P",
@@ -103,8 +103,7 @@ def add_verbs(verbs: Verbs) -> None:
     add_option(
         parser,
         "--strict",
-        "exit code 1 unless there is a claim, every one is supported for sure, and no sentence is "
-        "a mere hedge",
+        "exit code 1 unless there is a claim, and every one is supported for sure",
     )
     add_option(parser, "--no-cache", "neither read nor keep verdicts")
     _add_index(verbs)
@@ -129,7 +128,7 @@ def _add_index(verbs: Verbs) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="jsonl, csv, tsv, txt, md, html (each also .gz), pdf, parquet, db, or a folder of these",
+        help="jsonl, csv, tsv, txt, md, html (each also .gz), pdf, docx, odt, parquet, db, or a folder of these",
     )
     add_option(parser, "--out FOLDER", "where the index shall be", required=True)
 
@@ -168,7 +167,7 @@ def _verify(args: argparse.Namespace) -> int:
                 verifier = verifier or _open(args)
                 report = verifier(text, args.question, topic=args.topic, watch=watch)
                 max_chars = verifier.max_chars
-                checked.append((path, replace(report, sure=args.sure)))
+                checked.append((path, replace(_looked_at(report), sure=args.sure)))
     except Unscored as error:
         raise TooManyMasked(f"the text could not be checked: {error}") from error
     _print(args, checked)
@@ -189,21 +188,30 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _print(args: argparse.Namespace, checked: list[tuple[str, Report]]) -> None:
-    if args.json:
-        several = [{"file": path, **report.to_json()} for path, report in checked]
-        say(json.dumps(several if len(several) > 1 else checked[0][1].to_json(), indent=2))
-    else:
-        for path, report in checked:
-            if len(checked) > 1:
-                say(one_line(f"{path}:"))
-            if report.failure is None and not report.floored:
-                say(str(report))
+    for path, report in checked:
+        if args.json:
+            say(json.dumps({**({"file": path} if path else {}), **report.to_json()}))
+            continue
+        if len(checked) > 1:
+            say(one_line(f"{path}:"))
+        if report.failure is None and not report.floored:
+            say(str(report))
+
+
+def _looked_at(report: Report) -> Report:
+    """The report without verdicts on the claims beyond the user's limit: they count for and against nothing."""
+
+    def seen(check: Check) -> Check:
+        over = check.verdict is not None and check.verdict.cause == "over_limit"
+        return replace(check, verdict=None, claim=replace(check.claim, skip="limit")) if over else check
+
+    return replace(report, checks=tuple(map(seen, report.checks)))
 
 
 def _is_supported(report: Report) -> bool:
-    """Whether there is a claim, every one is supported for sure, and no sentence is a mere hedge."""
-    hedged = any(check.hedged for check in report.checks)
-    return not hedged and 0 < report.claims == report.counts["supported"]
+    """Whether there is a claim, all were looked at, every one is supported for sure, and none is a hedge."""
+    open_ones = report.not_looked_at or any(check.hedged for check in report.checks)
+    return not open_ones and 0 < report.claims == report.counts["supported"]
 
 
 def _texts(words: list[str]) -> list[tuple[str, str]]:
@@ -292,7 +300,7 @@ def _open(args: argparse.Namespace) -> Verifier:
         llm=llm,
         judge=args.judge,
         k=args.k,
-        max_claims=args.max_claims,
+        max_claims=args.max_claims or _ALL,
         max_chars=args.max_chars,
         store=None if args.no_cache else Store(cache_folder() / "verdicts.db"),
     )

@@ -128,11 +128,11 @@ def read_lines(path: Path) -> Iterator[Any]:
                 yield _parse(line.decode("utf-8"), f"{path}, line {number}")
 
 
-def read_separated(path: Path) -> Iterator[dict[str, Any]]:
+def read_separated(path: Path, delimiter: str = "") -> Iterator[dict[str, Any]]:
     """The rows of .csv or .tsv, plain or .gz; the first line names the columns, and every value is text."""
     csv.field_size_limit(LONGEST_LINE)
     name = path.name.lower()
-    delimiter = "\t" if name.removesuffix(".gz").endswith(".tsv") else ","
+    delimiter = delimiter or ("\t" if name.removesuffix(".gz").endswith(".tsv") else ",")
     with opened(path) as file:
         lines = map(bytes.decode, lines_of(file, path))
         reader = csv.DictReader(lines, restval="", delimiter=delimiter, strict=True)

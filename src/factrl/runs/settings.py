@@ -208,8 +208,7 @@ class VerifierSettings(Section):
     order; by default their words do."""
     judge: str | None = None
     """Instead of the preset's own: `local`, `weak`, `llm` (the model of `judge.url`), `nli:NAME` of any
-    cross-encoder, `spans:URL#MODEL` of a detector of unsupported spans behind a server, or a verifier of
-    `factrl models list`."""
+    cross-encoder, or a verifier of `factrl models list`."""
     trust_remote_code: bool = False
     """Run Python code that comes with that cross-encoder, as HHEM's does; needs its commit
     (`nli:NAME@COMMIT`) or a folder, so that the code is the one that you read."""

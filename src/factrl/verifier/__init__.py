@@ -36,7 +36,6 @@ from factrl.verifier.judges import (
     LLMJudge,
     LocalJudge,
     NLIJudge,
-    SpanJudge,
     Table,
     TableJudge,
     WeakJudge,
@@ -56,18 +55,19 @@ class Verifier:
 
     Args:
         search: None when evidence comes with every text.
-        k: passages per claim.
+        k: passages that are searched per claim.
         share: the texts of one question share one pool of passages.  It is searched with the question, with
             every sentence of the longest text, and with those sentences of the other texts that have a claim
             which the pool does not cover yet.
         max_claims: at most this many claims of one text are judged; the rest count as unknown, so that a
-            policy gains nothing by making very many claims.
+            policy gains nothing by making very many claims.  `factrl verify` judges all.
         max_chars: a longer text is not read; it is floored as `oversize`.
         deadline: seconds for a batch; a claim without a verdict by then is unjudged.
         store: keeps verdicts.
         topic_in_query: search for the topic and the claim instead of the claim alone.
-        own_subject: show the judge only those passages that are about the claim's own subject, or whose
-            title such a passage names (`judges.subjects`).
+        own_subject: cut the evidence into pieces that stand alone (`verifier.pieces`), settle what stands there
+            word for word without the judge, and let a piece about another subject, or with another value in
+            the same place, leave a claim at most unsure.
 
     >>> from factrl.verifier.judges import WeakJudge
     >>> search = fx.Given(["Lima is in Peru. It has three rivers."])
@@ -205,7 +205,7 @@ _THRESHOLDS: Mapping[str, dict[str, Any]] = {
 }
 _AS_PUBLISHED = {"own_subject": False}
 _STYLES: Mapping[str, tuple[Style, dict[str, Any]]] = {
-    "local": ("factscore", {}),
+    "local": ("factscore", {"k": 12}),  # passages, of whose pieces those that bear on a claim are judged
     "factscore": ("factscore", {"k": 5, **_AS_PUBLISHED}),  # section 4.1: five passages of the title
     "veriscore": ("veriscore", {"k": 10, **_AS_PUBLISHED}),  # ten search results, the command line's default
     "knowrl": ("knowrl", {"k": 5, "topic_in_query": True, **_AS_PUBLISHED}),
@@ -239,7 +239,7 @@ def open_verifier(
         embedder: a model of sentence-transformers that ranks the passages of `docs` or `index`.
         llm: finds the claims and judges them; the published presets that ask a model need it.
         judge: replaces the preset's own judge: a judge, `local`, `weak`, `table:FILE`, `nli:NAME`,
-            `spans:URL#MODEL`, a verifier of `factrl models list` (`factcg`, or `factcg:FOLDER`), or `llm`,
+            a verifier of `factrl models list` (`factcg`, or `factcg:FOLDER`), or `llm`,
             for the model given as `llm`.
         trust_remote_code: run Python code that comes with a cross-encoder.  HHEM has such code, so the preset
             `fspo` needs this and `judge="nli:vectara/hallucination_evaluation_model@COMMIT"` or a folder.
@@ -352,8 +352,8 @@ def verify(
 
 def open_judge(
     name: str, *, trust_remote_code: bool = False, **thresholds: Any
-) -> LocalJudge | NLIJudge | SpanJudge | TableJudge | WeakJudge:
-    """A judge by name: `local`, `weak`, `table:FILE`, `nli:MODEL`, `spans:URL#MODEL`, or one of `VERIFIERS`,
+) -> LocalJudge | NLIJudge | TableJudge | WeakJudge:
+    """A judge by name: `local`, `weak`, `table:FILE`, `nli:MODEL`, or one of `VERIFIERS`,
     also `NAME:FOLDER`.
 
     The thresholds are those of `NLIJudge`; the `VERIFIERS` cannot tell refuted from unknown.
@@ -365,12 +365,6 @@ def open_judge(
     kind, _, model = name.partition(":")
     if kind == "table":
         return TableJudge(Table.read(model))
-    if kind == "spans":
-        from factrl.llm import connect
-
-        if "#" not in model:
-            raise ConfigError(f"{name!r} names no model; write spans:http://localhost:8000/v1#MODEL")
-        return SpanJudge(connect(model, role="spans"))
     from factrl.llm.local.classifiers import VERIFIERS, CrossEncoder
 
     named = VERIFIERS.get(kind)
@@ -385,10 +379,7 @@ def open_judge(
     problem = (
         f"{name!r}: {NO_OWN_VERIFIER}" if kind == "own" else f"unknown judge {name!r}{nearest(kind, names)}"
     )
-    there_are = (
-        "local, weak, llm, table:FILE, spans:URL#MODEL, nli:NAME with any cross-encoder's name, "
-        f"{', '.join(names)}"
-    )
+    there_are = f"local, weak, llm, table:FILE, nli:NAME with any cross-encoder's name, {', '.join(names)}"
     raise ConfigError(f"{problem} (there are: {there_are})")
 
 

@@ -17,22 +17,33 @@ import inspect
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from factrl.errors import PolicyFault, Unscored
 from factrl.llm.background import on_thread
 from factrl.llm.judging import LENGTH, judged, may_be_own
 from factrl.llm.store import Store, digest
+from factrl.text import clean
 from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier.claims import normalised
-from factrl.verifier.judges.subjects import Context, contexts, own_passages
+from factrl.verifier.pieces import Found, found_in, ranked, stems
+from factrl.verifier.report import UNLIKELY, VERBATIM
 from factrl.verifier.search import Given, Search
+from factrl.verifier.subjects import ELSE, Context, contexts, heads, may_be_same, other_subject, subject_of
+from factrl.verifier.values import contradicts, is_verbatim, other_value
 
 if TYPE_CHECKING:
     from . import Verifier
 
+AT_MOST = 0.49
+"""The probability of a claim at most whose best piece may be about something else or has another value."""
+ABOUT = 0.5
+"""Share of a claim's words that a piece must have before it can refute the claim: silence refutes nothing."""
+DISAGREE = "the documents disagree"
+_MOST = 0.5  # share of a claim's words that a piece of another document must have that may contradict it
+_SHOWN = 8  # pieces that a judge sees at most which sees them together
 SHORTER = (
     2_000  # characters of evidence in the second request, when a claim with all its evidence was too long
 )
@@ -62,12 +73,24 @@ class Item:
     claim: Claim
     context: Context  # what comes before the claim in its text
     passages: tuple[Passage, ...] = ()
+    doubts: tuple[str, ...] = ()  # of each passage: why it may not say the claim
+    bears: tuple[
+        bool, ...
+    ] = ()  # of each passage: whether it has so many of the claim's words as to refute it
+    against: int | None = None  # the passage that has the claim's words and another value
+    perhaps: int | None = None  # one of another document that has most of them and another value
     verdict: Verdict | None = None
+    asked: dict[int, Verdict] = field(default_factory=dict)  # of judges that see one passage at a time
 
     @property
     def query(self) -> str:
         """The search query for its evidence."""
-        return f"{self.context.subject} {self.claim.text}".lstrip()
+        return f"{self.context.words} {self.claim.text}".lstrip()
+
+    @property
+    def words(self) -> str:
+        """The claim in one spelling, as it is compared and judged."""
+        return clean(self.claim.text)
 
     @property
     def is_open(self) -> bool:
@@ -226,8 +249,8 @@ class _Group:
             else:  # a score of 0 means no word in common with the claim
                 best = pool.search(item.query, self.verifier.k)
                 item.passages = tuple(passage for passage in best if passage.score)
-            if self.verifier.own_subject:
-                item.passages = own_passages(item.claim.text, item.context, item.passages)
+            if self.verifier.own_subject and item.passages:
+                self._choose(item)
         except Unscored as error:  # a `PolicyFault` is not masked: the claim counts as unsupported
             facts = {**error.facts, "detail": error.detail}
             label = "unknown" if isinstance(error, PolicyFault) else "unjudged"
@@ -256,28 +279,111 @@ class _Group:
             self._searches[key] = asyncio.ensure_future(call)
         return tuple(await asyncio.shield(self._searches[key]))
 
+    # -- Pieces: what a judge sees, and what words alone decide
+
+    def _choose(self, item: Item) -> None:
+        """Put the pieces that bear on a claim in place of its passages, and settle what stands there verbatim."""
+        found = found_in(item.passages)
+        known = heads(found)
+        best = ranked(item.words, found, item.context.words) or found
+        if not best:
+            return  # of signs only
+
+        def doubt(one: Found) -> str:
+            other = other_subject(item.words, item.context, one, known)
+            return other or other_value(item.words, one.pieces, one.passage.title)
+
+        verbatim = next((one for one in best if self._says(item, one, known)), None)
+        first = verbatim or best[0]
+        same = [one for one in best if may_be_same(first, one)]
+        against = next((one for one in same if self._contradicts(item, one, known)), None)
+        others = [
+            one for one in same if (one.title, one.passage.source) != (first.title, first.passage.source)
+        ]
+        perhaps = next((one for one in others if self._contradicts(item, one, known, _MOST)), None)
+        shown = [*dict.fromkeys(filter(None, (verbatim, *best[: self.alone or _SHOWN], against, perhaps)))]
+        item.passages = tuple(one.passage for one in shown)
+        item.doubts = tuple(map(doubt, shown))
+        wanted = stems(item.words)
+        held = (stems(f"{one.passage.title}. {one.passage.text}") for one in shown)
+        item.bears = tuple(len(wanted & own) >= ABOUT * len(wanted) for own in held)
+        item.against, item.perhaps = (None if one is None else shown.index(one) for one in (against, perhaps))
+        if verbatim is not None:
+            start = len(verbatim.passage.text) - len(verbatim.pieces[0].text)
+            item.asked[0] = Verdict(
+                "supported", VERBATIM, p=1.0, quote=(0, start, len(verbatim.passage.text))
+            )
+            if item.perhaps is None or item.against is not None or not self.alone:
+                self._settle({item: _weighed(item, item.asked)})
+
+    @property
+    def alone(self) -> int:
+        """How many pieces the judge is asked about, each alone; 0 where it is asked about all together."""
+        return getattr(self.verifier.judge, "alone", 0) if self.verifier.own_subject else 0
+
+    @staticmethod
+    def _says(item: Item, one: Found, known: frozenset[Any]) -> bool:
+        """Whether a sentence says a claim word for word, or with its subject where the claim names that."""
+        (piece, *more) = one.pieces
+        if more or not (
+            is_verbatim(item.words, piece.text) or is_verbatim(item.words, piece.text, subject_of(one))
+        ):
+            return False
+        context = one.passage.title
+        return not other_subject(item.words, item.context, one, known) and not other_value(
+            item.words, one.pieces, context
+        )
+
+    @staticmethod
+    def _contradicts(item: Item, one: Found, known: frozenset[Any], share: float = 1.0) -> bool:
+        said = len(one.pieces) == 1 and contradicts(item.words, one.pieces[0], one.passage.title, share)
+        return said and not other_subject(item.words, item.context, one, known)
+
     # -- Verdicts
 
     async def _judge(self, items: Sequence[Item]) -> None:
         # The key covers all that a verdict depends on; claims of the group with equal keys are judged once.
-        waiting: dict[str, list[Item]] = {}
+        waiting: dict[str, list[_Ask]] = {}
         for item in items:
-            evidence = [[passage.title, passage.text] for passage in item.passages]
-            claim = normalised(item.claim.text)
-            about = {"kind": "verdict/1", "judge": self.identity, "claim": claim, "evidence": evidence}
-            waiting.setdefault(digest(about), []).append(item)
+            own = [n for n in range(len(item.passages)) if not item.doubts or item.doubts[n] != ELSE]
+            together = own or range(len(item.passages))  # those of one subject
+            numbers = [n for n in range(len(item.passages))][: self.alone] if not item.asked else []
+            if item.perhaps is not None and self.alone:
+                numbers = [*dict.fromkeys([*numbers, item.perhaps])]
+            for own in [(n,) for n in numbers] or [tuple(together)]:
+                ask = _Ask(item, own, len(numbers) + len(item.asked) if self.alone else 0)
+                evidence = [[passage.title, passage.text] for passage in ask.passages]
+                claim = normalised(item.claim.text)
+                about = {"kind": "verdict/1", "judge": self.identity, "claim": claim, "evidence": evidence}
+                waiting.setdefault(digest(about), []).append(ask)
         known = {} if self.store is None else self.store.get_many(waiting)
         stored = {
             key: Verdict(**{**row, "quote": tuple(row["quote"]) if row["quote"] else None})
             for key, row in known.items()
         }
-        self._settle({item: verdict for key, verdict in stored.items() for item in waiting[key]})
+        self._answer({key: (waiting[key], verdict) for key, verdict in stored.items()})
         todo = [key for key in waiting if key not in known]
         size = max(1, self.verifier.judge.per_call)
         chunks = [todo[start : start + size] for start in range(0, len(todo), size)]
         await asyncio.gather(*(self._judge_chunk({key: waiting[key] for key in chunk}) for chunk in chunks))
 
-    async def _judge_chunk(self, chunk: Mapping[str, Sequence[Item]]) -> None:
+    def _answer(self, answers: Mapping[str, tuple[Sequence[_Ask], Verdict]]) -> None:
+        """Give every claim the verdict of its passages, once all that it waits for are there."""
+        settled: dict[Item, Verdict] = {}
+        for asks, verdict in answers.values():
+            for item, numbers, of in asks:
+                quote = verdict.quote and (numbers[verdict.quote[0]], *verdict.quote[1:])
+                if not of:
+                    own = replace(verdict, quote=quote)
+                    settled[item] = _weighed(item, {numbers[0]: own}, together=True) if item.doubts else own
+                    continue
+                (number,) = numbers
+                item.asked[number] = replace(verdict, quote=quote)
+                if len(item.asked) == of:
+                    settled[item] = _weighed(item, item.asked)
+        self._settle(settled)
+
+    async def _judge_chunk(self, chunk: Mapping[str, Sequence[_Ask]]) -> None:
         judge = self.verifier.judge
         pairs = [(first.claim, first.passages) for first, *_ in chunk.values()]
         try:
@@ -298,7 +404,7 @@ class _Group:
                 by_key[key] = await self._judge_again(*pair, by_key[key])
                 if by_key[key].label == "unjudged":  # our side fails, and would for the other claims too
                     break
-        self._settle({item: verdict for key, verdict in by_key.items() for item in chunk[key]})
+        self._answer({key: (chunk[key], verdict) for key, verdict in by_key.items()})
 
     async def _judge_again(self, claim: Claim, passages: Sequence[Passage], first: Verdict) -> Verdict:
         """Judge a claim without a verdict again, in a request of its own: it may be why the first one failed.
@@ -333,12 +439,65 @@ class _Group:
             counter.watch(counter.done, counter.total)
 
 
+class _Ask(NamedTuple):
+    """What a judge is asked about a claim: some of its passages by number, one of `of` such questions."""
+
+    item: Item
+    numbers: tuple[int, ...]
+    of: int  # 0: the only one, with all passages
+
+    @property
+    def claim(self) -> Claim:
+        return replace(self.item.claim, text=self.item.words)
+
+    @property
+    def passages(self) -> tuple[Passage, ...]:
+        return tuple(self.item.passages[number] for number in self.numbers)
+
+
+_ORDER = ("unknown", "refuted", "unjudged", "supported")
+
+
+def _weighed(item: Item, verdicts: Mapping[int, Verdict], *, together: bool = False) -> Verdict:
+    """The verdict of a claim, of those that its passages have given: that of the one that supports it most.
+
+    A passage that may be about something else, or that has another value in the same place, supports a claim
+    at most with `AT_MOST`, and one that may be about something else refutes nothing.  Where one passage
+    supports a claim and another one has its words with another value, the documents disagree.
+    """
+    weighed: dict[int, Verdict] = {}
+    for number, verdict in verdicts.items():
+        place = verdict.quote[0] if verdict.quote else number
+        why = item.doubts[place] if not together or verdict.quote else ""
+        if why and verdict.label == "supported":
+            verdict = replace(verdict, label="unknown", p=min(verdict.p or 1.0, AT_MOST), why=why)
+        elif verdict.label == "refuted" and (why == ELSE or not (together or item.bears[place])):
+            verdict = replace(verdict, label="unknown", why=why)
+        weighed[number] = verdict
+
+    def rank(number: int) -> tuple[int, float]:
+        verdict = weighed[number]
+        unsure = verdict.label == "unknown" and verdict.p is not None and verdict.p >= UNLIKELY
+        p = verdict.p if verdict.p is not None else -1.0
+        capped = item.doubts[number] == ELSE or (item.doubts[number] and verdict.p != AT_MOST)
+        label = "unjudged" if unsure and not capped else verdict.label
+        return _ORDER.index(label), -number if verdict.label == "refuted" else p
+
+    verdict = weighed[max(weighed, key=rank)]
+    refuted = item.perhaps is not None and verdicts.get(item.perhaps, verdict).label == "refuted"
+    against = item.perhaps if item.against is None and refuted else item.against
+    if verdict.label == "supported" and against is not None:
+        facts = {**verdict.facts, "against": [against, 0, len(item.passages[against].text)]}
+        return replace(verdict, label="unknown", p=AT_MOST, why=DISAGREE, facts=facts)
+    return verdict
+
+
 def _repeats_kept(claims: Iterable[Claim], before: Iterable[Context]) -> list[Claim]:
     """The claims, where equal words are a `repeat` only if they cannot be about another subject."""
-    seen: set[tuple[str, tuple[int, str]]] = set()
+    seen: set[tuple[str, str]] = set()
     kept: list[Claim] = []
     for claim, context in zip(claims, before, strict=True):
-        key = normalised(claim.text), context.named
+        key = normalised(claim.text), context.words
         kept.append(replace(claim, skip=None) if claim.skip == "repeat" and key not in seen else claim)
         seen.add(key)
     return kept

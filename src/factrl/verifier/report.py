@@ -29,6 +29,8 @@ SURE, UNLIKELY = 0.7, 0.25
 """Probabilities: a claim is shown as supported from `SURE` on, as not supported below `UNLIKELY`, and as
 unsure between them.  With these values the local judge shows at most a tenth of the false claims of seven
 labelled sets as supported, and at most a tenth of the true ones as not supported (docs/verify.md)."""
+VERBATIM = "word for word"
+"""Whose verdict it is that a claim stands in the evidence as it is; no judge was asked."""
 # Kind of a claim, as `Report.kind` gives it -> the letter and the words shown for it; the worst kind first.
 KINDS: Mapping[str, tuple[str, str]] = {
     "refuted": ("R", "refuted"),
@@ -59,7 +61,7 @@ class Check:
 
     @property
     def hedged(self) -> bool:
-        """Whether the claim is skipped because it is hedged ("Perhaps …"); `--strict` fails on it."""
+        """Whether the claim is skipped because it commits to nothing ("Perhaps …"); `--strict` fails on it."""
         return self.claim.skip == "unverifiable" and hedges(self.claim.text)
 
     @property
@@ -69,6 +71,12 @@ class Check:
             return ""
         number, start, end = self.verdict.quote
         return self.passages[number].text[start:end]
+
+    @property
+    def against(self) -> Passage | None:
+        """The piece of another document, or of another place, that says otherwise; None where all agree."""
+        place = (self.verdict.facts if self.verdict is not None else {}).get("against")
+        return self.passages[place[0]] if place else None
 
     @property
     def quoted_from(self) -> str:
@@ -131,17 +139,22 @@ class Report:
         """How many claims count."""
         return sum(self.likelier.values())
 
+    @property
+    def not_looked_at(self) -> int:
+        """How many claims nobody looked at, as the user set a limit; they count nowhere."""
+        return sum(check.claim.skip == "limit" for check in self.checks)
+
     def kind(self, check: Check) -> str:
         """The kind that is shown for a claim: the label of its verdict, `skipped`, or `unsure`.
 
         A verdict is unsure if its probability lies between `UNLIKELY` and `sure`, or if it is "supported"
-        and words alone were compared.
+        because words were compared and the claim does not stand there word for word.
         """
         verdict = check.verdict
         if verdict is None:
             return "skipped"
         between = verdict.p is not None and UNLIKELY <= verdict.p < self.sure and not verdict.cause
-        words_alone = self.weak and verdict.label == "supported"
+        words_alone = self.weak and verdict.label == "supported" and verdict.by != VERBATIM
         return "unsure" if between or words_alone else verdict.label
 
     def unread(self) -> list[Sentence]:
@@ -217,6 +230,7 @@ class Report:
             **{name: getattr(self, name) for name in fields},
             "failure": str(self.failure) if self.failure else None,
             "counts": dict(self.counts),
+            "not_looked_at": self.not_looked_at,
             "unread": [asdict(part) for part in self.unread()],
             "precision": low_high,
             "claims": claims,
@@ -315,6 +329,8 @@ class Report:
         parts = ", ".join(f"{count} {KINDS[kind][1]}" for kind, count in self.counts.items() if count)
         by = " by the likelier verdicts" if self.counts["unsure"] else ""
         lines = [f"{parts} of {self.claims}; precision{by} {supported}/{self.claims} = {score}"]
+        if left := self.not_looked_at:
+            lines.append(f"{left} not looked at: --max-claims")
         if self.weak:
             lines.append("weak: compared by words and numbers only; this is not a verification")
         return lines
@@ -341,6 +357,10 @@ def _lines(check: Check) -> list[str]:
         where = one_line(check.quoted_from)
         nearest = "nearest: " if kind in ("unsure", "unknown") else ""
         lines.append(f"             {nearest}“{one_line(check.quote)}”" + (f" ({where})" if where else ""))
+    if against := check.against:
+        lines.append(
+            f"             against: “{one_line(against.text)}” ({one_line(against.title or against.source)})"
+        )
     return lines
 
 
@@ -362,6 +382,7 @@ _SKIPPED = {
     "self": "it speaks of the text itself, or of whoever grades it",
     "repeat": "an earlier claim says it",
     "unverifiable": "there is nothing to check",
+    "limit": "it is beyond the limit of claims that are looked at",
 }
 
 
@@ -442,7 +463,10 @@ def _claim(number: int, check: Check, report: Report) -> Mapping[str, Any]:
         "notes": notes,
         "deciding": read[quote[0]] if quote else None,
         "excerpt": _excerpt(check.passages[quote[0]].text, *quote[1:]) if quote else None,
-        "others": [one for one in read if quote is None or one[0] != quote[0] + 1],
+        "against": check.against,
+        "others": [
+            one for one in read if (quote is None or one[0] != quote[0] + 1) and one[1] is not check.against
+        ],
     }
 
 

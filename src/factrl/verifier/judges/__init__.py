@@ -3,8 +3,7 @@
 `LocalJudge` runs a small language model in this process, `LLMJudge` asks one over HTTP, `NLIJudge` is a
 cross-encoder, and `WeakJudge` compares words, for machines with nothing else; its verdicts are marked weak
 wherever they are shown.  `TableJudge` compares plain sentences with a table of facts, exactly.  Any object
-with the shape of `Judge` is a judge.  `SpanJudge` has a detector behind a server mark what of a whole text
-is not in the evidence.
+with the shape of `Judge` is a judge.
 
 Importing this loads no model; a judge that needs one loads it when it is made.
 """
@@ -15,11 +14,11 @@ from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from factrl.types import Claim, Passage, Verdict
-from factrl.verifier.judges.llm import LLMJudge, SpanJudge
+from factrl.verifier.judges.llm import LLMJudge
 from factrl.verifier.judges.local import LocalJudge, NLIJudge, WeakJudge
 from factrl.verifier.judges.table import Table, TableJudge
 
-__all__ = ["Judge", "LLMJudge", "LocalJudge", "NLIJudge", "SpanJudge", "Table", "TableJudge", "WeakJudge"]
+__all__ = ["Judge", "LLMJudge", "LocalJudge", "NLIJudge", "Table", "TableJudge", "WeakJudge"]
 
 
 class Judge(Protocol):
@@ -30,7 +29,8 @@ class Judge(Protocol):
         per_call: pairs that one call takes; more are split.
         weak: True only when verdicts come from comparing words, and must not be called verification.
 
-    A judge that never says `refuted` has `refutes = False`, and is refused where a reward lives on it.  A
+    A judge with `alone = N` is asked about the best N pieces of evidence one at a time, any other about several
+    together.  A judge that never says `refuted` has `refutes = False`, and is refused where a reward lives on it.  A
     judge whose identity must be asked for has `async def ready()`, which is awaited before each batch.
     """
 

@@ -32,8 +32,16 @@ from factrl.llm.quoting import broken
 from factrl.runs.rows import read_rows
 from factrl.types import Claim, Passage, Verdict, VerdictLabel
 from factrl.verifier.judges.llm import unjudged
-from factrl.verifier.judges.overlap import ENOUGH, Overlap, Piece, best_pieces, compare, lacks, quote_of
-from factrl.verifier.judges.subjects import ASKED, apart, differs
+from factrl.verifier.judges.overlap import (
+    ENOUGH,
+    Overlap,
+    Piece,
+    apart,
+    best_pieces,
+    compare,
+    lacks,
+    quote_of,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,8 +56,8 @@ ABOUT = 0.2
 READS = 1.05
 """Tokens a character up to which the model reads a text; one in a script that its tokenizer has no words of
 takes more, and is not understood (docs/verify.md)."""
-AT_MOST = 0.49
-"""The probability of a claim whose best sentence has another name, number, degree or rank, at most."""
+ALONE = 3
+"""Passages that a claim is held against, one at a time."""
 _MAX_CLAIM = 1_000  # characters; more than any sentence
 _TURN_ENDS = "<|im_end|>\n<|im_start|>assistant\n"
 _Pairs = Sequence[tuple[Claim, Sequence[Passage]]]
@@ -127,6 +135,7 @@ class LocalJudge:
 
     weak = False
     per_call = 32
+    alone = ALONE
 
     def __init__(self, model: LetterModel | None = None) -> None:
         self._prefix = _prefix()
@@ -134,21 +143,23 @@ class LocalJudge:
         self.calibration = Calibration.shipped()
         self.identity = (
             f"local {self.model.identity} prompt={prompt_digest()} calibration={self.calibration.identity} "
-            f"evidence={EVIDENCE} about={ABOUT} reads={READS} apart={ASKED} words=3"
+            f"evidence={EVIDENCE} about={ABOUT} reads={READS} apart={ALONE} words=4"
         )
 
     def judge(self, pairs: _Pairs) -> list[Verdict]:
         """A verdict for every pair, in their order: that of the passage that supports the claim most.
 
-        A claim is held against one or two passages that are about its own subject (`subjects.apart`), each on
-        its own, and against nothing that only two of them say together.
+        A claim is held against at most `ALONE` passages, those with most of its words, each on its own, and
+        against nothing that only two of them say together.
 
         A claim that does not fit into the model's context is `unjudged` with the cause `too_long`; when the
         model fails, all are.  One whose evidence the model cannot read is `unknown` with the cause
         `unread_language`, and one that it cannot read itself with `unread_claim`, which is the text's own
         doing: neither is masked.
         """
-        held = [[(claim.text, one) for one in apart(claim.text, passages)] for claim, passages in pairs]
+        held = [
+            [(claim.text, one) for one in apart(claim.text, passages, ALONE)] for claim, passages in pairs
+        ]
         shown = [_evidence(*one) for own in held for one in own]
         try:
             rows = iter(self._rows(shown))
@@ -156,8 +167,8 @@ class LocalJudge:
             rows = repeat(unjudged(self.identity, error))
         nothing = Verdict("unknown", self.identity, cause="no_evidence")
         verdicts = []
-        for own, (_, passages) in zip(held, pairs, strict=True):
-            own_verdicts = [self._verdict(*one, passages, next(rows)) for one in own]
+        for own in held:
+            own_verdicts = [self._verdict(*one, next(rows)) for one in own]
             verdicts.append(max(own_verdicts, key=_rank, default=nothing))
         return verdicts
 
@@ -184,9 +195,7 @@ class LocalJudge:
         prompts = [_turn(*texts) for texts in questions]
         return self.model.letter_logprobs(self._prefix, prompts, ANSWERS, suffix=_TURN_ENDS).tolist()
 
-    def _verdict(
-        self, claim: str, pieces: Sequence[Piece], passages: Sequence[Passage], row: Verdict | Sequence[float]
-    ) -> Verdict:
+    def _verdict(self, claim: str, pieces: Sequence[Piece], row: Verdict | Sequence[float]) -> Verdict:
         """What one passage says of a claim."""
         if isinstance(row, Verdict):
             return row
@@ -196,13 +205,8 @@ class LocalJudge:
         label, p = self.calibration.decide(features_of(overlap, row))
         if label == "refuted" and overlap[0]["covered_best"] < ABOUT:
             label = "unknown"  # silence refutes nothing
-        why = ""
-        if label == "supported" and overlap[1]:
-            number, start, end = overlap[1]
-            why = differs(claim, passages[number], start, end)
-            label, p = ("unknown", AT_MOST) if why else (label, p)
         facts = {answer.lower(): round(value, 3) for answer, value in zip(ANSWERS, row, strict=True)}
-        return Verdict(label, self.identity, p=p, quote=overlap[1], why=why, facts=facts)
+        return Verdict(label, self.identity, p=p, quote=overlap[1], facts=facts)
 
 
 def _rank(verdict: Verdict) -> tuple[int, float]:
@@ -297,23 +301,21 @@ class WeakJudge:
 
     weak = True
     per_call = 256
-    identity = f"weak word overlap/3 covered>={ENOUGH} names apart={ASKED}"
+    alone = ALONE
+    identity = f"weak word overlap/3 covered>={ENOUGH} apart={ALONE}"
 
     def judge(self, pairs: _Pairs) -> list[Verdict]:
         """A verdict for every pair; without evidence `unknown` with the cause `no_evidence`."""
         nothing = Verdict("unknown", self.identity, cause="no_evidence")
         verdicts = []
         for claim, passages in pairs:
-            own = (self._verdict(claim.text, one, passages) for one in apart(claim.text, passages))
+            own = (self._verdict(claim.text, one) for one in apart(claim.text, passages, ALONE))
             verdicts.append(max(own, key=_rank, default=nothing))
         return verdicts
 
-    def _verdict(self, claim: str, pieces: Sequence[Piece], passages: Sequence[Passage]) -> Verdict:
+    def _verdict(self, claim: str, pieces: Sequence[Piece]) -> Verdict:
         features, quote = compare(claim, pieces)
         why = lacks(features)
-        if not why and quote:
-            number, start, end = quote
-            why = differs(claim, passages[number], start, end)
         supported = not why and features["covered"] >= ENOUGH
         refuted = features["conflict"] and not features["missing_names"]
         label = "refuted" if refuted else "supported" if supported else "unknown"
@@ -335,6 +337,7 @@ class NLIJudge:
 
     weak = False
     per_call = 256
+    alone = ALONE
 
     def __init__(
         self,

@@ -15,8 +15,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from factrl.text.sentences import sentences
-from factrl.text.words import CARDINALS, SCALES, STOP_WORDS, stem
+from factrl.text.words import STOP_WORDS, stem
 from factrl.types import Passage
+from factrl.verifier.lexicon import lexicon
 
 MAX_EVIDENCE = 100_000
 """Characters of evidence that are read for one claim, over all its passages."""
@@ -39,7 +40,6 @@ _NEGATIONS = frozenset(
     kein keine keinem keinen keiner keines nicht nie niemals ohne
     """.split()  # noqa: SIM905
 )
-_VALUES = {word: float(value) for word, value in CARDINALS.items() if value > 1}
 _ENDS = frozenset('.!?:"“«([')
 
 
@@ -75,15 +75,17 @@ def words_of(text: str) -> Words:
     negated, opens = False, True
     subject = -1  # until its end is known
     last: float | None = None  # the number just before, which "million" multiplies
+    values, scales = lexicon()
     for match in _TOKEN.finditer(text):
         low = match[0].lower().replace("’", "'")
-        value = _VALUES.get(low)
+        kind, which = values.get(low, ("", ""))
+        value = float(which) if kind == "number" else None
         if match[1]:
             value = _number(match[1])
-        if last is not None and low in SCALES:
+        if last is not None and low in scales:
             numbers.discard(last)
             stems.pop(f"{last:g}", None)
-            value = last * 10.0 ** SCALES[low]
+            value = last * scales[low]
         if value is not None:
             numbers.add(value)
             stems[f"{value:g}"] = None
@@ -156,6 +158,20 @@ def best_pieces(claim: str, pieces: Sequence[Piece], limit: int) -> list[Piece]:
             taken.add(index)
             limit -= length
     return [pieces[index] for index in sorted(taken)]
+
+
+def apart(claim: str, passages: Sequence[Passage], most: int) -> list[list[Piece]]:
+    """The sentences of each passage apart, of the `most` passages with most of the claim's words.
+
+    A passage without any of its words is there only if no passage has one, and then it is the first.
+    """
+    stems = {*words_of(claim).stems}
+    own: dict[int, list[Piece]] = {}
+    for piece in pieces_of(passages):
+        own.setdefault(piece.passage, []).append(piece)
+    held = [({word for one in pieces for word in one.words.stems} & stems, pieces) for pieces in own.values()]
+    bear = sorted((pair for pair in held if pair[0]), key=lambda pair: -len(pair[0])) or held[:1]
+    return [pieces for _, pieces in bear[:most]]
 
 
 def compare(claim: str, pieces: Sequence[Piece]) -> Overlap:

@@ -2,8 +2,8 @@
 what a word is to a search.
 
 Reads JSON Lines (plain, or as a Cirrus dump of a wiki), CSV and TSV, parquet, plain text, Markdown and HTML
-(a file is a document), PDF (a page is one), and the SQLite files in which FActScore and KnowRL keep
-Wikipedia; all but parquet, PDF and SQLite also as .gz.  A table without a column of texts is read row by row
+(a file is a document), DOCX and ODT, PDF (a page is one), and the SQLite files in which FActScore and KnowRL
+keep Wikipedia; text, tables and JSON also as .gz.  Headings, lists and tables become those of Markdown.  A table without a column of texts is read row by row
 ("region: North; units_sold: 1,203").  Nothing is repaired: a row without text is left out, and what cannot be
 read is an error that names the file and the place.
 
@@ -23,11 +23,12 @@ import re
 import sqlite3
 import unicodedata
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
+from zipfile import BadZipFile
 
 from factrl.errors import DataError, MissingExtra, SetupError, nearest
 from factrl.runs import rows as limits
@@ -35,17 +36,10 @@ from factrl.runs.rows import opened, read_lines, read_rows, read_separated
 from factrl.text import encodable
 from factrl.text.escape import one_line
 from factrl.text.html import OWN_PAGE
-from factrl.text.sentences import sentences
 from factrl.text.words import STOP_WORDS
 from factrl.types import Passage
+from factrl.verifier.pieces import cut, in_words
 
-MAX_WORDS = 120
-"""Words of a passage that is cut out; DPR's Wikipedia has 100, and a judge's prompt holds five of them."""
-KEPT_WORDS = 200
-"""Words of a document that stays whole."""
-
-_WIDE = re.compile("[\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]")
-_PIECE = re.compile(r"\S{1,200}\s*")
 _LOG = logging.getLogger("factrl")
 _TEXT = ("text", "contents", "passage")
 _COLUMNS = (_TEXT, ("title",), ("url", "source"), ("id", "_id"))
@@ -53,6 +47,7 @@ _TABLES = (".csv", ".tsv", ".parquet")
 # Between the passages of one document in the databases of FActScore and KnowRL (systems: `documents`).
 _SEPARATOR = "####SPECIAL####SEPARATOR####"
 
+_NAMED = 20  # files of a folder that are named because they were not read
 _HEAD = 1_000  # characters of a page in which it says what made it
 _DECLARES = 4_096  # bytes of a page in which it declares its encoding
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-\n(?=[a-z])")
@@ -99,23 +94,6 @@ def _document(path: Path, row: Mapping[str, Any], place: str) -> Passage:
     return Passage(text or "", str(title or "").strip(), source, "" if name is None else str(name))
 
 
-def in_words(row: Iterable[tuple[str, Any]]) -> str:
-    """A row of a table, columns with their values: what is in each that is not empty.
-
-    >>> in_words([("", "Ann Lee"), ("born", 1867), ("died", None)])
-    'Ann Lee; born: 1867'
-    """
-    parts = []
-    for column, value in row:
-        if isinstance(value, (list, dict)):
-            value = json.dumps(value, ensure_ascii=False, default=str)
-        if (
-            value is not None and value == value and (text := str(value).strip())
-        ):  # NaN is not equal to itself
-            parts.append(f"{column.strip()}: {text}" if column.strip() else text)
-    return "; ".join(parts)
-
-
 def fingerprint(path: Path) -> str:
     """Changes when the file does: a digest of its size, its start and its end."""
     size, part = path.stat().st_size, 1 << 16
@@ -154,7 +132,7 @@ def find_sources(paths: Iterable[str | Path], *, outside: Path | None = None) ->
         if not path.exists():
             around = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
             raise DataError(f"{path} does not exist{nearest(path.name, around)}")
-        files = [path] if path.is_file() else sorted(_files_in(path, outside))
+        files = [path] if path.is_file() else _files_in(path, outside)
         if not files:
             raise DataError(f"{path} holds no file of a known format ({', '.join(_READERS)})")
         for file in files:
@@ -182,12 +160,24 @@ def leave_out(problems: Mapping[Path, SetupError], found: Collection[Any]) -> No
         _LOG.warning("%s", one_line(f"{file} is left out of the evidence: {problem}"))
 
 
-def _files_in(folder: Path, outside: Path | None) -> Iterator[Path]:
-    for path in folder.rglob("*"):
-        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        inside = outside is not None and outside.resolve() in path.resolve().parents
-        if _kind(path) in _READERS and path.is_file() and not hidden and not inside:
-            yield path
+def _files_in(folder: Path, outside: Path | None) -> list[Path]:
+    """The files in a folder that can be read, by name; the others are named in one line."""
+    found: list[Path] = []
+    others: list[str] = []
+    for path in sorted(folder.rglob("*")):
+        hidden = any(part.startswith((".", "~$")) for part in path.relative_to(folder).parts)
+        if hidden or not path.is_file() or (outside and outside.resolve() in path.resolve().parents):
+            continue
+        if _kind(path) in _READERS:
+            found.append(path)
+        else:
+            others.append(str(path.relative_to(folder)))
+    if others:
+        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        _LOG.warning(
+            "%s", one_line(f"{folder}: not read, of no known format: {', '.join(others[:_NAMED])}{more}")
+        )
+    return found
 
 
 def _kind(path: Path) -> str:
@@ -265,7 +255,11 @@ def _whole(path: Path, *, html: bool = False) -> str:
 
 
 def _read_separated(path: Path) -> _Rows:
-    for number, row in enumerate(read_separated(path), start=1):
+    with opened(path) as file:
+        first = file.readline(limits.LONGEST_LINE)
+    # Spreadsheets write what separates values in their country.
+    counts = {sign: first.count(sign.encode()) for sign in ",;\t"}
+    for number, row in enumerate(read_separated(path, max(counts, key=lambda sign: counts[sign])), start=1):
         yield f"row {number}", row
 
 
@@ -294,22 +288,69 @@ def _title(path: Path) -> str:
     return path.name[: path.name.lower().rindex(_kind(path))].replace("_", " ")
 
 
+_SILENT_TAGS = "script style noscript template svg nav button select iframe".split()  # noqa: SIM905
+_BREAKS = frozenset(
+    """
+    p div section article main header footer aside ul ol dl dt dd table blockquote pre figure figcaption address
+    h1 h2 h3 h4 h5 h6
+    """.split()  # noqa: SIM905
+)
+
+
 def _read_html(path: Path) -> _Rows:
     try:
-        import trafilatura
+        from lxml import html
     except ImportError as error:
-        raise MissingExtra("trafilatura", "files") from error
+        raise MissingExtra("lxml", "files") from error
     text = _whole(path, html=True)
     if OWN_PAGE in text[:_HEAD]:  # a report shows the text that it judged, which would bear itself out
         return
-    if "<html" not in text.lower():  # a fragment, of which it reads nothing
-        text = f"<html><body>{text}</body></html>"
-    page: Any = trafilatura.bare_extraction(
-        text, favor_recall=True, include_comments=False, with_metadata=True
+    # Decoded above; the parser refuses texts that declare an encoding, so it gets bytes again.
+    page: Any = html.document_fromstring(text.encode(), html.HTMLParser(encoding="utf-8"))
+    title = " ".join(page.xpath("string(//title)").split())
+    yield "it", {"text": marked_up(page.body), "title": title or _title(path)}
+
+
+def marked_up(page: Any) -> str:
+    """The text of an element of lxml, with headings, lists and tables as Markdown writes them."""
+    from lxml import etree
+
+    etree.strip_elements(page, etree.Comment, *_SILENT_TAGS, with_tail=False)
+    parts: list[str] = []
+    walk = etree.iterwalk(page, events=("start", "end"))
+    for event, one in walk:
+        tag = str(one.tag)
+        if tag == "tr" and one.find(".//table") is None:
+            if event == "start":
+                parts.append(_row(one))
+                walk.skip_subtree()
+            continue
+        if event == "start":
+            heading = f"{'#' * int(tag[1])} " if re.fullmatch("h[1-6]", tag) else ""
+            parts.append("\n\n" + heading if tag in _BREAKS else {"br": "\n", "li": "\n- "}.get(tag, ""))
+            parts.append(one.text if tag == "pre" else _SPACES.sub(" ", one.text or ""))
+        else:
+            parts.append("\n\n" if tag in _BREAKS else "")
+            parts.append(_SPACES.sub(" ", one.tail or "") if one is not page else "")
+    return re.sub(r"\n\s*\n\s*", "\n\n", "".join(map(str, parts))).strip()
+
+
+_SPACES = re.compile(r"\s+")
+
+
+def _row(row: Any) -> str:
+    """A row of a table; one of headings, or the first, is ruled off."""
+    own = [" ".join("".join(cell.itertext()).split()).replace("|", "/") for cell in row]
+    first = row.getprevious() is None and (
+        row.getparent().tag != "tbody" or row.getparent().getprevious() is None
     )
-    # A short page can give it nothing; then all words are taken, menus among them.
-    shown = (page and page.text) or trafilatura.html2txt(text)
-    yield "it", {"text": shown, "title": (page and page.title) or _title(path)}
+    return as_row(own, ruled=first)
+
+
+def as_row(own: Sequence[str], *, ruled: bool) -> str:
+    """A row as Markdown writes it, with a rule below it where it names the columns."""
+    line = f"\n| {' | '.join(own)} |"
+    return f"\n{line}\n|{'---|' * len(own)}" if ruled else line
 
 
 def _read_pdf(path: Path) -> _Rows:
@@ -334,6 +375,43 @@ def _read_pdf(path: Path) -> _Rows:
         raise DataError(f"{path} has no text on any page; if it is scanned, make it searchable first (OCR)")
 
 
+def _read_docx(path: Path) -> _Rows:
+    try:
+        import docx
+        from docx.opc.exceptions import PackageNotFoundError
+        from docx.table import Table
+    except ImportError as error:
+        raise MissingExtra("python-docx", "files") from error
+    try:
+        document = docx.Document(str(_small(path)))
+    except (PackageNotFoundError, KeyError, ValueError, BadZipFile) as error:
+        raise DataError(f"{path} cannot be read as DOCX: {error}") from error
+    parts: list[str] = []
+    for block in document.iter_inner_content():
+        if isinstance(block, Table):
+            rows = [[" ".join(cell.text.split()) for cell in row.cells] for row in block.rows]
+            parts += [as_row(row, ruled=not number) for number, row in enumerate(rows)]
+            continue
+        style = (block.style.name if block.style else "").lower()
+        level = re.match(r"heading (\d)", style)
+        marks = f"\n\n{'#' * min(int(level[1]), 6)} " if level else "\n\n# " if style == "title" else ""
+        parts.append((marks or ("\n- " if style.startswith("list") else "\n\n")) + block.text)
+    yield "it", {"text": "".join(parts).strip(), "title": document.core_properties.title or _title(path)}
+
+
+def _read_odt(path: Path) -> _Rows:
+    try:
+        import odfdo
+    except ImportError as error:
+        raise MissingExtra("odfdo", "files") from error
+    try:
+        document = odfdo.Document(str(_small(path)))
+        text, title = document.to_markdown(), document.get_part("meta.xml").title
+    except (KeyError, ValueError, AttributeError, BadZipFile) as error:
+        raise DataError(f"{path} cannot be read as ODT: {error}") from error
+    yield "it", {"text": text.strip(), "title": title or _title(path)}
+
+
 _READERS: Mapping[str, Callable[[Path], _Rows]] = {
     ".jsonl": _read_rows,
     ".json": _read_rows,
@@ -345,6 +423,8 @@ _READERS: Mapping[str, Callable[[Path], _Rows]] = {
     ".html": _read_html,
     ".htm": _read_html,
     ".pdf": _read_pdf,
+    ".docx": _read_docx,
+    ".odt": _read_odt,
     ".db": _read_database,
 }
 
@@ -368,43 +448,6 @@ def passages_of(document: Passage) -> Iterator[Passage]:
     for number, text in enumerate(parts, start=1):
         name = f"{document.id}#{number}" if document.id and len(parts) > 1 else document.id
         yield replace(document, text=text, id=name)
-
-
-def cut(text: str) -> list[str]:
-    """The text itself if it is short, else stretches of it, in order; nothing but white space is lost.
-
-    A sentence is only cut when it is longer than a passage.  Two Chinese or Japanese characters count as a
-    word.  What is left at the end goes to the passage before it when it is too short to stand alone.
-    """
-    text = text.strip()
-    if _length(text) <= KEPT_WORDS:
-        return [text] if text else []
-    starts, held = [0], 0
-    for start, end in _units(text):
-        size = _length(text[start:end])
-        if held and held + size > MAX_WORDS:
-            starts.append(start)
-            held = 0
-        held += size
-    if held < MAX_WORDS // 4 and len(starts) > 1:
-        starts.pop()
-    return [text[start:end].strip() for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
-
-
-def _units(text: str) -> Iterator[tuple[int, int]]:
-    """The text in stretches that join without a gap: its sentences, or the words of one that is too long."""
-    starts = [0, *(sentence.start for sentence in sentences(text)[1:])]
-    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
-        if _length(text[start:end]) <= MAX_WORDS:
-            yield start, end
-        else:
-            yield from (word.span() for word in _PIECE.finditer(text, start, end))
-
-
-def _length(text: str) -> int:
-    """Words; at least one for every 20 characters, since a text without spaces is no single word."""
-    unspaced = 0 if text.isascii() else len(_WIDE.findall(text)) // 2
-    return max(len(text.split()), len(text) // 20) + unspaced
 
 
 # -- Words: folded, without grammar and languages, except that Chinese and Japanese, which have no spaces,

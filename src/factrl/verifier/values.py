@@ -1,0 +1,462 @@
+"""Whether a claim has another value than a sentence in the same place, and whether it has all of its words.
+
+A value is what a sentence turns on: a number in digits or in words, a code, a month or weekday, a unit, or one of
+the words of `values.txt` that exclude each other (open and closed, more and less).  A claim that has another
+one than the evidence is at most unsure, however sure a model is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from difflib import SequenceMatcher
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+from factrl.text.words import stem
+
+from .lexicon import lexicon, silent
+from .pieces import ARTICLES, Piece
+
+_LONGEST = 1_000  # characters of a claim or piece that are compared
+_NEAR = 3  # words that one value may have
+_STRICT = ("number", "code", "month", "weekday")  # a claim may have none that its evidence lacks
+_TOKEN = re.compile(
+    r"(?P<number>\d{1,3}(?:[., '’]\d{3})+(?:[.,]\d{1,2})?(?!\d)(?![.,-]\d)|\d+(?:[.,]\d+)?(?![\d.]*\.\d)(?!-?[A-Z])(?=[^\W\d_]{0,3}(?!\w)))"
+    r"(?:(?:st|nd|rd|th)\b)?"
+    r"|(?P<code>[^\W\d_]{0,8}[-./]?\d[^\W_]*(?:[-./][^\W_]+)*)|[€$£¥]|°[CF]|[^\W\d_]{1,2}['’](?=[^\W\d_]{2})|[^\W\d_]+(?:['’-][^\W\d_]+)*"
+    r"|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+)
+_RANK = re.compile(
+    r"(second|third|fourth|fifth|zweit|dritt|viert|fünft)-?(?=\w*(?:est|[sß]te[nmrs]?)$)|(\w{3,}(?:est|[sß]te[nmrs]?)$)"
+)
+_RANKS = ("second third fourth fifth", "zweit dritt viert fünft")
+_NEGATIONS = frozenset(
+    """
+    cannot denied denies failed fails hardly neither never no nobody none nor not nothing unable without refuse
+    refuses kein keine keinem keinen keiner keines nicht nie niemals ohne ne pas sans aucun aucune jamais no sin
+    nunca non senza mai niet geen ně ani nie bez не нет без
+    """.split()  # noqa: SIM905
+)
+_TAKES_BACK = _NEGATIONS | frozenset(
+    """
+    if unless except only until but when falls wenn sofern außer nur bis aber si sauf seulement mais sauf jusqu
+    solo excepto pero se tranne ma als behalve maar whether ob
+    """.split()  # noqa: SIM905
+)
+_PARTS = re.compile(r"[,;:()|–—!?]| - |\.(?= )")
+_JOINS = frozenset("and und et y e en or oder ou o while whereas but aber mais pero sowie".split())  # noqa: SIM905
+
+
+class Token(NamedTuple):
+    """A word: its stem, whether it is written as a name, and the value that it is, as its kind and which."""
+
+    key: str
+    low: str
+    named: bool
+    value: tuple[str, str] | None
+    start: int
+    end: int
+
+
+_ENDINGS = {"month": (), "weekday": ("s",), "number": ()}  # others have those of adjectives and plurals
+_ADJECTIVE = ("s", "e", "n", "en", "er", "es", "em", "ly", "a")
+_ENDING = re.compile(r"(?<=...)(?:ern|e[nmrs]?|[ns])$")
+
+
+def _value(low: str, word: str, *, opens: bool, counted: bool) -> tuple[str, str] | None:
+    """The value that a word is; `counted` where a number stands before it, `opens` where it begins a sentence."""
+    values = lexicon()[0]
+    if word in ("March", "May"):
+        return values[word]
+    for form in (low, low[:-1], low[:-2]) if len(low) > 3 else (low,):
+        one = values.get(form)
+        if one is None or (form != low and low[len(form) :] not in _ENDINGS.get(one[0], _ADJECTIVE)):
+            continue
+        if one[0] == "number" and not opens and word != low:
+            continue  # "the Cento"
+        if len(form) > 2 or counted or one[0] in ("number", "halfday", "currency"):
+            return one
+    if rank := _RANK.match(low):
+        return "rank", str(
+            next((n for own in _RANKS for n, w in enumerate(own.split(), 2) if w == rank[1]), 1)
+        )
+    return None
+
+
+@lru_cache(maxsize=8_192)
+def tokens(text: str) -> tuple[Token, ...]:
+    """The words of a text, its first thousand characters, with their values."""
+    found: list[Token] = []
+    scales = lexicon()[1]
+    opens = True
+    for match in _TOKEN.finditer(text[:_LONGEST]):
+        word, low = match[0], match[0].lower().replace("’", "'")
+        low = re.sub(r"'s?$", "", low)
+        last = found[-1] if found else None
+        if match["number"]:
+            value: tuple[str, str] | None = ("number", _plain(match["number"]))
+        elif match["code"]:
+            value = ("code", low)
+        elif low in scales and last and last.value and last.value[0] == "number":
+            scaled = f"{float(last.value[1]) * scales[low]:.12g}"
+            found[-1] = last._replace(value=("number", scaled), key=scaled, end=match.end())
+            continue
+        elif low in scales:
+            value = ("number", f"{scales[low]:.12g}")
+        else:
+            counted = bool(
+                last and last.value and last.value[0] == "number" and last.end >= match.start() - 1
+            )
+            titled = not word.islower() and text[match.end() + 1 : match.end() + 2].isupper()  # "Nine Doors"
+            value = _value(low, word, opens=opens and not titled, counted=counted)
+        named = not word.islower() and word.lower() != word.upper() and not (opens and low in silent())
+        key = value[1] if value and value[0] in ("number", "code") else _ENDING.sub("", stem(low))
+        if value and value[0] == "rank" and last and last.low in _RANKS[0].split():
+            value = ("rank", str(_RANKS[0].split().index(last.low) + 2))
+        found.append(Token(key, low, named, value, *match.span()))
+        opens = text[match.end() : match.end() + 3].strip()[:1] in (".", "!", "?", ":", ";", "|")
+    return tuple(found)
+
+
+def key_of(one: Token) -> str:
+    """The key of a word in a name, where "nine" is no number."""
+    return one.key if one.low == one.key or not one.value else _ENDING.sub("", stem(one.low))
+
+
+def _plain(digits: str) -> str:
+    """A number in one spelling: 1203 for "1,203" and "1 203", 1.5 for "1,5"."""
+    if re.fullmatch(r"\d{1,3}(?:[., '’]\d{3})+", digits) and not digits.startswith("0"):
+        return re.sub(r"\D", "", digits)
+    if re.search(r"[.,]\d{3}[.,]", digits):
+        whole, sign, part = re.sub(r"[ '’]", "", digits).rpartition(
+            "," if digits.rfind(",") > digits.rfind(".") else "."
+        )
+        digits = re.sub(r"\D", "", whole) + "." + part
+    plain = re.sub(r"[ '’]", "", digits).replace(",", ".")
+    return f"{float(plain):.12g}" if plain.count(".") <= 1 and len(plain) < 16 else plain
+
+
+# -- Verbatim
+
+
+def is_verbatim(claim: str, text: str, about: Collection[str] = ()) -> bool:
+    """Whether a sentence has the words of a claim in this order, and what is left of it takes nothing back.
+
+    Case, punctuation, articles and other words without meaning do not count, and a number may be in digits or in
+    words.
+
+    Args:
+        about: keys of words that say what the sentence is about, which the claim may have where the sentence
+            has a pronoun or nothing.
+
+    >>> is_verbatim("The pump costs 3 euros.", "In 2020 the pump costs three euros, the lamp four.")
+    True
+    >>> is_verbatim("The pump is new.", "If the pump is new, call us."), is_verbatim("It is so.", "It is not so.")
+    (False, False)
+    """
+    wanted, held = _spelling(claim), _spelling(text)
+    if about:
+        here = {*held}
+        more = [word for word in wanted if word not in here and _ENDING.sub("", stem(word)) in about]
+        wanted = tuple(word for word in wanted if word not in more)
+        wanted, held = (tuple(word for word in own if word not in _idle()) for own in (wanted, held))
+        if len(wanted) < 3 or 2 * len(more) > len(wanted):
+            return False
+    at = f" {' '.join(held)} ".find(f" {' '.join(wanted)} ") if len(wanted) > 2 else -1
+    if at < 0:
+        return False
+    before = " ".join(held)[:at].split()
+    after = held[len(before) + len(wanted) :]
+    return _TAKES_BACK.isdisjoint(before) and _TAKES_BACK.isdisjoint(after[:4]) and len(before) <= 4
+
+
+@cache
+def _idle() -> frozenset[str]:
+    return silent() - _TAKES_BACK
+
+
+@lru_cache(maxsize=8_192)
+def _spelling(text: str) -> tuple[str, ...]:
+    return tuple(
+        one.value[1] if one.value and one.value[0] == "number" else one.low
+        for one in tokens(text)
+        if one.low not in ARTICLES
+    )
+
+
+# -- Another value in the same place
+
+
+def other_value(claim: str, pieces: Sequence[Piece], context: str) -> str:
+    """Why some pieces do not say a claim, though they may have its words; empty if nothing shows that.
+
+    Args:
+        pieces: one, or some of one paragraph that are judged together; the one with most of the claim's words
+            must have its values.
+        context: the title and the headings of the pieces.
+    """
+    claimed, above = tokens(claim), tokens(context)
+    wanted = {one.key for one in claimed}
+    piece = max(pieces, key=lambda one: len(wanted.intersection(word.key for word in tokens(one.text))))
+    text, row = piece.shown, piece.kind == "row"
+    own = tokens(text)
+    values = {one.value for one in (*own, *above) if one.value}
+    keys = {one.key for one in (*own, *above)} | {
+        part for one in (*own, *above) for part in one.low.split("-")
+    }
+    near = _nearest_cells(claimed, text) if row else own
+    kinds = {one.value[0] for one in (*near, *above) if one.value}
+    missing = [
+        one.value[0]
+        for one in claimed
+        if one.value and one.value not in values and (one.key not in keys or one.value[0] == "rank")
+    ]
+    if strict := [kind for kind in missing if kind in _STRICT]:
+        return f"the evidence has another {strict[0]} or none"
+    opposed = not kinds.isdisjoint(missing)
+    denied = _denies(claimed) != _denies(near if row else tokens(piece.text))
+    if opposed and not denied:  # "closed" may be said as "not open"
+        return "the evidence has another word in its place"
+    if _exchanged(claim, piece, {one.value for one in above}):
+        return "the evidence has the value of something else"
+    if denied and not opposed and _covered(claimed, keys) >= 0.75:
+        return "the same words with a negation"
+    if _reversed(claimed, own) or (not row and _of_another(claim, piece.text)):
+        return "the evidence says it of something else"
+    return _replaced(claimed, tokens(piece.text), keys)
+
+
+def _reversed(claimed: Sequence[Token], own: Sequence[Token]) -> bool:
+    """Whether all words of the claim are there, and its first two names or numbers in the other order."""
+    keys = [one.key for one in own]
+    if (
+        _covered(claimed, keys) < 1
+        or {one.low for one in claimed} & _PASSIVE != {one.low for one in own} & _PASSIVE
+    ):
+        return False
+
+    def other_order(which: Callable[[Token], bool]) -> bool:
+        both = [*dict.fromkeys(one.key for one in claimed if which(one) and keys.count(one.key) == 1)][:2]
+        return len(both) == 2 and keys.index(both[0]) > keys.index(both[1])
+
+    return other_order(lambda one: one.named) or other_order(lambda one: (one.value or "")[:1] == ("number",))
+
+
+_PASSIVE = frozenset("by von vom par por da door wurde wurden was were been est été fue".split())  # noqa: SIM905
+
+
+def _of_another(claim: str, text: str) -> bool:
+    """Whether the claim's subject opens one clause of a sentence, and most of its words stand in another's."""
+    claimed = tokens(claim)
+    subject = next((one.key for one in claimed if one.named), "")
+    if not subject or not {",", ";"} & {*text}:
+        return False
+    wanted = {one.key for one in claimed if one.low not in silent()} - {subject}
+    clauses = [tokens(part) for part in re.split(r"[,;] ", text)]
+    opens = [
+        next((one.key for one in part if one.low not in silent()), "") if part else "" for part in clauses
+    ]
+    shares = [len(wanted & {one.key for one in part}) for part in clauses]
+    own = [
+        share
+        for share, first, part in zip(shares, opens, clauses, strict=True)
+        if first == subject and len(part) > 2
+    ]
+    others = [
+        share
+        for share, first, part in zip(shares, opens, clauses, strict=True)
+        if first not in wanted
+        and subject not in {one.key for one in part}
+        and part[0].key
+        and any(t.key == first and t.named for t in part)
+    ]
+    return bool(own and others) and max(others) > max(own)
+
+
+def _nearest_cells(claimed: Sequence[Token], row: str) -> list[Token]:
+    """The words of those cells of a row that share most with a claim."""
+    wanted = {one.key for one in claimed}
+    held = [tokens(cell) for cell in row.split("; ")]
+    shares = [len(wanted.intersection(one.key for one in cell)) for cell in held]
+    return [one for cell, share in zip(held, shares, strict=True) if share == max(shares) for one in cell]
+
+
+def _denies(words: Iterable[Token]) -> bool:
+    return any(one.low in _NEGATIONS or one.low.endswith("n't") for one in words)
+
+
+def content(words: Iterable[Token]) -> frozenset[str]:
+    """The keys of the words that carry the meaning, without values and negations."""
+    idle = silent() | _NEGATIONS
+    return frozenset(one.key for one in words if not one.value and one.low not in idle and len(one.low) > 1)
+
+
+def _covered(claimed: Sequence[Token], keys: Collection[str]) -> float:
+    wanted = content(claimed)
+    return len(wanted & {*keys}) / max(len(wanted), 1)
+
+
+class _Segment(NamedTuple):
+    values: frozenset[str]
+    words: frozenset[str]  # its own and those that it shares
+    names: frozenset[str]
+    own: frozenset[str]
+
+
+def _segments(text: str, kind: str, before: int = 0, *, row: bool = False) -> list[_Segment]:
+    """A sentence, taken apart so that each part has the values of one kind that belong together.
+
+    A part that opens with no name shares what the last one before it with a name says before its first value, and
+    the names in the first `before` characters; one of a value alone belongs to the part before it.  The cells of
+    a row share those that have no value.
+    """
+
+    def counts(one: Token) -> bool:
+        return one.value is not None and one.value[0] == kind
+
+    words = tokens(text)
+    parts: list[list[Token]] = [[]]
+    for last, one in zip((None, *words), words):  # noqa: B905
+        gap = text[last.end : one.start] if last else ""
+        if parts[-1] and (";" in gap if row else _PARTS.search(gap) or one.low in _JOINS):
+            parts.append([])
+        parts[-1].append(one)
+    merged: list[tuple[list[Token], list[Token]]] = []  # each with what stands before it
+    waiting: list[Token] = []
+    for number, part in enumerate(parts):
+        valued = any(map(counts, part))
+        if valued and not row and merged and all(counts(one) for one in part if one.low not in silent()):
+            merged[-1][1].extend(part)
+        elif valued:
+            merged.append(([] if row else waiting, part))
+            waiting = waiting if row else []
+        if not valued or (row and not number):
+            waiting = [*waiting, *part]
+    if merged and not row:
+        merged[-1][1].extend(waiting)
+    shared, found = (waiting if row else []), list[_Segment]()
+    names = [one for one in words if one.named and one.start < before]
+    for ahead, part in merged:
+        telling = [one for one in part if one.low not in silent()]
+        opens = telling[0].named and not counts(telling[0]) and not row
+        lead = ahead + part[: next(n for n, one in enumerate(part) if counts(one))]
+        whole = [*([] if opens else [*shared, *(names if part[0].start >= before else ())]), *ahead, *part]
+        keys, named, own = (
+            frozenset(one.key for one in held if not counts(one) and one.low not in silent())
+            for held in (whole, [one for one in whole if one.named], part)
+        )
+        found.append(
+            _Segment(frozenset(one.value[1] for one in part if one.value and counts(one)), keys, named, own)
+        )
+        if not row and (not shared or any(one.named for one in lead)):
+            shared = lead
+    return found
+
+
+def _exchanged(claim: str, piece: Piece, above: Collection[tuple[str, str] | None]) -> bool:
+    """Whether a value of the claim, one that is not `above`, stands beside other words in the piece.
+
+    It does where another value has more of the claim's names beside it, or more of its words and the claim's
+    value none of its own.
+    """
+    row = piece.kind == "row"
+    for kind in {one.value[0] for one in tokens(claim) if one.value}:
+        held = _segments(piece.shown, kind, len(piece.before), row=row)
+        if len({value for one in held for value in one.values}) < 2 or len(held) < 2:
+            continue
+        for part in _segments(claim, kind):
+            for value in part.values:
+                with_it = [one for one in held if value in one.values]
+                others = [
+                    one
+                    for one in held
+                    if (part.values.isdisjoint(one.values) if row else value not in one.values)
+                ]
+                if not with_it or not others or (kind, value) in above:
+                    continue
+                names, words = (
+                    max(len(part.words & of(one)) for one in with_it) for of in (_names_of, _words_of)
+                )
+                lone = row or not any(part.words & one.own for one in with_it)
+                for one in others:
+                    more = len(part.words & one.names) - names
+                    if more > 0 or (more == 0 and lone and len(part.words & one.words) > words):
+                        return True
+    return False
+
+
+def _names_of(one: _Segment) -> frozenset[str]:
+    return one.names
+
+
+def _words_of(one: _Segment) -> frozenset[str]:
+    return one.words
+
+
+def contradicts(claim: str, piece: Piece, context: str, share: float = 1.0) -> bool:
+    """Whether a piece has this share of the claim's words and another value in the place of one, or a negation."""
+    claimed, own, around = tokens(claim), tokens(piece.shown), tokens(context)
+    keys, values = ({*map(of, (*own, *around))} for of in (_key, _value_of))
+    wanted = content(claimed)
+    said = {word.key for word in tokens(piece.text)}
+    if (
+        len(wanted) < 2
+        or len(wanted & keys) < share * len(wanted)
+        or len(wanted & said) < min(0.6, share) * len(wanted)
+    ):
+        return False
+    missing = {one.value for one in claimed if one.value} - values
+    kinds = {kind for kind, _ in missing}
+    if not missing:
+        other = _denies(claimed) != _denies(tokens(piece.text)) and wanted <= {*map(_key, own)}
+        return other or (share < 1 and bool(_replaced(claimed, tokens(piece.text), keys)))
+    if len(kinds) > 2 or len(kinds.intersection(_STRICT)) > 1:
+        return False
+    for kind in kinds:
+        mine = {one.value[1] for one in claimed if one.value and one.value[0] == kind}
+        if piece.kind == "row":
+            values = {one.value for one in _nearest_cells(claimed, piece.shown)}
+            other = {value[1] for value in values if value and value[0] == kind}
+        else:
+            parts = _segments(piece.shown, kind, len(piece.before))
+            other = max(parts, key=lambda one: len(one.words & wanted)).values if parts else ()
+        beside = _beside(claimed, kind, missing) & _beside(own, kind)
+        if other and mine.isdisjoint(other) and (beside or kind not in ("number", "code")):
+            return True
+    return False
+
+
+def _beside(words: Sequence[Token], kind: str, which: Collection[tuple[str, str]] | None = None) -> set[str]:
+    """The words next to the values of one kind."""
+    telling = [one for one in words if one.low not in silent()]
+    found: set[str] = set()
+    for number, one in enumerate(telling):
+        if one.value and one.value[0] == kind and (which is None or one.value in which):
+            found.update(near.key for near in telling[max(0, number - 1) : number + 2] if near is not one)
+    return found
+
+
+def _key(one: Token) -> str:
+    return one.key
+
+
+def _value_of(one: Token) -> tuple[str, str] | None:
+    return one.value
+
+
+def _replaced(claimed: Sequence[Token], own: Sequence[Token], keys: Collection[str]) -> str:
+    """Whether a name stands in the place of another one, between words that are the same."""
+    mine = [one for one in claimed if one.low not in silent()]
+    held = [one for one in own if one.low not in silent()]
+    mine_keys = [one.key for one in mine]
+    steps = SequenceMatcher(None, mine_keys, [one.key for one in held], autojunk=False).get_opcodes()
+    if 2 * sum(end - start for kind, start, end, *_ in steps if kind == "equal") < len(mine):
+        return ""
+    for kind, start, end, low, high in steps:
+        if kind == "replace" and end - start <= _NEAR and high - low <= _NEAR:
+            gone = [one for one in mine[start:end] if one.key not in keys and one.named]
+            new = [one for one in held[low:high] if one.key not in mine_keys and one.named]
+            if gone and new:
+                return "the evidence has another name in its place"
+    return ""
