@@ -17,7 +17,7 @@ from hypothesis import settings
 from fault_server import FaultServer
 
 USERS_SETTINGS = re.compile(r"(FACTRL|OPENAI|HF)_.*|(HTTP|HTTPS|ALL|NO)_PROXY", re.I)
-KEPT = {"FACTRL_DATA", "FACTRL_CACHE", "FACTRL_ROWS"}
+KEPT = {"FACTRL_DATA", "FACTRL_CACHE", "FACTRL_ROWS", "FACTRL_BF16"}
 
 
 def pytest_configure() -> None:
@@ -26,6 +26,7 @@ def pytest_configure() -> None:
         if USERS_SETTINGS.fullmatch(name) and name not in KEPT:
             del os.environ[name]
     os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ.setdefault("FACTRL_BF16", "0")  # the same numbers on every processor; 1 tries the other
     os.environ.pop("COLUMNS", None)  # of the terminal that pytest's workers were started from
     settings.register_profile("factrl", deadline=None)  # no test is about the clock of a busy machine
     settings.load_profile("factrl")

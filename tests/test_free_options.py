@@ -145,9 +145,9 @@ class Looked:
 
 
 def is_talk(name: str, asked: Asked) -> bool:
-    """Whether an answer is made of words that say nothing ("information", "Will"), or of the question's."""
+    """Whether an answer has a word of abstentions' own ("information", "heights"), or is the question's."""
     sentences = masked(unwrapped(name), question_words(asked.question))
-    return not any(NEW in words for words in sentences)
+    return any(word not in (NEW, ",") for words in sentences for word in words)
 
 
 def look(grader: Grader, asked: Asked, form: str, looked: Looked, every_word: bool) -> None:

@@ -13,7 +13,7 @@ from factrl.rewards.grading import Grader
 from factrl.types import Claim, Completion, Example, Passage, Result
 from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims
-from judging import JudgeBy
+from judging import Judge, JudgeBy
 
 TRUE = [
     "Marie Curie was born in Poland.",
@@ -45,7 +45,7 @@ def score(
     think: str | None, said: str, word: str = "incorrect", *, lost: Sequence[str] = (), **knobs: object
 ) -> Result:
     """The reward with a grader that says `word`, and no more than the tags around the two texts."""
-    judge = FakeLLM(lambda messages: f"So it is.\nVERDICT: {word}")
+    judge = (FakeLLM if word == "declines" else Judge)(lambda messages: f"So it is.\nVERDICT: {word}")
     reward = load_reward("robust").with_(
         grade=Grader(judge),
         verify=Verifier(SentenceClaims(), None, by_heart(lost), own_subject=False),
@@ -64,7 +64,7 @@ def value(think: str | None, said: str, word: str = "incorrect", **more: object)
 FACTS = " ".join(TRUE)
 HONEST = {
     "know": value(FACTS, "Warsaw"),
-    "partial": value("It was long ago.", f"I don't know the city. {TRUE[0]} {TRUE[1]}", "not_attempted"),
+    "partial": value("It was long ago.", f"{TRUE[0]} {TRUE[1]} I have no idea, sorry.", "declines"),
     "abstain": value("It was long ago.", "I don't know."),
     "wrong": value(" ".join([*TRUE[:2], *FALSE]), "Lyon"),
 }
@@ -80,7 +80,7 @@ def test_no_amount_of_facts_lifts_one_outcome_over_another() -> None:
     facts = " ".join(f"Marie Curie wrote letter {number} in {number + 1000}." for number in range(200))
 
     verify = Verifier(SentenceClaims(), None, JudgeBy(lambda _: "supported"), max_claims=500)
-    judge = FakeLLM(lambda messages: f"VERDICT: {word}")
+    judge = Judge(lambda messages: f"VERDICT: {word}")
     reward = load_reward("robust").with_(grade=Grader(judge, max_answer_chars=20_000), verify=verify)
     found = {}
     for word in ("correct", "not_attempted", "incorrect"):
@@ -124,8 +124,9 @@ def test_invisible_characters_change_nothing() -> None:  # R6
 @pytest.mark.security("S17")
 @pytest.mark.parametrize(("answer", "outcome"), [("Lyon", -1), ("Warsaw", 1)])
 def test_an_added_refusal_does_not_make_an_abstention(answer: str, outcome: float) -> None:  # R13
-    assert score("Hm.", f"{answer}. I don't know.").terms["outcome"] == outcome
-    assert score("Hm.", f"I don't know. {answer}.").terms["outcome"] == outcome
+    word = "correct" if outcome == 1 else "incorrect"
+    assert score("Hm.", f"{answer}. I don't know.", word).terms["outcome"] == outcome
+    assert score("Hm.", f"I don't know. {answer}.", word).terms["outcome"] == outcome
 
 
 # Partial answers
@@ -138,20 +139,19 @@ def test_an_added_refusal_does_not_make_an_abstention(answer: str, outcome: floa
         (f"{TRUE[0]} {TRUE[1]}", 0.25 * 2 / 12),
         (FALSE[1], -1),
         (f"{TRUE[0]} {FALSE[0]}", -1),
-        (f"{TRUE[0]} Perhaps Lyon.", -1),
-        (f"{TRUE[0]} Lyon.", -1),
         ("Marie Curie was born in a city.", 0),
         (TOPIC[0], 0),
     ],
 )
 def test_what_stands_beside_a_refusal_must_be_true(said: str, expected: float) -> None:
-    assert value("Hm.", f"I don't know which city. {said}") == pytest.approx(expected)
+    assert value("Hm.", f"{said} I have no idea, sorry.", "declines") == pytest.approx(expected)
 
 
 def test_a_missing_verdict_that_decides_between_two_outcomes_masks() -> None:
-    found = score("Hm.", f"I don't know the city. {TRUE[0]}", lost=[TRUE[0]])
+    found = score("Hm.", f"{TRUE[0]} I have no idea, sorry.", "declines", lost=[TRUE[0]])
     assert (found.state, found.cause) == ("masked", "claims_unjudged")
-    found = score("Hm.", f"I don't know the city. {TRUE[0]} {FALSE[0]}", lost=[TRUE[0]])
+    text = f"{TRUE[0]} {FALSE[0]} I have no idea, sorry."
+    found = score("Hm.", text, "declines", lost=[TRUE[0]])
     assert found.value == -1  # the other claim decides
 
 

@@ -54,8 +54,8 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def tuned(method: str, base: Path, file: Path, folder: Path, *more: str) -> tuple[Path, TuningResult | None]:
     words = (f"tune.method={method}", f"data.train={file}", f"model.name={base}", f"run.dir={folder}")
-    told = ("train.steps=100", "train.learning_rate=1e-2", "train.gradient_checkpointing=false", *more)
-    return tune(plan_tuning(read_tuning_job(None, [*words, *told])))
+    told = ("train.steps=100", "train.learning_rate=1e-2", "train.gradient_checkpointing=false")
+    return tune(plan_tuning(read_tuning_job(None, [*words, *told, "train.bf16=false", *more])))
 
 
 def test_a_tuned_model_is_read_by_the_rewards_truthfulness(base: Path, rows: Path, tmp_path: Path) -> None:

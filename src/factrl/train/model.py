@@ -149,9 +149,14 @@ def lora_config(settings: ModelSettings) -> LoraConfig | None:
 
 
 def uses_bf16(settings: TrainSettings) -> bool:
-    """Whether to run in bfloat16; `auto` is where the GPU or the CPU has the instructions for it."""
+    """Whether to run in bfloat16; `auto` is where the GPU or the CPU has the instructions for it.
+
+    The environment's FACTRL_BF16 (0 or 1) decides `auto` instead, as results differ from machine to machine.
+    """
     if settings.bf16 != "auto":
         return settings.bf16
+    if forced := os.environ.get("FACTRL_BF16"):
+        return forced == "1"
     if torch.cuda.is_available():
         return torch.cuda.is_bf16_supported(including_emulation=False)  # older cards emulate it, slowly
     try:
