@@ -363,9 +363,6 @@ def _beside(name: str, completion: Completion) -> Any:
     return value
 
 
-written_group = partial(_beside, "group")
-
-
 def outside_training(reward: Reward) -> str:
     """Why a reward works in `factrl train` alone, by the resources that it lacks; empty if it does not."""
     rows = (row for name, row in RESOURCES.items() if name in reward.missing)
