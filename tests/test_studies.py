@@ -14,11 +14,11 @@ from factrl.cli import main
 from factrl.errors import ConfigError, DataError
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
-from factrl.rewards.resources import TableFacts
 from factrl.runs.data import load_examples
 from factrl.studies import add_row, load_study, row_reward, study_names
 from factrl.studies.measure import COLUMNS, change, lines, measure, over_seeds, overview, value
 from factrl.studies.picture import write_picture
+from factrl.studies.table import TableFacts
 from factrl.studies.world import ABSTENTION, PREFILLS, World, split, tagged, target, with_checklist
 from factrl.text.html import chart_style
 from factrl.types import Completion, TrainingState

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from factrl.errors import ConfigError, DataError
-from factrl.rewards.resources import TableFacts
+from factrl.studies.table import TableFacts
 from factrl.types import Passage
 from factrl.verifier import open_verifier
 from factrl.verifier.judges import Table, TableJudge

@@ -11,22 +11,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from factrl.errors import ConfigError, Unscored
 from factrl.llm import LLM
 from factrl.llm.background import wait_for
 from factrl.rewards import Reward
-from factrl.rewards.grading import GRADE_PROMPT, REASONING_PROMPT, AnswerForm, Grader, reasoning_judge
-from factrl.rewards.preference import RATING_PROMPT, SelfReference, rating_judge
+from factrl.rewards.grading import AnswerForm, Grader, reasoning_judge
+from factrl.rewards.preference import SelfReference, rating_judge
 from factrl.runs.settings import LOCAL, JudgeSettings, VerifierSettings
 from factrl.text.abstention import abstains
 from factrl.text.answers import is_contentless
 from factrl.types import Claim, Completion, Grade, Passage, TrainingState, Verdict
-
-if TYPE_CHECKING:
-    from factrl.verifier import Verifier
-    from factrl.verifier.judges.table import TableJudge
 
 
 @dataclass(frozen=True)
@@ -210,49 +206,6 @@ def _same(truth: Truth) -> Callable[..., float]:
     return lambda *_, **__: float(truth.good)
 
 
-_MIN_SENTENCES = 3  # sentences that a text must have for `TableFacts.compare` to prefer it
-
-
-@dataclass(frozen=True)
-class TableFacts:
-    """Resources that judge by a table of facts; the rewards of the small studies use them.
-
-    Attributes:
-        verify: takes claims out of a text and judges them by the judge's table.
-    """
-
-    judge: TableJudge
-    verify: Verifier
-    grade: Grader
-
-    def supply(self, reward: Reward) -> Reward:
-        """The reward with every resource that it lacks: by the table, or by rules where no table tells.
-
-        Raises:
-            ConfigError: it needs one that the small studies do not have.
-        """
-        made = {name: make(self) for name in reward.missing if (make := RESOURCES[name].by_table)}
-        return supply(reward.with_(**made))
-
-    def checklist(self, question: str, text: str, items: Sequence[str]) -> list[str]:
-        """Whether the text says each item, by the table's reading of both."""
-        words = {"supported": "consistent", "refuted": "contradictory"}
-        verdicts = self.judge.judge([(Claim(item, 0, len(item)), [Passage(text)]) for item in items])
-        return [words.get(verdict.label, "missing") for verdict in verdicts]
-
-    def truthfulness(self, claims: Sequence[str]) -> list[float]:
-        """1 for a claim that the table has, 0 for any other."""
-        pairs = [(Claim(claim, 0, len(claim)), self.judge.search(claim)) for claim in claims]
-        return [float(verdict.label == "supported") for verdict in self.judge.judge(pairs)]
-
-    def compare(self, question: str, text: str, **_: Any) -> float:
-        """1 for a text of at least three sentences that all have one of the table's forms, else 0."""
-        claims = self.judge.extract(text)
-        return float(
-            len(claims) >= _MIN_SENTENCES and all(self.judge.table.parse(one.text) for one in claims)
-        )
-
-
 @dataclass(frozen=True)
 class Resource:
     """What a reward may ask for by a name: a row of `RESOURCES`.
@@ -260,12 +213,12 @@ class Resource:
     Attributes:
         source: where it comes from, for a person.
         stand_in: makes a stand-in that judges by rules.
-        by_table: makes one that judges by a table of facts; None where the small studies do not have it.
+        by_table: takes one that judges by a table of facts from `TableFacts` of `factrl.studies.table`; None
+            where the small studies do not have it.
         make: makes it from settings; None where it comes with each completion.
         reads: the settings that it is made with.
         own_model: the setting of `[judge]` that names a model to use instead of the judge.
         needs_judge: whether it needs a judge or such a model.
-        prompt: sent to the judge once per completion; empty where the completion decides how often.
         absent: the error message where it does not come with a completion.
         trains: it comes with completions in `factrl train` alone.
     """
@@ -276,10 +229,9 @@ class Resource:
     reads: Sequence[str] = ()
     own_model: str = ""
     needs_judge: bool = False
-    prompt: str = ""
     absent: str = ""
     trains: bool = False
-    by_table: Callable[[TableFacts], Any] | None = None
+    by_table: Callable[[Any], Any] | None = None
 
     def asks(self, settings: JudgeSettings) -> bool:
         """Whether it asks the judge of these settings."""
@@ -295,9 +247,9 @@ _VERIFIER = tuple(f"verifier.{name}" for name in VerifierSettings.model_fields i
 RESOURCES: dict[str, Resource] = {
     "grade": Resource(
         "rules, and judge.url for what they cannot decide",
-        Truth.grade, Supplier.grade, _JUDGE, prompt=GRADE_PROMPT, by_table=attrgetter("grade")),
+        Truth.grade, Supplier.grade, _JUDGE, by_table=attrgetter("grade")),
     "reason": Resource(
-        "judge.url", _same, Supplier.reason, _JUDGE, needs_judge=True, prompt=REASONING_PROMPT),
+        "judge.url", _same, Supplier.reason, _JUDGE, needs_judge=True),
     "verify": Resource(
         "verifier.preset and the rest of [verifier]; the question's own evidence comes first",
         Truth.verify, Supplier.verify, (*_JUDGE, *_VERIFIER), by_table=attrgetter("verify")),
@@ -311,7 +263,7 @@ RESOURCES: dict[str, Resource] = {
         by_table=attrgetter("compare")),
     "rate": Resource(
         "judge.reward_model, else judge.url",
-        _same, Supplier.rate, _JUDGE, own_model="reward_model", needs_judge=True, prompt=RATING_PROMPT),
+        _same, Supplier.rate, _JUDGE, own_model="reward_model", needs_judge=True),
     "checklist": Resource(
         "judge.checklist_model, else judge.url",
         lambda truth: lambda question, text, listed: [_ITEMS[truth.holds(text)] for _ in listed],
@@ -362,9 +314,6 @@ def _beside(name: str, completion: Completion) -> Any:
     if isinstance(value, float) and math.isnan(value):
         raise Unscored("no_tokens", "the policy wrote no token to be certain of", stage="certainty")
     return value
-
-
-written_group = partial(_beside, "group")
 
 
 def outside_training(reward: Reward) -> str:

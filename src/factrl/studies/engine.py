@@ -27,7 +27,6 @@ from factrl.errors import ConfigError
 from factrl.papers import split_spec
 from factrl.rewards import Reward, reward
 from factrl.rewards.grading import Grader
-from factrl.rewards.resources import TableFacts
 from factrl.rewards.truthfulness import TUNED_PROMPT, TruthfulnessModel, shown_claim
 from factrl.runs.config import dump_toml
 from factrl.runs.disk import write_whole
@@ -47,6 +46,7 @@ from factrl.studies import (
     steps_of,
 )
 from factrl.studies.measure import Measured, auc, blocks_of, measure
+from factrl.studies.table import TableFacts
 from factrl.studies.world import (
     ABSTENTION,
     PREFILLS,
