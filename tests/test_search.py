@@ -17,8 +17,8 @@ import pytest
 
 from factrl.errors import DataError
 from factrl.types import Passage
-from factrl.verifier.search import Given
 from factrl.verifier.pieces import KEPT_WORDS, MAX_WORDS
+from factrl.verifier.search import Given
 from factrl.verifier.search.sources import (
     cut,
     documents,

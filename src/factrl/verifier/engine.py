@@ -282,7 +282,7 @@ class _Group:
     # -- Pieces: what a judge sees, and what words alone decide
 
     def _choose(self, item: Item) -> None:
-        """Put the pieces that bear on a claim in place of its passages, and settle what stands there verbatim."""
+        """Put the pieces that bear on a claim in place of its passages, and settle what is there verbatim."""
         found = found_in(item.passages)
         known = heads(found)
         best = ranked(item.words, found, item.context.words) or found
@@ -347,7 +347,7 @@ class _Group:
         for item in items:
             own = [n for n in range(len(item.passages)) if not item.doubts or item.doubts[n] != ELSE]
             together = own or range(len(item.passages))  # those of one subject
-            numbers = [n for n in range(len(item.passages))][: self.alone] if not item.asked else []
+            numbers = [*range(len(item.passages))][: self.alone] if not item.asked else []
             if item.perhaps is not None and self.alone:
                 numbers = [*dict.fromkeys([*numbers, item.perhaps])]
             for own in [(n,) for n in numbers] or [tuple(together)]:

@@ -13,20 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import random
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
 from factrl.errors import LLMError, Unscored
-from factrl.llm import LLM, Message, Reply, ask
-from factrl.llm.quoting import broken, quoted_message
+from factrl.llm import LLM, Reply, ask
+from factrl.llm.quoting import quoted_message
 from factrl.llm.replies import (
     ReadVerdict,
-    after_thinking,
     item_ids,
     read_supported,
     read_true_false,
