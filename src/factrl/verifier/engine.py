@@ -293,9 +293,10 @@ class _Group:
             other = other_subject(item.words, item.context, one, known)
             return other or other_value(item.words, one.pieces, one.passage.title)
 
-        verbatim = next((one for one in best if self._says(item, one, known)), None)
+        near = best[: 3 * _SHOWN]
+        verbatim = next((one for one in near[:_SHOWN] if self._says(item, one, known)), None)
         first = verbatim or best[0]
-        same = [one for one in best if may_be_same(first, one)]
+        same = [one for one in near if may_be_same(first, one)]
         against = next((one for one in same if self._contradicts(item, one, known)), None)
         others = [
             one for one in same if (one.title, one.passage.source) != (first.title, first.passage.source)

@@ -139,12 +139,18 @@ def other_subject(claim: str, context: Context, one: Found, known: frozenset[Nam
     return ""
 
 
+@lru_cache(maxsize=1_024)
+def _named(title: str) -> frozenset[str]:
+    return frozenset(word for name in names(_TITLED.split(title)[0]) for word in name)
+
+
 def may_be_same(one: Found, other: Found) -> bool:
     """Whether two pieces may be about one thing: not where their titles are two different names."""
-    both = [{word for name in names(_TITLED.split(each.title)[0]) for word in name} for each in (one, other)]
+    both = _named(one.title), _named(other.title)
     return not all(both) or not both[0].isdisjoint(both[1])
 
 
+@lru_cache(maxsize=8_192)
 def subject_of(one: Found) -> frozenset[str]:
     """The keys of the words of title and headings, and of the one name before it, if it is one."""
     before = names(one.pieces[0].before)

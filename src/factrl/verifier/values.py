@@ -115,7 +115,7 @@ def tokens(text: str) -> tuple[Token, ...]:
             titled = not word.islower() and text[match.end() + 1 : match.end() + 2].isupper()  # "Nine Doors"
             value = _value(low, word, opens=opens and not titled, counted=counted)
         named = not word.islower() and word.lower() != word.upper() and not (opens and low in silent())
-        key = value[1] if value and value[0] in ("number", "code") else _ENDING.sub("", stem(low))
+        key = value[1] if value and value[0] in ("number", "code") else _stemmed(low)
         if value and value[0] == "rank" and last and last.low in _RANKS[0].split():
             value = ("rank", str(_RANKS[0].split().index(last.low) + 2))
         found.append(Token(key, low, named, value, *match.span()))
@@ -125,7 +125,7 @@ def tokens(text: str) -> tuple[Token, ...]:
 
 def key_of(one: Token) -> str:
     """The key of a word in a name, where "nine" is no number."""
-    return one.key if one.low == one.key or not one.value else _ENDING.sub("", stem(one.low))
+    return one.key if one.low == one.key or not one.value else _stemmed(one.low)
 
 
 def _plain(digits: str) -> str:
@@ -162,7 +162,7 @@ def is_verbatim(claim: str, text: str, about: Collection[str] = ()) -> bool:
     wanted, held = _spelling(claim), _spelling(text)
     if about:
         here = {*held}
-        more = [word for word in wanted if word not in here and _ENDING.sub("", stem(word)) in about]
+        more = [word for word in wanted if word not in here and _stemmed(word) in about]
         wanted = tuple(word for word in wanted if word not in more)
         wanted, held = (tuple(word for word in own if word not in _idle()) for own in (wanted, held))
         if len(wanted) < 3 or 2 * len(more) > len(wanted):
@@ -173,6 +173,11 @@ def is_verbatim(claim: str, text: str, about: Collection[str] = ()) -> bool:
     before = " ".join(held)[:at].split()
     after = held[len(before) + len(wanted) :]
     return _TAKES_BACK.isdisjoint(before) and _TAKES_BACK.isdisjoint(after[:4]) and len(before) <= 4
+
+
+@lru_cache(maxsize=8_192)
+def _stemmed(word: str) -> str:
+    return _ENDING.sub("", stem(word))
 
 
 @cache
