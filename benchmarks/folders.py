@@ -3,7 +3,8 @@
     python benchmarks/folders.py weak|local|careless|URL... [--set dev|test] [--show]
 
 Every folder below `benchmarks/folders/SET` has `docs/`, which a verifier reads as `--docs` does, and
-`claims.jsonl`: a text, the claim in it that counts, its label (true, false, unsaid, disagree), a kind, and the
+`claims.jsonl`: a text, the claim in it that counts, its label (true, false, unsaid, disagree), a kind, and
+the
 sentences that say it.  The sets were written by another hand than the code.  A claim is as supported as the
 gravest of the checks in its place.  `reached` counts the true claims whose sentence, with its heading or the
 names of its columns, was among what the judge was shown, or was found word for word.

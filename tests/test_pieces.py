@@ -16,7 +16,10 @@ from factrl.verifier.search import Given
 from factrl.verifier.subjects import Context, heads, other_subject
 from factrl.verifier.values import contradicts, is_verbatim, other_value
 
-TABLE = "## Prices\n\n| name | price | weight |\n|---|---|---|\n| Auron | 99 euros | 2 kg |\n| Belvor | 149 euros | 5 kg |\n"
+TABLE = (
+    "## Prices\n\n| name | price | weight |\n|---|---|---|\n| Auron | 99 euros | 2 kg |\n"
+    "| Belvor | 149 euros | 5 kg |\n"
+)
 
 
 def shown(text: str, title: str = "") -> list[tuple[str, str]]:
@@ -188,7 +191,8 @@ def test_documents_of_word_processors_and_what_was_not_read(
 
 
 def test_a_page_keeps_headings_lists_and_tables(tmp_path: Path) -> None:
-    page = "<body><script>x</script><h2>Fees</h2><ul><li>Tea</li></ul><table><tr><th>a<th>b<tr><td>1<td>2</table></body>"
+    page = "<body><script>x</script><h2>Fees</h2><ul><li>Tea</li></ul>"
+    page += "<table><tr><th>a<th>b<tr><td>1<td>2</table></body>"
     (tmp_path / "a.html").write_text(page)
     found = [(one.passage.title, one.passage.text) for one in found_in(Given.read([tmp_path]).passages)]
     assert found == [("a", "Fees"), ("a › Fees", "Tea"), ("a › Fees", "a: 1; b: 2")]

@@ -16,7 +16,7 @@ LEVELS = {"refuted": "error", "unsure": "warning", "unknown": "warning", "unjudg
 
 
 def claims_of(report: dict[str, Any]) -> Iterator[tuple[int, str, str, str]]:
-    """The line, the claim, what is shown of it, and the sentence of the evidence, of every claim that counts."""
+    """Of every claim that counts its line, its words, what is shown of it, and the sentence that decided."""
     for claim in report["claims"]:
         if verdict := claim["verdict"]:
             line = report["text"].count("\n", 0, claim["start"]) + 1

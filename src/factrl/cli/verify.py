@@ -67,7 +67,7 @@ def add_verbs(verbs: Verbs) -> None:
     add_option(
         evidence,
         "--docs FILE",
-        "txt, md, html, pdf, docx, odt, jsonl, csv, parquet, or a folder of these; the text itself is left out",
+        "txt, md, html, pdf, docx, odt, jsonl, csv, parquet, or a folder of these; the text is left out",
         nargs="+",
         action="extend",
         default=[],
@@ -128,7 +128,7 @@ def _add_index(verbs: Verbs) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="jsonl, csv, tsv, txt, md, html (each also .gz), pdf, docx, odt, parquet, db, or a folder of these",
+        help="jsonl, csv, tsv, txt, md, html (also .gz), pdf, docx, odt, parquet, db, or a folder of these",
     )
     add_option(parser, "--out FOLDER", "where the index shall be", required=True)
 
@@ -199,7 +199,7 @@ def _print(args: argparse.Namespace, checked: list[tuple[str, Report]]) -> None:
 
 
 def _looked_at(report: Report) -> Report:
-    """The report without verdicts on the claims beyond the user's limit: they count for and against nothing."""
+    """The report without verdicts on claims beyond the user's limit, which count for and against nothing."""
 
     def seen(check: Check) -> Check:
         over = check.verdict is not None and check.verdict.cause == "over_limit"

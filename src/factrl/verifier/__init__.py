@@ -65,7 +65,8 @@ class Verifier:
         deadline: seconds for a batch; a claim without a verdict by then is unjudged.
         store: keeps verdicts.
         topic_in_query: search for the topic and the claim instead of the claim alone.
-        own_subject: cut the evidence into pieces that stand alone (`verifier.pieces`), settle what stands there
+        own_subject: cut the evidence into pieces that stand alone (`verifier.pieces`), settle what stands
+        there
             word for word without the judge, and let a piece about another subject, or with another value in
             the same place, leave a claim at most unsure.
 

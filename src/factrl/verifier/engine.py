@@ -282,7 +282,7 @@ class _Group:
     # -- Pieces: what a judge sees, and what words alone decide
 
     def _choose(self, item: Item) -> None:
-        """Put the pieces that bear on a claim in place of its passages, and settle what stands there verbatim."""
+        """Put the pieces that bear on a claim in place of its passages, and settle what is there verbatim."""
         found = found_in(item.passages)
         known = heads(found)
         best = ranked(item.words, found, item.context.words) or found
@@ -293,9 +293,10 @@ class _Group:
             other = other_subject(item.words, item.context, one, known)
             return other or other_value(item.words, one.pieces, one.passage.title)
 
-        verbatim = next((one for one in best if self._says(item, one, known)), None)
+        near = best[: 3 * _SHOWN]
+        verbatim = next((one for one in near[:_SHOWN] if self._says(item, one, known)), None)
         first = verbatim or best[0]
-        same = [one for one in best if may_be_same(first, one)]
+        same = [one for one in near if may_be_same(first, one)]
         against = next((one for one in same if self._contradicts(item, one, known)), None)
         others = [
             one for one in same if (one.title, one.passage.source) != (first.title, first.passage.source)
@@ -347,7 +348,7 @@ class _Group:
         for item in items:
             own = [n for n in range(len(item.passages)) if not item.doubts or item.doubts[n] != ELSE]
             together = own or range(len(item.passages))  # those of one subject
-            numbers = [n for n in range(len(item.passages))][: self.alone] if not item.asked else []
+            numbers = [*range(len(item.passages))][: self.alone] if not item.asked else []
             if item.perhaps is not None and self.alone:
                 numbers = [*dict.fromkeys([*numbers, item.perhaps])]
             for own in [(n,) for n in numbers] or [tuple(together)]:

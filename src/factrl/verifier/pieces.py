@@ -1,10 +1,11 @@
 """Cuts evidence into pieces that stand alone, and finds those that bear on a claim.
 
 A piece is a sentence, an item of a list, a row of a table or a heading, shown with what it leans on: the
-document's title and the headings above it, the names of its columns ("name: Auron; price: 99 euros"), the line
-that introduces its list, the question that it answers, and, where it opens with a pronoun or with an article and
-no name, the sentence before it in its paragraph that says who is meant.  Each is judged alone, so that a judge
-cannot mix what is said of two things.
+document's title and the headings above it, the names of its columns ("name: Auron; price: 99 euros"), the
+line
+that introduces its list, the question that it answers, and, where it opens with a pronoun or with an article
+and no name, the sentence before it in its paragraph that says who is meant.  Each is judged alone, so that a
+judge cannot mix what is said of two things.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ JOINED = 450
 _BEGINNING = 5  # letters: "clean" and "cleaning", "reinigen" and "Reinigung"
 _CELLS = 5  # of a row that is shown whole
 _BESIDE = 0.6  # what a word counts that stands in what a piece leans on, and not in itself
+_MARKS = 40  # characters of a line that may stand before its words
+_BACK = 20  # sentences before one that refers back
 _UNMARKED = 6  # the level of a heading in bold, or without a mark
 _TITLE_WORDS = 10  # of a line that is a heading without being marked as one
 _PRONOUNS = frozenset(
@@ -157,7 +160,7 @@ def _pieces(text: str) -> list[Piece]:
     said: list[tuple[str, str]] = []  # of the paragraph: each sentence, and how it opens
     paragraph = end = 0
     units = sentences(text)
-    for unit, below in zip(units, [*units[1:], None]):
+    for unit, below in zip(units, [*units[1:], None]):  # noqa: B905
         gap, end = text[end : unit.start], unit.end
         seen = clean(plain(text[unit.start : unit.end]))
         breaks = gap.count("\n") > 1 or (unit.kind == "item" and "\n" in gap) or unit.kind == "heading"
@@ -178,7 +181,7 @@ def _pieces(text: str) -> list[Piece]:
             columns, lead, question = [], "", ""
         elif unit.kind == "row":
             own = cells(seen)
-            words = in_words(zip(columns, own)) if len(own) == len(columns) else seen
+            words = in_words(zip(columns, own, strict=True)) if len(own) == len(columns) else seen
             found.append(Piece("row", words, *place, lead, _keys(own), paragraph))
         else:
             if unit.kind == "item":
@@ -189,7 +192,9 @@ def _pieces(text: str) -> list[Piece]:
             asks = unit.kind != "item" and seen.endswith(("?", "？", "؟"))
             back = "" if asks else refers_back(seen)
             if back and said:
-                names = [one for one, how in said if not how and (back == "pronoun" or _NAMED.search(one))]
+                names = [
+                    one for one, how in said[-_BACK:] if not how and (back == "pronoun" or _NAMED.search(one))
+                ]
                 before += names[-1:] or ([said[0][0]] if back == "pronoun" else [])
             found.append(Piece(unit.kind, seen, *place, " ".join(filter(None, before)), (), paragraph))
             if asks:
@@ -202,9 +207,15 @@ def _pieces(text: str) -> list[Piece]:
     return found
 
 
+def _line_of(text: str, unit: Sentence) -> int:
+    """Where the line of a unit begins, if that is near; else the unit's own start."""
+    line = text.rfind("\n", max(0, unit.start - _MARKS), unit.start)
+    return line + 1 if line >= 0 or unit.start <= _MARKS else unit.start
+
+
 def level_of(text: str, unit: Sentence, below: Sentence | None, *, first: bool) -> int:
     """The level of a heading, 1 for the outermost, also of one that is not marked as one; else 0."""
-    line = text.rfind("\n", 0, unit.start) + 1
+    line = _line_of(text, unit)
     if unit.kind == "heading":
         marks = text[line : unit.start].strip()
         return len(marks) if marks and not marks.strip("#") else _UNMARKED
@@ -221,7 +232,7 @@ def level_of(text: str, unit: Sentence, below: Sentence | None, *, first: bool) 
     under = rest.strip()
     if under and not under.strip("=-"):  # underlined
         return 1 if "=" in under else 2
-    opens = first or text[:line].endswith("\n\n") or text[line - 2 : line] == "\r\n"
+    opens = first or text[max(0, line - 2) : line] in ("\n\n", "\r\n")
     if (
         not opens
         or len(seen.split()) > _TITLE_WORDS
@@ -365,9 +376,12 @@ _WORD = re.compile(r"\S{1,200}\s*")
 def cut(text: str) -> list[str]:
     """The text itself if it is short, else stretches of it, in order; nothing but white space is lost.
 
-    A stretch ends at the end of a sentence, unless that is longer than a passage, and begins with the headings
-    above it, the names of its columns and what its first sentence leans on.  Two Chinese or Japanese characters
-    count as a word.  What is left at the end goes to the passage before it when it is too short to stand alone.
+    A stretch ends at the end of a sentence, unless that is longer than a passage, and begins with the
+    headings
+    above it, the names of its columns and what its first sentence leans on.  Two Chinese or Japanese
+    characters
+    count as a word.  What is left at the end goes to the passage before it when it is too short to stand
+    alone.
     """
     text = text.strip()
     if _length(text) <= KEPT_WORDS:
@@ -390,7 +404,7 @@ def cut(text: str) -> list[str]:
 
 def _line_start(text: str, unit: Sentence) -> int:
     """Where a unit begins, with the mark of its item, heading or row."""
-    line = text.rfind("\n", 0, unit.start) + 1
+    line = _line_of(text, unit)
     return line if not text[line : unit.start].strip(" \t#>|-*•+0123456789.)(") else unit.start
 
 
@@ -408,7 +422,9 @@ def _leaning(text: str, units: Sequence[Sentence]) -> dict[int, str]:
             columns = ""
     leans: dict[int, str] = {0: ""}
     for piece, unit in ((piece, Sentence(piece.start, piece.end)) for piece in _pieces(text)):
-        head = "".join(f"{'#' * level} {words}\n\n" for level, words in zip(piece.levels, piece.above))
+        head = "".join(
+            f"{'#' * level} {words}\n\n" for level, words in zip(piece.levels, piece.above, strict=True)
+        )
         before = f"{piece.before}\n" if piece.before else ""
         leans.setdefault(_line_start(text, unit), head + before + rows.get(piece.start, ""))
     return leans

@@ -61,7 +61,7 @@ class Check:
 
     @property
     def hedged(self) -> bool:
-        """Whether the claim is skipped because it commits to nothing ("Perhaps …"); `--strict` fails on it."""
+        """Whether the claim is skipped as it commits to nothing ("Perhaps …"); `--strict` fails on it."""
         return self.claim.skip == "unverifiable" and hedges(self.claim.text)
 
     @property

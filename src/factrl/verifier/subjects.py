@@ -1,9 +1,10 @@
-"""Whose sentence it is: a piece of evidence about another thing than the claim is worth less, and never hidden.
+"""Whose sentence it is: a piece of evidence about another thing than the claim is worth less, and never
+hidden.
 
 A name heads something in the evidence if it is a document's title or a part of it, a row's first cell, or a
 heading of several words or with a number.  A claim that has such a name, or a name of several words, is about
-what bears it; a piece in which that name does not stand, neither in its words nor above them, leaves the claim
-at most unsure.  "Auron" is not "Auron Plus" where both head something.
+what bears it; a piece in which that name does not stand, neither in its words nor above them, leaves the
+claim at most unsure.  "Auron" is not "Auron Plus" where both head something.
 """
 
 from __future__ import annotations
@@ -19,7 +20,25 @@ from factrl.verifier.values import key_of, tokens
 
 _TITLED = re.compile(r"[:|(),]| [-–—] ")
 _HONORIFICS = frozenset(
-    ["dr", "prof", "mr", "mrs", "ms", "sir", "dame", "lady", "frau", "herr", "madame", "monsieur", "dra", "don", "doña", "mme", "m"]
+    [
+        "dr",
+        "prof",
+        "mr",
+        "mrs",
+        "ms",
+        "sir",
+        "dame",
+        "lady",
+        "frau",
+        "herr",
+        "madame",
+        "monsieur",
+        "dra",
+        "don",
+        "doña",
+        "mme",
+        "m",
+    ]
 )
 _SMALL = frozenset("of the de du la von am an der della del".split())  # noqa: SIM905
 _LONGEST = 4  # words of a name that heads something
@@ -120,14 +139,20 @@ def other_subject(claim: str, context: Context, one: Found, known: frozenset[Nam
     return ""
 
 
+@lru_cache(maxsize=1_024)
+def _named(title: str) -> frozenset[str]:
+    return frozenset(word for name in names(_TITLED.split(title)[0]) for word in name)
+
+
 def may_be_same(one: Found, other: Found) -> bool:
-    """Whether two pieces may be about one thing: not where their documents' titles are two different names."""
-    both = [{word for name in names(_TITLED.split(each.title)[0]) for word in name} for each in (one, other)]
+    """Whether two pieces may be about one thing: not where their titles are two different names."""
+    both = _named(one.title), _named(other.title)
     return not all(both) or not both[0].isdisjoint(both[1])
 
 
+@lru_cache(maxsize=8_192)
 def subject_of(one: Found) -> frozenset[str]:
-    """The keys of the words that say what a piece is about: title, headings, and the name before it if it is one."""
+    """The keys of the words of title and headings, and of the one name before it, if it is one."""
     before = names(one.pieces[0].before)
     title = frozenset(word.key for word in tokens(one.passage.title))
     return title.union(*before) if len(before) == 1 else title
@@ -140,8 +165,8 @@ def _holds(run: Name, name: Name) -> bool:
 def contexts(claims: Sequence[Claim], text: str, topic: str, question: str) -> list[Context]:
     """The context of each claim of a text.
 
-    A claim that opens with a pronoun, or with an article and no name, is about the name that the nearest sentence
-    before it in its paragraph begins with, else about the topic or the question's last name.
+    A claim that opens with a pronoun, or with an article and no name, is about the name that the nearest
+    sentence before it in its paragraph begins with, else about the topic or the question's last name.
     """
     asked = topic or " ".join(re.findall(r"(?<=\s)[^\W\d_a-zà-ÿ][\w'’-]*|\d[\w.]*", question))
     subject, end = asked, 0

@@ -1,6 +1,7 @@
 """Whether a claim has another value than a sentence in the same place, and whether it has all of its words.
 
-A value is what a sentence turns on: a number in digits or in words, a code, a month or weekday, a unit, or one of
+A value is what a sentence turns on: a number in digits or in words, a code, a month or weekday, a unit, or
+one of
 the words of `values.txt` that exclude each other (open and closed, more and less).  A claim that has another
 one than the evidence is at most unsure, however sure a model is.
 """
@@ -22,9 +23,11 @@ _LONGEST = 1_000  # characters of a claim or piece that are compared
 _NEAR = 3  # words that one value may have
 _STRICT = ("number", "code", "month", "weekday")  # a claim may have none that its evidence lacks
 _TOKEN = re.compile(
-    r"(?P<number>\d{1,3}(?:[., '’]\d{3})+(?:[.,]\d{1,2})?(?!\d)(?![.,-]\d)|\d+(?:[.,]\d+)?(?![\d.]*\.\d)(?!-?[A-Z])(?=[^\W\d_]{0,3}(?!\w)))"
+    r"(?P<number>\d{1,3}(?:[., '’]\d{3})+(?:[.,]\d{1,2})?(?!\d)(?![.,-]\d)"
+    r"|\d+(?:[.,]\d+)?(?![\d.]*\.\d)(?!-?[A-Z])(?=[^\W\d_]{0,3}(?!\w)))"
     r"(?:(?:st|nd|rd|th)\b)?"
-    r"|(?P<code>[^\W\d_]{0,8}[-./]?\d[^\W_]*(?:[-./][^\W_]+)*)|[€$£¥]|°[CF]|[^\W\d_]{1,2}['’](?=[^\W\d_]{2})|[^\W\d_]+(?:['’-][^\W\d_]+)*"
+    r"|(?P<code>[^\W\d_]{0,8}[-./]?\d[^\W_]*(?:[-./][^\W_]+)*)|[€$£¥]|°[CF]"
+    r"|[^\W\d_]{1,2}['’](?=[^\W\d_]{2})|[^\W\d_]+(?:['’-][^\W\d_]+)*"
     r"|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 )
 _RANK = re.compile(
@@ -33,15 +36,16 @@ _RANK = re.compile(
 _RANKS = ("second third fourth fifth", "zweit dritt viert fünft")
 _NEGATIONS = frozenset(
     """
-    cannot denied denies failed fails hardly neither never no nobody none nor not nothing unable without refuse
-    refuses kein keine keinem keinen keiner keines nicht nie niemals ohne ne pas sans aucun aucune jamais no sin
-    nunca non senza mai niet geen ně ani nie bez не нет без
+    cannot denied denies failed fails hardly neither never no nobody none nor not nothing unable without
+    refuse
+    refuses kein keine keinem keinen keiner keines nicht nie niemals ohne ne pas sans aucun aucune jamais no
+    sin nunca non senza mai niet geen ně ani nie bez не нет без
     """.split()  # noqa: SIM905
 )
 _TAKES_BACK = _NEGATIONS | frozenset(
     """
-    if unless except only until but when falls wenn sofern außer nur bis aber si sauf seulement mais sauf jusqu
-    solo excepto pero se tranne ma als behalve maar whether ob
+    if unless except only until but when falls wenn sofern außer nur bis aber si sauf seulement mais sauf
+    jusqu solo excepto pero se tranne ma als behalve maar whether ob
     """.split()  # noqa: SIM905
 )
 _PARTS = re.compile(r"[,;:()|–—!?]| - |\.(?= )")
@@ -65,7 +69,7 @@ _ENDING = re.compile(r"(?<=...)(?:ern|e[nmrs]?|[ns])$")
 
 
 def _value(low: str, word: str, *, opens: bool, counted: bool) -> tuple[str, str] | None:
-    """The value that a word is; `counted` where a number stands before it, `opens` where it begins a sentence."""
+    """The value that a word is; a number stands before it (`counted`), or it begins a sentence (`opens`)."""
     values = lexicon()[0]
     if word in ("March", "May"):
         return values[word]
@@ -111,7 +115,7 @@ def tokens(text: str) -> tuple[Token, ...]:
             titled = not word.islower() and text[match.end() + 1 : match.end() + 2].isupper()  # "Nine Doors"
             value = _value(low, word, opens=opens and not titled, counted=counted)
         named = not word.islower() and word.lower() != word.upper() and not (opens and low in silent())
-        key = value[1] if value and value[0] in ("number", "code") else _ENDING.sub("", stem(low))
+        key = value[1] if value and value[0] in ("number", "code") else _stemmed(low)
         if value and value[0] == "rank" and last and last.low in _RANKS[0].split():
             value = ("rank", str(_RANKS[0].split().index(last.low) + 2))
         found.append(Token(key, low, named, value, *match.span()))
@@ -121,7 +125,7 @@ def tokens(text: str) -> tuple[Token, ...]:
 
 def key_of(one: Token) -> str:
     """The key of a word in a name, where "nine" is no number."""
-    return one.key if one.low == one.key or not one.value else _ENDING.sub("", stem(one.low))
+    return one.key if one.low == one.key or not one.value else _stemmed(one.low)
 
 
 def _plain(digits: str) -> str:
@@ -129,7 +133,7 @@ def _plain(digits: str) -> str:
     if re.fullmatch(r"\d{1,3}(?:[., '’]\d{3})+", digits) and not digits.startswith("0"):
         return re.sub(r"\D", "", digits)
     if re.search(r"[.,]\d{3}[.,]", digits):
-        whole, sign, part = re.sub(r"[ '’]", "", digits).rpartition(
+        whole, _, part = re.sub(r"[ '’]", "", digits).rpartition(
             "," if digits.rfind(",") > digits.rfind(".") else "."
         )
         digits = re.sub(r"\D", "", whole) + "." + part
@@ -143,8 +147,8 @@ def _plain(digits: str) -> str:
 def is_verbatim(claim: str, text: str, about: Collection[str] = ()) -> bool:
     """Whether a sentence has the words of a claim in this order, and what is left of it takes nothing back.
 
-    Case, punctuation, articles and other words without meaning do not count, and a number may be in digits or in
-    words.
+    Case, punctuation, articles and other words without meaning do not count, and a number may be in digits or
+    in words.
 
     Args:
         about: keys of words that say what the sentence is about, which the claim may have where the sentence
@@ -152,13 +156,13 @@ def is_verbatim(claim: str, text: str, about: Collection[str] = ()) -> bool:
 
     >>> is_verbatim("The pump costs 3 euros.", "In 2020 the pump costs three euros, the lamp four.")
     True
-    >>> is_verbatim("The pump is new.", "If the pump is new, call us."), is_verbatim("It is so.", "It is not so.")
-    (False, False)
+    >>> is_verbatim("The pump is new.", "If the pump is new, call us."), is_verbatim("It is so.", "It is not
+    so.") (False, False)
     """
     wanted, held = _spelling(claim), _spelling(text)
     if about:
         here = {*held}
-        more = [word for word in wanted if word not in here and _ENDING.sub("", stem(word)) in about]
+        more = [word for word in wanted if word not in here and _stemmed(word) in about]
         wanted = tuple(word for word in wanted if word not in more)
         wanted, held = (tuple(word for word in own if word not in _idle()) for own in (wanted, held))
         if len(wanted) < 3 or 2 * len(more) > len(wanted):
@@ -169,6 +173,11 @@ def is_verbatim(claim: str, text: str, about: Collection[str] = ()) -> bool:
     before = " ".join(held)[:at].split()
     after = held[len(before) + len(wanted) :]
     return _TAKES_BACK.isdisjoint(before) and _TAKES_BACK.isdisjoint(after[:4]) and len(before) <= 4
+
+
+@lru_cache(maxsize=8_192)
+def _stemmed(word: str) -> str:
+    return _ENDING.sub("", stem(word))
 
 
 @cache
@@ -247,7 +256,7 @@ _PASSIVE = frozenset("by von vom par por da door wurde wurden was were been est 
 
 
 def _of_another(claim: str, text: str) -> bool:
-    """Whether the claim's subject opens one clause of a sentence, and most of its words stand in another's."""
+    """Whether the claim's subject opens one clause of a sentence, and most of its words are in another."""
     claimed = tokens(claim)
     subject = next((one.key for one in claimed if one.named), "")
     if not subject or not {",", ";"} & {*text}:
@@ -268,7 +277,7 @@ def _of_another(claim: str, text: str) -> bool:
         for share, first, part in zip(shares, opens, clauses, strict=True)
         if first not in wanted
         and subject not in {one.key for one in part}
-        and part[0].key
+        and part
         and any(t.key == first and t.named for t in part)
     ]
     return bool(own and others) and max(others) > max(own)
@@ -307,9 +316,10 @@ class _Segment(NamedTuple):
 def _segments(text: str, kind: str, before: int = 0, *, row: bool = False) -> list[_Segment]:
     """A sentence, taken apart so that each part has the values of one kind that belong together.
 
-    A part that opens with no name shares what the last one before it with a name says before its first value, and
-    the names in the first `before` characters; one of a value alone belongs to the part before it.  The cells of
-    a row share those that have no value.
+    A part that opens with no name shares what the last one before it with a name says before its first value,
+    and
+    the names in the first `before` characters; one of a value alone belongs to the part before it.  The cells
+    of a row share those that have no value.
     """
 
     def counts(one: Token) -> bool:
@@ -395,9 +405,9 @@ def _words_of(one: _Segment) -> frozenset[str]:
 
 
 def contradicts(claim: str, piece: Piece, context: str, share: float = 1.0) -> bool:
-    """Whether a piece has this share of the claim's words and another value in the place of one, or a negation."""
+    """Whether a piece has this share of the claim's words and another value in a place, or a negation."""
     claimed, own, around = tokens(claim), tokens(piece.shown), tokens(context)
-    keys, values = ({*map(of, (*own, *around))} for of in (_key, _value_of))
+    keys, values = {one.key for one in (*own, *around)}, {one.value for one in (*own, *around)}
     wanted = content(claimed)
     said = {word.key for word in tokens(piece.text)}
     if (
@@ -409,7 +419,7 @@ def contradicts(claim: str, piece: Piece, context: str, share: float = 1.0) -> b
     missing = {one.value for one in claimed if one.value} - values
     kinds = {kind for kind, _ in missing}
     if not missing:
-        other = _denies(claimed) != _denies(tokens(piece.text)) and wanted <= {*map(_key, own)}
+        other = _denies(claimed) != _denies(tokens(piece.text)) and wanted <= {one.key for one in own}
         return other or (share < 1 and bool(_replaced(claimed, tokens(piece.text), keys)))
     if len(kinds) > 2 or len(kinds.intersection(_STRICT)) > 1:
         return False
@@ -435,14 +445,6 @@ def _beside(words: Sequence[Token], kind: str, which: Collection[tuple[str, str]
         if one.value and one.value[0] == kind and (which is None or one.value in which):
             found.update(near.key for near in telling[max(0, number - 1) : number + 2] if near is not one)
     return found
-
-
-def _key(one: Token) -> str:
-    return one.key
-
-
-def _value_of(one: Token) -> tuple[str, str] | None:
-    return one.value
 
 
 def _replaced(claimed: Sequence[Token], own: Sequence[Token], keys: Collection[str]) -> str:

@@ -10,8 +10,8 @@ statement.  What is not judged has a `skip`, stays in the list, and is shown by 
   out of the list, and a report shows it among what was not read;
 - `unverifiable`: a question that ends in "?", as it asserts nothing; a line that ends in ":", as what follows
   says it; one word alone, such as "Hello!"; talk with the reader ("I hope this helps") without a name,
-  a number or a clause about somebody else; a sentence that opens with "perhaps" and has no other clause, as it
-  commits to nothing; what only names a source, as a link or a line of a list of references does;
+  a number or a clause about somebody else; a sentence that opens with "perhaps" and has no other clause, as
+  it commits to nothing; what only names a source, as a link or a line of a list of references does;
 - `question`: every content word of it is in the question, unless that asks whether something is so;
 - `repeat`: the words of an earlier claim, as one falsehood is not two;
 - `self`: instructions to a grader, and verdicts about "all claims" ("As an AI language model, …"): they must
@@ -364,7 +364,8 @@ def _says_more(text: str) -> bool:
 
 
 _TALK = re.compile(
-    r"(?:(?:wait|ok|okay|so|now|well|first|next|finally),? (?=let))?(?:i|i'm|i've|i'd|i'll|my|let me|let us|let's|thank you|thanks|hello|hi|hey|feel free|good luck"
+    r"(?:(?:wait|ok|okay|so|now|well|first|next|finally),? (?=let))?"
+    r"(?:i|i'm|i've|i'd|i'll|my|let me|let us|let's|thank you|thanks|hello|hi|hey|feel free|good luck"
     r"|(?:what a |that's a )?(?:great|good) question|here (?:is|are)|here's|(?:happy|glad) to|hope|sorry|sure"
     r"|of course|(?:unfortunately|however|but|so|well),? i|please (?:let|ask|feel|contact|provide|note)"
     r"|(?:if )?you (?:have|need|want|would like|may want|can ask)|we hope|ich|je)\b(?!-)",
@@ -378,17 +379,19 @@ _ONE_VALUE = re.compile(
 _DECLINES = 0.85  # from this abstention score on a sentence is no claim
 # A question that asserts: "Did you know that …?", "…, right?"
 _ASSERTS = re.compile(
-    r"^(?:did you know|isn't it|what if i told you|who knew|can you believe)\b(?! (?:how|why|what|when|where|who|if))"
-    r"|^\W{0,3}(?:wuss?ten? sie|wusstest du|saviez[- ]vous|savais[- ]tu|sab[ií]as?|sapev[ai]|você sabia|wist je)\b"
-    r"|, (?:right|correct|yes|no|ok(?:ay)?|oder|nicht wahr|n'est-ce pas|(?:is|was|are|were|do|does|did|has|have)n't"
-    r" (?:it|he|she|they|you|we))\?$",
+    r"^(?:did you know|isn't it|what if i told you|who knew|can you believe)\b"
+    r"(?! (?:how|why|what|when|where|who|if))"
+    r"|^\W{0,3}(?:wuss?ten? sie|wusstest du|saviez[- ]vous|savais[- ]tu|sab[ií]as?|sapev[ai]|você sabia"
+    r"|wist je)\b|, (?:right|correct|yes|no|ok(?:ay)?|oder|nicht wahr|n'est-ce pas"
+    r"|(?:is|was|are|were|do|does|did|has|have)n't (?:it|he|she|they|you|we))\?$",
     re.IGNORECASE,
 )
 
 
 # Openings of a sentence that commits to nothing: as a claim it could not be wrong.
 _HEDGES = re.compile(
-    r"(?:(?:maybe|perhaps|possibly|presumably)\b|it(?:'s| is) possible\b|it (?:may|might|could) (?:well )?be\b"
+    r"(?:(?:maybe|perhaps|possibly|presumably)\b|it(?:'s| is) possible\b"
+    r"|it (?:may|might|could) (?:well )?be\b"
     r"|(?:this|that|he|she|they) (?:may|might|could) (?:well |also )?(?:be|have been)\b)[^,;:]*$",
     re.IGNORECASE,
 )

@@ -44,15 +44,15 @@ def has_predicate(text: str) -> bool:
 
 _SOURCES = re.compile(
     r"\W*(?:\d{1,2}\W{1,3})?(?:list of )?"
-    r"(?:references|sources|citations|bibliography|works cited|literature|notes and references|further reading"
-    r"|external links|see also|footnotes|learn more|read more|quellen(?:angaben|verzeichnis)?"
+    r"(?:references|sources|citations|bibliography|works cited|literature|notes and references"
+    r"|further reading|external links|see also|footnotes|learn more|read more|quellen(?:angaben|verzeichnis)?"
     r"|literatur(?:verzeichnis|angaben)?|einzelnachweise|weblinks|fußnoten|références|bibliographie|referencias"
     r"|bibliografía|fuentes|riferimenti|bibliografia|fonti|referências|fontes|bronnen|источники|литература"
     r"|参考文献|参考资料|来源|引用|出典|脚注|참고 ?문헌|출처|المراجع|المصادر|संदर्भ)\W*",
     re.IGNORECASE,
 )
 _ADDRESS = re.compile(
-    r"https?://\S*|\bwww\.\S*|\bdoi(?:\.org|:)\S*|\b10\.\d{4,9}/\S*|\bISBN\b|\bISSN\b|\barXiv:\S*",
+    r"https?://\S*|\bwww\.\S*|\bdoi(?:\.org|:)\S*|\b10\.\d{4,9}/\S*|\bIS[BS]N\b|\barXiv:\S*",
     re.IGNORECASE,
 )
 _CITES = re.compile(

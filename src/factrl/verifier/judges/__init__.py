@@ -29,8 +29,10 @@ class Judge(Protocol):
         per_call: pairs that one call takes; more are split.
         weak: True only when verdicts come from comparing words, and must not be called verification.
 
-    A judge with `alone = N` is asked about the best N pieces of evidence one at a time, any other about several
-    together.  A judge that never says `refuted` has `refutes = False`, and is refused where a reward lives on it.  A
+    A judge with `alone = N` is asked about the best N pieces of evidence one at a time, any other about
+    several
+    together.  A judge that never says `refuted` has `refutes = False`, and is refused where a reward lives on
+    it.  A
     judge whose identity must be asked for has `async def ready()`, which is awaited before each batch.
     """
 

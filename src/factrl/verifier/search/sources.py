@@ -3,7 +3,8 @@ what a word is to a search.
 
 Reads JSON Lines (plain, or as a Cirrus dump of a wiki), CSV and TSV, parquet, plain text, Markdown and HTML
 (a file is a document), DOCX and ODT, PDF (a page is one), and the SQLite files in which FActScore and KnowRL
-keep Wikipedia; text, tables and JSON also as .gz.  Headings, lists and tables become those of Markdown.  A table without a column of texts is read row by row
+keep Wikipedia; text, tables and JSON also as .gz.  Headings, lists and tables become those of Markdown.  A
+table without a column of texts is read row by row
 ("region: North; units_sold: 1,203").  Nothing is repaired: a row without text is left out, and what cannot be
 read is an error that names the file and the place.
 
@@ -291,8 +292,8 @@ def _title(path: Path) -> str:
 _SILENT_TAGS = "script style noscript template svg nav button select iframe".split()  # noqa: SIM905
 _BREAKS = frozenset(
     """
-    p div section article main header footer aside ul ol dl dt dd table blockquote pre figure figcaption address
-    h1 h2 h3 h4 h5 h6
+    p div section article main header footer aside ul ol dl dt dd table blockquote pre figure figcaption
+    address h1 h2 h3 h4 h5 h6
     """.split()  # noqa: SIM905
 )
 
