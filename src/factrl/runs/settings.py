@@ -131,7 +131,7 @@ class JudgeSettings(Section):
     max_answer_chars: int | None = Field(default=None, ge=0)
     """Characters of the longest short answer that a judge may accept, 200 by default, so that none talks it
     round; 0 is no limit. The model in this process keeps it."""
-    refusals: tuple[str, ...] = ()
+    refusals: list[str] = []
     """Further texts that abstain as a whole, beside the listed ones ("I don't know"), such as the one that
     data.prompt asks for."""
     price_in: float | None = Field(default=None, ge=0)

@@ -259,7 +259,9 @@ def masked(text: str, question: frozenset[str]) -> list[list[str]]:
             found = [OF_QUESTION if in_question(word, question) else NEW]
         else:
             found = [OF_QUESTION if all(in_question(one, question) for one in words_in(raw)) else NEW]
-        words += [one for one in found if not (one in MASKS and words[-1:] == [one])]
+        for one in found:
+            if one not in MASKS or words[-1:] != [one]:
+                words.append(one)
         count += 1
     for words in sentences:
         while words[-1:] == [","]:
@@ -267,7 +269,7 @@ def masked(text: str, question: frozenset[str]) -> list[list[str]]:
     return [words for words in sentences if words] or [[""]]
 
 
-_CAPITALS = re.compile(r"(?:(?!I\b)[^\W\d_]+(?:['’.-][^\W\d_]+)*\.?[ -]){1,5}(?!I\b)[^\W\d_]+")
+_CAPITALS = re.compile(r"(?:(?!I\b)[^\W\d_]+(?:[.-][^\W\d_]+)*\.?[ -]){1,5}(?!I\b)[^\W\d_]+")
 
 
 _PARTICLES = frozenset("da de del della den der di do du la le ten van von of the".split())  # noqa: SIM905
