@@ -107,9 +107,9 @@ class Report:
 
     >>> report = fx.verify("Lima is in Peru.", evidence=["Lima is in Peru."], judge="weak")
     >>> print(report)
-    ? unsure     Lima is in Peru.
-                 nearest: “Lima is in Peru.”
-    1 unsure of 1; precision by the likelier verdicts 1/1 = 1.00
+    S supported  Lima is in Peru.  p=1.00
+                 “Lima is in Peru.”
+    1 supported of 1; precision 1/1 = 1.00
     weak: compared by words and numbers only; this is not a verification
     """
 

@@ -59,7 +59,7 @@ def names(text: str) -> tuple[Name, ...]:
     """The names in a text, each the keys of words side by side that are written as names, with their numbers.
 
     >>> names("In 1999 the University of Ashcombe bought the Solis 7 Pro.")
-    (('university', 'ashcomb'), ('solis', '7', 'pro'))
+    (('university', 'ashcomb'), ('soli', '7', 'pro'))
     """
     found: list[list[str]] = []
     last = -1
