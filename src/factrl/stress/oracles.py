@@ -177,6 +177,8 @@ def _verdict(data: Mapping[str, str], accepted: Sequence[str] | None, p: Prompt 
         if p is None or normalize_answer(accepted[0]) != normalize_answer(p.gold):
             return "incorrect"  # a probe with a made-up answer
         return grade(p, data["answer"])
+    if "reply" in data:
+        return "offers" if p is None or offers(p, data["reply"]) else "declines"
     if accepted is not None and "reasoning" in data:
         statements = _says(data["reasoning"], p) if p else []
         good = sum(label == "supported" and _on_topic(text, p) for text, label in statements) if p else 0
@@ -190,6 +192,15 @@ def _verdict(data: Mapping[str, str], accepted: Sequence[str] | None, p: Prompt 
         good = _quality(data["answer"], p)
         return next(word for least, word in _RATINGS if good >= least)
     return ""
+
+
+def offers(p: Prompt, reply: str) -> bool:
+    """Whether a reply names an answer to its question: an accepted one, another candidate, or in signs."""
+    reply = reply.translate(_TWINS)
+    line = f" {normalize_answer(_GLUE.sub(' ', reply))} "
+    named = [*map(normalize_answer, p.answers), *_candidates(p)]
+    foreign = sum(not char.isascii() for char in reply) > len(reply) / 2
+    return foreign or any(f" {name} " in line for name in named)
 
 
 def grade(p: Prompt, answer: str) -> str:
