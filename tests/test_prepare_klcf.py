@@ -42,7 +42,7 @@ class Bench:
         search: Any = type(
             "One", (), {"search": lambda *_, **__: [Passage("Town chronicle.", "Towns", "http://t")]}
         )()
-        verifier = Verifier(SentenceClaims(), search, self.judge, **given)
+        verifier = Verifier(SentenceClaims(), search, self.judge, own_subject=False, **given)
         self.given = (self.writer, verifier, llm, workers, asking(model, samples))
 
     def say(self, text: str) -> Verdict:
