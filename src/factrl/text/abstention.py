@@ -385,8 +385,11 @@ def mixed(declines: np.ndarray, answers: np.ndarray, whole: float) -> np.ndarray
 
 MEASURED = 0.78
 """The score from which on a text abstains where there is no judge (docs/evaluation.md)."""
-SURELY_ANSWERS = 0.1
+SURELY_ANSWERS = 0.03
 """The score up to which a text is an answer, and no judge is asked whether it is."""
+
+
+_BARE = MASKS | {",", ""}
 
 
 def abstention_score(text: str, question: str | None = None) -> float:
@@ -402,6 +405,8 @@ def abstention_score(text: str, question: str | None = None) -> float:
     if len(text) > MAX_PAYLOAD or is_contentless(text):
         return 0.0
     sentences = masked(unwrapped(text), question_words(question) if question else frozenset())
+    if all(word in _BARE for words in sentences for word in words):
+        return 0.0  # nothing but names
     count = len(sentences)
     odds = _scored([*sentences, joined(sentences)])
     mix = tables().mix
