@@ -109,7 +109,7 @@ GUARDS = {
     "reasoning verified": Guard(lambda _, reward: reward.with_(detail=0.0), ("D30",)),
     "strict tags": Guard(
         _patched(robust, "think_answer", _lenient),
-        ("D27", "D35"),
+        ("D27",),
     ),
     "errors below a wrong answer": Guard(_zero_for_errors, ("D25", "D26", "D27", "D28", "D33", "D35")),
     "gate for contentless text": Guard(

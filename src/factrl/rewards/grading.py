@@ -29,12 +29,12 @@ from factrl.llm.replies import bare
 from factrl.text import bytes_of, first_bytes, strip_end_tokens
 from factrl.text.abstention import (
     MEASURED,
-    SURELY_ANSWERS,
     abstention_score,
     is_refusal,
     says_invalid_question,
+    surely_answers,
 )
-from factrl.text.answers import equals, final_answer, is_contentless
+from factrl.text.answers import equals, final_answer, is_contentless, without_markup
 from factrl.text.mentions import MAX_MENTIONS, mentions
 from factrl.text.reasoning import find_answer, without_reasoning
 from factrl.text.words import SCALES, parse_number, unaccented
@@ -321,11 +321,12 @@ class Grader:
 
     def _offers(self, judge: LLM, question: str, prediction: str) -> bool:
         """Whether a text offers an answer: by the learnt score where that is sure, else by the judge."""
-        if abstention_score(prediction, question) < SURELY_ANSWERS or forges(prediction):
+        if forges(prediction) or surely_answers(prediction, question):
             return True
+        plain = without_markup(prediction)  # what stands between signs of markup is not hidden from the judge
         try:
             return judged_here(
-                lambda text: self._ask_offer(judge, question, text), prediction, about=question, judge=judge
+                lambda text: self._ask_offer(judge, question, text), plain, about=question, judge=judge
             )
         except PolicyFault:  # too long or too odd for the judge: whoever declines can say so plainly
             return True

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
@@ -196,11 +197,10 @@ def _verdict(data: Mapping[str, str], accepted: Sequence[str] | None, p: Prompt 
 
 def offers(p: Prompt, reply: str) -> bool:
     """Whether a reply names an answer to its question: an accepted one, another candidate, or in signs."""
-    reply = reply.translate(_TWINS)
-    line = f" {normalize_answer(_GLUE.sub(' ', reply))} "
+    signs = any(not char.isascii() and unicodedata.category(char)[0] == "S" for char in reply)
+    line = f" {normalize_answer(_GLUE.sub(' ', reply.translate(_TWINS)))} "
     named = [*map(normalize_answer, p.answers), *_candidates(p)]
-    foreign = sum(not char.isascii() for char in reply) > len(reply) / 2
-    return foreign or any(f" {name} " in line for name in named)
+    return signs or any(f" {name} " in line for name in named)
 
 
 def grade(p: Prompt, answer: str) -> str:

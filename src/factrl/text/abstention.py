@@ -386,7 +386,17 @@ def mixed(declines: np.ndarray, answers: np.ndarray, whole: float) -> np.ndarray
 MEASURED = 0.78
 """The score from which on a text abstains where there is no judge (docs/evaluation.md)."""
 SURELY_ANSWERS = 0.03
-"""The score up to which a text is an answer, and no judge is asked whether it is."""
+"""The score below which a text is an answer, and no judge is asked whether it is."""
+
+
+_SENTENCE = re.compile(r"[.!?。！？\n]+")
+
+
+def surely_answers(text: str, question: str) -> bool:
+    """Whether a text is an answer without a doubt: no sentence of it is a refusal, and its score is low."""
+    if any(map(is_refusal, _SENTENCE.split(text[:MAX_PAYLOAD]))):
+        return False
+    return abstention_score(text, question) < SURELY_ANSWERS
 
 
 _BARE = MASKS | {",", ""}

@@ -132,7 +132,7 @@ def _form(text: str) -> _Form:
 @lru_cache(maxsize=4_096)
 def _formed(text: str) -> _Form:
     text = clean(text)
-    text = _plain(text) if len(text) <= MAX_ANSWER else ""
+    text = without_markup(text) if len(text) <= MAX_ANSWER else ""
     bare = _respelt(text)
     signs = Counter(char for char in _NUMBER.sub("", bare) if not (char.isalnum() or char in _LIGHT))
     signs["!"] += len(_NOT.findall(bare))
@@ -166,7 +166,7 @@ _LATEX = (
 _UNMARKED = re.compile(r"[^\W_]?(?:[^\W_]|[ .,-]){0,1024}")
 
 
-def _plain(text: str) -> str:
+def without_markup(text: str) -> str:
     """A text on one line, without the markup of LaTeX, HTML and Markdown and quotation marks around words."""
     if _UNMARKED.fullmatch(text):
         return text
