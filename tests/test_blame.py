@@ -68,6 +68,7 @@ def model(prompt: str) -> str:
         "reasoning": "precise",
         "accepted_answers": "correct",
         "checked_answer": "consistent",
+        "reply": "offers",
     }
     return "VERDICT: " + next((word for key, word in words.items() if key in data), "good")
 

@@ -34,16 +34,24 @@ SAMPLES, AT_ONCE = 240, 8
 LOST = 4 * AT_ONCE  #: at one kill: what was in flight, and replies that were not yet written
 
 
+def offers(message: str) -> bool:
+    """Whether it asks if a text offers an answer: only where the learnt score is not sure."""
+    return '"reply": "' in message.rpartition("DATA ")[2]
+
+
 def verdict(message: str) -> str:
     """What the judge says to a sample: it depends on the sample alone."""
+    if offers(message):
+        return "It names one.\nVERDICT: offers"
     number = int(message.rpartition("town number ")[2].partition('"')[0])
     return f"The name is another.\nVERDICT: {'correct' if number % 3 == 0 else 'incorrect'}"
 
 
-def about(messages: list[Any]) -> Counter[str]:
-    """How often each sample was asked about."""
+def about(messages: list[Any]) -> Counter[tuple[bool, str]]:
+    """How often each sample was asked about: whether it offers an answer, and whether that is right."""
     texts = [message.body["messages"][-1]["content"] for message in messages if message.body]
-    return Counter(text.rpartition("town number ")[2].partition('"')[0] for text in texts)
+    texts = [text for text in texts if "town number " in text]
+    return Counter((offers(text), text.rpartition("town number ")[2].partition('"')[0]) for text in texts)
 
 
 @pytest.fixture
@@ -85,7 +93,8 @@ def test_a_killed_process_goes_on_and_asks_nothing_that_was_judged(
     with start("whole.db") as whole:
         results = whole.communicate(timeout=120)[0]
     assert whole.returncode == 0
-    assert len(judge.requests) == SAMPLES
+    questions = len(about(judge.requests))
+    assert len(judge.requests) == questions >= SAMPLES
     judge.requests.clear()
     judged = 0
     for number, ending in enumerate((signal.SIGTERM, signal.SIGKILL), 1):
@@ -99,10 +108,10 @@ def test_a_killed_process_goes_on_and_asks_nothing_that_was_judged(
     before = len(judge.requests)
     with start("torn.db") as again:
         assert again.communicate(timeout=120)[0] == results  # to the last byte
-    assert len(judge.requests) - before == SAMPLES - judged
+    assert len(judge.requests) - before == questions - judged
     asked = about(judge.requests)
-    assert len(asked) == SAMPLES
-    assert sum(asked.values()) <= SAMPLES + 2 * LOST
+    assert len(asked) == questions
+    assert sum(asked.values()) <= questions + 2 * LOST
 
 
 # ---------------------------------------------------------------- a reward server that dies
@@ -145,8 +154,9 @@ def test_a_reward_server_is_killed_in_the_middle_of_a_batch_and_started_again(
         process.wait()
     values = [1.0 if number % 3 == 0 else -1.0 for number in range(SAMPLES)]
     assert [result.value for result in results] == values
-    assert 0 < judged < SAMPLES
-    again = len(judge.requests) - lost - (SAMPLES - judged)
+    questions = len(about(judge.requests))
+    assert 0 < judged < questions
+    again = len(judge.requests) - lost - (questions - judged)
     assert 0 <= again <= 10  # nothing that was judged is asked again; a server that starts asks for itself
 
 
@@ -232,7 +242,7 @@ def test_loops_threads_and_forks_share_a_judge_and_a_store(judge: FaultServer, t
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0]
     assert scored == [values] * 5
     asked = about(judge.requests)
-    assert len(asked) == 120
+    assert sum(not offer for offer, _ in asked) == 120
     assert max(asked.values()) <= 2  # the parent and one child
     before = len(judge.requests)
     assert score(range(120)) == values * 2

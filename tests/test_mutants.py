@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from factrl.llm import FakeLLM
 from factrl.llm.bodies import Unreadable, document_of
 from factrl.llm.store import Store
 from factrl.papers import load_reward
-from factrl.rewards.grading import Grader
+from factrl.rewards.grading import Grade
 from factrl.types import Claim, Example, Passage
 from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims, mark
@@ -61,8 +60,14 @@ def test_a_kept_verdict_holds_for_its_judge_alone(tmp_path: Path) -> None:
 def test_claims_that_differ_in_a_number_are_judged_apart_on_the_same_evidence() -> None:
     judge = JudgeBy(lambda _: "supported")
     texts = ["Bern has 3 bridges.", "Bern has 18 bridges.", "Bern has 3 bridges."]
+<<<<<<< HEAD
     verifier = Verifier(one_claim, None, judge, own_subject=False)  # one stands there word for word
     verifier.batch(texts, ["Where?"] * 3, evidence=[[Passage("Bern has 18 bridges.")]] * 3)
+=======
+    verifier = Verifier(one_claim, None, judge)
+    evidence = [Passage("The bridges of Bern are 18 by one count and 3 by another.")]  # neither word for word
+    verifier.batch(texts, ["Where?"] * 3, evidence=[evidence] * 3)
+>>>>>>> w70b
     assert sorted(judge.asked) == sorted({*texts})
 
 
@@ -77,8 +82,11 @@ def test_a_claim_with_another_number_is_no_repeat() -> None:
 
 @pytest.mark.parametrize("denial", ["Marie Curie was not a fish.", "Marie Curie never lived in Peru."])
 def test_what_is_not_so_pays_nothing(denial: str) -> None:
+    def declines(question: str, prediction: str, *_: object, **__: object) -> Grade:
+        return Grade("abstained", prediction, how="judge")
+
     reward = load_reward("robust").with_(
-        grade=Grader(FakeLLM(lambda _: "It names no city.\nVERDICT: not_attempted")),
+        grade=declines,
         verify=Verifier(SentenceClaims(), None, JudgeBy(lambda _: "supported")),
     )
     curie = Example("In which city was Marie Curie born?", ("Warsaw",), evidence=(Passage(BERN),))

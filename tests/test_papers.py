@@ -32,6 +32,7 @@ from factrl.types import Claim, Completion, Example, Passage, TrainingState, Ver
 from factrl.verifier import Report, Verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.search import Given
+from judging import Judge
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -240,7 +241,7 @@ def test_of_thousands_side_by_side_none_is_lost_and_no_masked_one_has_a_number()
         return next((said for answer, (said, _) in SAID.items() if answer in asked), "I cannot tell.")
 
     texts = Random(0).choices([*WRITTEN], k=5_000)
-    results = load_reward("truthrl").with_(grade=Grader(FakeLLM(judge))).batch([ROME] * len(texts), texts)
+    results = load_reward("truthrl").with_(grade=Grader(Judge(judge))).batch([ROME] * len(texts), texts)
     assert [(one.state, one.value, one.cause) for one in results] == [WRITTEN[text] for text in texts]
 
 

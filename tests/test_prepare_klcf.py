@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -30,6 +31,14 @@ TOWNS = [Example(f"Tell me about town {n}.", id=f"t{n}") for n in range(3)]
 BOTH = "Town 0 is old. Town 0 has a port."
 
 
+class Chronicle:
+    """A search that finds one passage, which has the numbers of the query and says nothing else of it."""
+
+    def search(self, query: str, k: int, *, topic: str = "") -> list[Passage]:
+        numbers = " ".join(word for word in re.findall(r"\w+", query) if word.isdigit())
+        return [Passage(f"Town chronicle: {numbers}.", "Towns", "http://t")]
+
+
 class Bench:
     """A preparation with scripted parts in a folder of its own, which can be run again."""
 
@@ -39,10 +48,7 @@ class Bench:
         self.folder, self.llm = folder, llm
         self.writer, self.judge, self.down = ScriptedWriter(script), JudgeBy(self.say), True
         workers, samples, model = given.pop("workers", 1), given.pop("samples", 1), given.pop("model", "-")
-        search: Any = type(
-            "One", (), {"search": lambda *_, **__: [Passage("Town chronicle.", "Towns", "http://t")]}
-        )()
-        verifier = Verifier(SentenceClaims(), search, self.judge, own_subject=False, **given)
+        verifier = Verifier(SentenceClaims(), Chronicle(), self.judge, **given)
         self.given = (self.writer, verifier, llm, workers, asking(model, samples))
 
     def say(self, text: str) -> Verdict:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import fault_server as fs
 from factrl import Passage, remote
 from factrl.cli import main
 from factrl.errors import ConfigError, LLMError, SetupError, Unscored
@@ -22,7 +23,7 @@ from factrl.llm.store import Store
 from factrl.rewards.resources import Supplier
 from factrl.verifier import open_verifier
 from factrl.verifier.search import WebSearch
-from fault_server import FaultServer, Handler, answers, completion
+from fault_server import FaultServer, Handler, answers
 from serving import PARIS, RIGHT, Make, request
 
 CANARY = "sk-canary-" + "Zq7x" * 30  # as long as the longest keys there are
@@ -201,20 +202,24 @@ def test_no_key_is_in_anything_that_is_written_or_said(
     Path("docs.jsonl").write_text(
         json.dumps({"text": "Oslo lies on a fjord.", "title": "Oslo"}), encoding="utf-8"
     )
-    good = serve(answers(200, completion("It is.\nVERDICT: incorrect")))
+
+    def judged(message: str) -> str:
+        word = "offers" if '"reply": "' in message.rpartition("DATA ")[2] else "incorrect"
+        return f"It is.\nVERDICT: {word}"
+
+    good = serve(fs.replies(judged))
     search = serve(
         answers(200, {"organic": [{"title": "Oslo", "link": "x", "snippet": "Oslo lies on a fjord."}]})
     )
     bad = serve(shouting(401, 120))
+    near = "Oslo lies near the sea."  # it stands nowhere word for word, so a judge is asked
     endings = []
     for server in (good, bad):
         judge = f"{server.url}#m"
         endings += [
             main(f"eval in.jsonl --paper truthrl --judge {judge} --output {server.port}.jsonl".split()),
             main(f"eval in.jsonl --judge {judge} --extract boxed --output {server.port}".split()),
-            main(
-                ["verify", "Oslo lies on a fjord.", *f"--docs docs.jsonl --llm {judge} --html a.html".split()]
-            ),
+            main(["verify", near, *f"--docs docs.jsonl --llm {judge} --html a.html".split()]),
             main(["train", "truthrl", "--model", "m", "--data", "in.jsonl", "--judge", judge, "--dry-run"]),
         ]
     web = ["--judge", "weak", "--html", "b.html"]

@@ -12,7 +12,7 @@ from collections import Counter
 
 import factrl as fx
 from factrl.text import tag
-from factrl.text.abstention import abstains
+from factrl.text.abstention import is_refusal
 from factrl.text.answers import equals, is_contentless, normalize_answer
 
 
@@ -36,18 +36,18 @@ def bapo(
     answer = answer_in(completion.prefill + completion)
     if answer is None:
         return fx.Score({"correct": malformed, "boundary": 0.0}, floored="no_answer")
-    declines = abstains(answer, example.question, strict=True)
+    declines = is_refusal(answer)
     label = "abstained" if declines else "correct" if equals(answer, example.answers) else "incorrect"
     pays = declines
     if declines:
         others = [answer_in(completion.prefill + other) or "" for other in group(completion)]
-        pays = not any(f1(other, example.answers) for other in others if not abstains(other, strict=True))
+        pays = not any(f1(other, example.answers) for other in others if not is_refusal(other))
         now = course(completion) if stage == "auto" else None
         if now is not None and now.stalled < patience:
             answers = [answer_in(completion.prefill + text) or "" for text in now.texts]
-            pays = pays and sum(abstains(one, strict=True) for one in answers) < alpha * len(answers)
+            pays = pays and sum(is_refusal(one) for one in answers) < alpha * len(answers)
         else:  # a group with G/2 different answers still explores
-            guesses = {normalize_answer(other) for other in others if not abstains(other, strict=True)}
+            guesses = {normalize_answer(other) for other in others if not is_refusal(other)}
             pays = pays and 2 * len(guesses) < len(others)
     correct = 0.0 if declines else f1(answer, example.answers)
     return fx.Score({"correct": correct, "boundary": idk * pays}, facts={"answer": answer, "label": label})

@@ -12,7 +12,7 @@ answers is the KL penalty (0.001 for 8B models, 0.003 for 4B).
 """
 
 import factrl as fx
-from factrl.text.abstention import abstains
+from factrl.text.abstention import is_refusal
 from factrl.text.answers import is_contentless
 
 THEIR_OWN = ("oversize", "unjudgeable", "over_limit", "unread_claim")  # no verdict by the text's own doing
@@ -35,7 +35,7 @@ def rar(example, completion, *, verify):
         floored = "contentless"
     if floored:
         return fx.Score({"consistent": 0.0}, floored=floored)
-    if abstains(text, example.question, strict=True):
+    if is_refusal(text):
         return fx.Score({"consistent": 1.0}, facts={"label": "abstained"})
     report = verify(text, example.question, topic=example.topic, evidence=example.evidence or None)
     if report.failure is not None:

@@ -305,8 +305,8 @@ class TrainSettings(Section):
     gradient_checkpointing: bool = True
     """Recompute activations in the backward pass: less memory, more time."""
     bf16: Literal["auto"] | bool = "auto"
-    """bfloat16 autocast; `auto` uses it where the device has it, or as FACTRL_BF16 (0 or 1) in the environment
-    says. TRL has it on, also on CPU."""
+    """bfloat16 autocast; `auto` uses it where the device has it, or as FACTRL_BF16 (0 or 1) in the
+    environment says. TRL has it on, also on CPU."""
     save_steps: Positive = 50
     """Steps between checkpoints."""
     eval_steps: Positive | None = None

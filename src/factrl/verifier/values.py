@@ -20,6 +20,7 @@ from .lexicon import lexicon, silent
 from .pieces import ARTICLES, Piece
 
 _LONGEST = 1_000  # characters of a claim or piece that are compared
+_LONGEST_NAME = 3  # words of a text in capitals that may be a name; in a longer one capitals mark none
 _NEAR = 3  # words that one value may have
 _STRICT = ("number", "code", "month", "weekday")  # a claim may have none that its evidence lacks
 _TOKEN = re.compile(
@@ -93,6 +94,7 @@ def tokens(text: str) -> tuple[Token, ...]:
     """The words of a text, its first thousand characters, with their values."""
     found: list[Token] = []
     scales = lexicon()[1]
+    capitals = text.isupper() and len(text.split()) > _LONGEST_NAME
     opens = True
     for match in _TOKEN.finditer(text[:_LONGEST]):
         word, low = match[0], match[0].lower().replace("’", "'")
@@ -114,7 +116,9 @@ def tokens(text: str) -> tuple[Token, ...]:
             )
             titled = not word.islower() and text[match.end() + 1 : match.end() + 2].isupper()  # "Nine Doors"
             value = _value(low, word, opens=opens and not titled, counted=counted)
-        named = not word.islower() and word.lower() != word.upper() and not (opens and low in silent())
+        named = not (
+            capitals or word.islower() or word.lower() == word.upper() or (opens and low in silent())
+        )
         key = value[1] if value and value[0] in ("number", "code") else _stemmed(low)
         if value and value[0] == "rank" and last and last.low in _RANKS[0].split():
             value = ("rank", str(_RANKS[0].split().index(last.low) + 2))

@@ -314,7 +314,7 @@ def _read_html(path: Path) -> _Rows:
 
 def marked_up(page: Any) -> str:
     """The text of an element of lxml, with headings, lists and tables as Markdown writes them."""
-    from lxml import etree
+    from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  (compiled, without types)
 
     etree.strip_elements(page, etree.Comment, *_SILENT_TAGS, with_tail=False)
     parts: list[str] = []
@@ -393,7 +393,7 @@ def _read_docx(path: Path) -> _Rows:
             rows = [[" ".join(cell.text.split()) for cell in row.cells] for row in block.rows]
             parts += [as_row(row, ruled=not number) for number, row in enumerate(rows)]
             continue
-        style = (block.style.name if block.style else "").lower()
+        style = ((block.style and block.style.name) or "").lower()
         level = re.match(r"heading (\d)", style)
         marks = f"\n\n{'#' * min(int(level[1]), 6)} " if level else "\n\n# " if style == "title" else ""
         parts.append((marks or ("\n- " if style.startswith("list") else "\n\n")) + block.text)
@@ -406,8 +406,8 @@ def _read_odt(path: Path) -> _Rows:
     except ImportError as error:
         raise MissingExtra("odfdo", "files") from error
     try:
-        document = odfdo.Document(str(_small(path)))
-        text, title = document.to_markdown(), document.get_part("meta.xml").title
+        document: Any = odfdo.Document(str(_small(path)))
+        text, title = document.to_markdown(), document.meta.title
     except (KeyError, ValueError, AttributeError, BadZipFile) as error:
         raise DataError(f"{path} cannot be read as ODT: {error}") from error
     yield "it", {"text": text.strip(), "title": title or _title(path)}
