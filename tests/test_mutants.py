@@ -60,14 +60,9 @@ def test_a_kept_verdict_holds_for_its_judge_alone(tmp_path: Path) -> None:
 def test_claims_that_differ_in_a_number_are_judged_apart_on_the_same_evidence() -> None:
     judge = JudgeBy(lambda _: "supported")
     texts = ["Bern has 3 bridges.", "Bern has 18 bridges.", "Bern has 3 bridges."]
-<<<<<<< HEAD
-    verifier = Verifier(one_claim, None, judge, own_subject=False)  # one stands there word for word
-    verifier.batch(texts, ["Where?"] * 3, evidence=[[Passage("Bern has 18 bridges.")]] * 3)
-=======
     verifier = Verifier(one_claim, None, judge)
     evidence = [Passage("The bridges of Bern are 18 by one count and 3 by another.")]  # neither word for word
     verifier.batch(texts, ["Where?"] * 3, evidence=[evidence] * 3)
->>>>>>> w70b
     assert sorted(judge.asked) == sorted({*texts})
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 import threading
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain

@@ -379,13 +379,8 @@ _ONE_VALUE = re.compile(
 _DECLINES = 0.85  # from this abstention score on a sentence is no claim
 # A question that asserts: "Did you know that …?", "…, right?"
 _ASSERTS = re.compile(
-<<<<<<< HEAD
-    r"^(?:did you know|isn't it|what if i told you|who knew|can you believe)\b"
-    r"(?= \w)(?! (?:how|why|what|when|where|who|if))"
-=======
     r"^(?:did you know|isn't it|what if i told you|who knew|can you believe)\b(?=\W+\w)"
     r"(?! (?:how|why|what|when|where|who|if))"
->>>>>>> w70b
     r"|^\W{0,3}(?:wuss?ten? sie|wusstest du|saviez[- ]vous|savais[- ]tu|sab[ií]as?|sapev[ai]|você sabia"
     r"|wist je)\b(?=\W+\w)|, (?:right|correct|yes|no|ok(?:ay)?|oder|nicht wahr|n'est-ce pas"
     r"|(?:is|was|are|were|do|does|did|has|have)n't (?:it|he|she|they|you|we))\?$",
