@@ -242,7 +242,7 @@ def test_a_match_needs_no_judge(answer: str) -> None:
 
 def test_without_a_judge_the_rest_is_wrong() -> None:
     grade = Grader()(CAPITAL, "the City of Light", ["Paris"])
-    assert (grade.label, grade.how, grade.floored) == ("incorrect", "rules", None)
+    assert (grade.label, grade.how, grade.floored) == ("incorrect", "exact", None)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 from factrl.errors import PolicyFault
 from factrl.rewards import reward
 from factrl.text import boxed, tag, unwrap_latex
+from factrl.text.abstention import is_refusal
 from factrl.text.reasoning import find_answer
 from factrl.types import Completion, Example, Grade, Score
 
@@ -79,7 +80,8 @@ def truthrl(
     rules_decide = verifier == "em" or (knowledge and bool(example.ook))
     graded = _grade(example, completion, _by_rules() if rules_decide else grade, answer)
     if knowledge and example.ook:  # as the released code, only abstention pays: nothing for a judge to decide
-        value = correct if graded.label == "abstained" else wrong
+        declines = graded.label == "abstained" or (graded.label == "correct" and is_refusal(graded.answer))
+        value = correct if declines else wrong
     else:
         value = {"correct": correct, "abstained": abstain, "incorrect": wrong}[graded.label]
     facts = {"answer": graded.answer, "label": graded.label, "how": graded.how}

@@ -270,13 +270,13 @@ class Grader:
             return _floored("no_answer", prediction[: self.max_answer_chars])
         prediction = said
         if is_refusal(prediction, self.refusals):
-            return Grade("abstained", prediction.strip(), how="abstention")
+            return _abstained(prediction, gold, "abstention")
         answer = final_answer(prediction, question)
         if says_invalid_question(answer):
             right = any(map(says_invalid_question, gold))
             return Grade("correct" if right else "incorrect", answer, how="exact")
         if self.judge is not None and not self._offers(self.judge, question, prediction):
-            return Grade("abstained", prediction.strip(), how="judge")
+            return _abstained(prediction, gold, "judge")
         if equals(prediction, gold, question) is not None:
             return Grade("correct", answer, how="exact")
         if is_contentless(answer):
@@ -300,7 +300,7 @@ class Grader:
         if not self.guess:
             raise Unscored("no_judge", "only a judge could tell whether this is right", stage="judge")
         if abstention_score(prediction, question) >= MEASURED:
-            return Grade("abstained", prediction.strip(), how="rules")
+            return _abstained(prediction, gold, "rules")
         given = mentions(question, prediction, gold)
         return Grade("incorrect" if given is None else "correct", answer, how="rules")
 
@@ -488,6 +488,11 @@ def _gold(question: str, answers: Sequence[str], false_premise: bool | None) -> 
             "fill its `answers` or leave it out"
         )
     return gold
+
+
+def _abstained(prediction: str, gold: Sequence[str], how: str) -> Grade:
+    """The grade of a text that abstains; where every accepted answer is a refusal, nobody can answer."""
+    return Grade("correct" if all(map(is_refusal, gold)) else "abstained", prediction.strip(), how=how)
 
 
 def _floored(reason: str, answer: str) -> Grade:

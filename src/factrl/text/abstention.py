@@ -405,7 +405,7 @@ _BARE = MASKS | {",", ""}
 def abstention_score(text: str, question: str | None = None) -> float:
     """How much a text declines to answer, from 0 to 1.
 
-    >>> abstention_score("I could not find out who wrote it.", "Who wrote Emma?") > MEASURED
+    >>> abstention_score("I have no information about who wrote it.", "Who wrote Emma?") > MEASURED
     True
 
     Args:

@@ -213,7 +213,7 @@ def _words(text: str) -> tuple[str, ...]:
         if article and not last:
             continue
         before = tokens[place - 1] if place else ""
-        nth = _NTH.fullmatch(_COUNTED.get(low, token))
+        nth = _NTH.fullmatch(_COUNTED.get(low) or token)
         if nth or token[0].isdigit():
             regnal = nth and before.lower() == "the" and place > 1 and tokens[place - 2][0].isupper()
             words.append(nth[1] if nth and regnal else f"{nth[1]}th" if nth else _canonical(token))
