@@ -36,7 +36,10 @@ PRINTS = {
         r"\boxed{Paris}           -1  scored",
         "floored no_box",
     ),
-    "06_own_reward": ("answering pays above a confidence of 60%", "D07                   one safe fact"),
+    "06_own_reward": (
+        "answering pays above a confidence of 60%",
+        "D09                   true facts next to the topic",
+    ),
 }
 # The weights and the packages without which an example is skipped.
 NEEDS = {

@@ -22,6 +22,7 @@ from factrl.errors import LLMError
 from factrl.llm.store import CachedLLM, Store
 from factrl.rewards import reward
 from fault_server import FaultServer, answers
+from judging import Judge
 from serving import PARIS, RIGHT, WRONG, Make, request, steps
 
 # What it answers
@@ -191,9 +192,9 @@ def test_what_cannot_be_told_apart_is_refused(make: Make, query: str, label: str
 @pytest.mark.security("S35")
 @pytest.mark.fault("F19")
 def test_a_request_sent_again_is_scored_again_without_asking_the_judge(make: Make, tmp_path: Path) -> None:
-    judge = FakeLLM(["VERDICT: correct"])
+    judge = Judge(["VERDICT: correct"])
     stored = []
-    for llm in (judge, FakeLLM([])):
+    for llm in (judge, Judge([])):
         llm.identity = "judge"  # type: ignore[attr-defined]
         stored.append(CachedLLM(llm, Store(tmp_path / "v.db")))
     old = {"Idempotency-Key": "k1"}  # clients of 0.1 send one

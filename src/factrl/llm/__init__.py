@@ -65,7 +65,7 @@ class LLM(Protocol):
     ...     def complete(self, messages, *, temperature=0.0, max_tokens=512, **sampling):
     ...         return Reply("I agree.\\nVERDICT: correct", "stop", "yes-model")
     >>> from factrl import Grader
-    >>> Grader(Yes())("Capital of Peru?", "Lima, the city of kings", ["Lima"]).label
+    >>> Grader(Yes())("Capital of Peru?", "It is Lima, founded in 1535", ["Lima"]).label
     'correct'
     """
 
