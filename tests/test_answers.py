@@ -200,15 +200,15 @@ ASKED = [
     (
         "Is it?",
         "Yes",
-        ["Yes.", "yes, it is", "**Yes**, since 1990"],
+        ["Yes.", "yes, it is"],
         ["Yes and no.", "Yes, but no.", "Yesterday"],
     ),
     ("Is it false?", "False", ["false"], ["It is not false.", "True"]),
     (
-        "Which option?",
+        "C) Nice or D) Lyon?",
         "D",
         ["D", "D) Lyon", "The answer is D.", "(D)"],
-        ["B", "A. no, D", "Denmark", "D or B"],
+        ["B", "D) C", "D) Nice", "Denmark", "D or B"],
     ),
     ("Who?", "Ma", ["Ma"], ["MA"]),
 ]

@@ -10,9 +10,10 @@ from tiny import small_run
 
 from factrl.cli import main
 from factrl.llm.spending import read_account
+from factrl.rewards.grading import OFFER_PROMPT
 from factrl.runs.folder import read_metrics
 from factrl.train.callbacks import last_checkpoint
-from fault_server import FaultServer, answers, completion
+from fault_server import FaultServer, Handler, answers, completion
 
 FEW = [
     "reward.answer=text",
@@ -26,9 +27,16 @@ VERDICT = "It names somebody else.\nVERDICT: incorrect"
 USAGE = {"prompt_tokens": 1, "completion_tokens": 1}
 
 
+def reply(handler: Handler) -> None:
+    """Every text offers an answer, a wrong one."""
+    asked = str(handler.asked.body["messages"][0]["content"])
+    said = "VERDICT: offers" if asked.startswith(OFFER_PROMPT[:80]) else VERDICT
+    answers(200, completion(said, usage=USAGE))(handler)
+
+
 @pytest.fixture
 def judge() -> Iterator[FaultServer]:
-    server = FaultServer(answers(200, completion(VERDICT, usage=USAGE)))
+    server = FaultServer(reply)
     yield server
     server.close()
 
@@ -50,20 +58,20 @@ def only_run() -> Path:
 def test_a_run_stops_before_its_cap_and_goes_on_when_it_is_raised(
     train: Callable[..., int], judge: FaultServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A step costs at most 4 calls of $3, so $40 hold two steps and at most four."""
-    assert train("--steps", "20", "--max-cost", "40") == 4
+    """A step costs at most 8 calls of $3, two for each text, so $80 hold two steps or more."""
+    assert train("--steps", "20", "--max-cost", "80") == 4
     err, run = capsys.readouterr().err, only_run()
     account = read_account(run)
     assert len(judge.requests) == account.total.calls
     spent, step = account.total.cost((1e6, 2e6)), account.dearest.cost((1e6, 2e6))
-    assert spent <= 40 < spent + step
+    assert spent <= 80 < spent + step
     checkpoint = last_checkpoint(run / "checkpoints")
     assert checkpoint is not None
     done = checkpoint[1]
     assert 2 <= done < 20
     assert [row["step"] for row in read_metrics(run) if "reward" in row] == list(range(1, done + 1))
     assert all(not row.get("masked/budget") for row in read_metrics(run))
-    assert f"factrl: step {done}: the judge has cost ${spent:.4g} of run.max_cost = $40" in err
+    assert f"factrl: step {done}: the judge has cost ${spent:.4g} of run.max_cost = $80" in err
     assert f"factrl train --resume {run} --max-cost MORE" in err
     assert "Traceback" not in err
 

@@ -135,6 +135,7 @@ def test_bfloat16_is_used_where_the_card_has_it(
     monkeypatch: pytest.MonkeyPatch, generation: int, used: bool
 ) -> None:
     # Older cards emulate it: torch says yes, and a step takes far longer than in float32.
+    monkeypatch.delenv("FACTRL_BF16")
     card = {"current_device": 0, "is_available": True, "_check_bf16_tensor_supported": True}
     for name, says in {**card, "get_device_properties": SimpleNamespace(major=generation)}.items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, says=says: says)

@@ -71,7 +71,7 @@ def test_another_process_gets_the_same_reward(tmp_path: Path, monkeypatch: pytes
     again = pickle.loads(pickle.dumps(score))  # noqa: S301
     assert again.__name__ == score.__name__
     assert (again.reward.fn, again.reward.knobs) == (score.reward.fn, score.reward.knobs)
-    answers = (["a"], [r"\boxed{I don't know}"])
+    answers = (["a"], [r"</think>\boxed{I don't know}"])
     assert again(*answers, answers=[["b"]]) == score(*answers, answers=[["b"]]) == [-1.0]
     (tmp_path / "own.py").write_text(
         "from factrl import reward\n@reward\ndef f(e, c):\n    return {'a': 1}\n"

@@ -160,7 +160,7 @@ def _by_rules() -> Grader:
 
 def _grade(example: Example, completion: Completion, grade: Grader, answer: str) -> Grade:
     """The grade of the answer in the box, or of the whole text."""
-    text = find_answer(completion, "text" if answer == "text" else "boxed", completion.prefill)
+    text = find_answer(completion, "text" if answer == "text" else "boxed", completion.prefill, whole=True)
     if text is None:
         return Grade("incorrect", "", how="gate", floored="no_box" if answer == "boxed" else "no_answer")
     return grade(example.question, unwrap_latex(text), example.answers, false_premise=example.false_premise)

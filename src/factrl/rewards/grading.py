@@ -261,11 +261,17 @@ class Grader:
                 `guess` is off.
             LLMError: the judge could not be asked.
         """
+        if not isinstance(prediction, str):
+            raise DataError(f"an answer to grade is a text, not {prediction!r}")
         gold, prediction = _gold(question, answers, false_premise), strip_end_tokens(prediction)
         if bytes_of(prediction) > MAX_TEXT:
             return _floored("oversize", prediction[: self.max_answer_chars])
         # A text that imitates our format is graded with that part of it.
-        said = without_reasoning(prediction) if forges(prediction) else find_answer(prediction)
+        said = (
+            without_reasoning(prediction)
+            if forges(prediction)
+            else find_answer(prediction, whole=self.form == "short")
+        )
         if said is None:
             return _floored("no_answer", prediction[: self.max_answer_chars])
         prediction = said
@@ -481,6 +487,9 @@ def _content(text: str) -> frozenset[str]:
 def _gold(question: str, answers: Sequence[str], false_premise: bool | None) -> list[str]:
     if isinstance(answers, str):
         raise DataError(f"accepted answers are a list of strings, not the string {answers!r}")
+    odd = next((one for one in answers if not isinstance(one, str)), None)
+    if odd is not None or None in answers:
+        raise DataError(f"accepted answers are texts, not {odd!r}; write it as a text or leave it out")
     gold = [answer for answer in answers if answer.strip()] + ([_INVALID] if false_premise else [])
     if not gold:
         raise DataError(

@@ -222,7 +222,8 @@ def _braced(text: str) -> tuple[int, int] | None:
             stack.append(at)
         elif match[0] == "}" and stack and (start := stack.pop()) in boxes:
             closed.append((start + 1, at))
-    if not closed:
+    unfinished = max((start for start in stack if start in boxes), default=-1)
+    if not closed or unfinished > max(closed)[1]:  # the last one was cut off
         return None
     last = max(closed)  # or the outer one of those around it
     return min(one for one in closed if one[1] >= last[1])
@@ -239,7 +240,8 @@ def _unbraced(text: str) -> tuple[int, int] | None:
 
 
 _LATEX_WORDS = re.compile(
-    r"\\(?:text|textbf|textit|textrm|textsf|mathrm|mathbf|mathit|mathsf|mbox|operatorname|boxed|fbox)\{([^{}]*)\}"
+    r"\\(?:text|textbf|textit|textrm|textsf|texttt|emph|underline|mathrm|mathbf|mathit|mathsf|mbox|operatorname"
+    r"|boxed|fbox|textcolor\{\w{1,20}\}|color\{\w{1,20}\})\{([^{}]*)\}"
 )
 _LATEX_SIGNS = (
     *(("\\" + space, " ") for space in (",", ";", ":", " ")),

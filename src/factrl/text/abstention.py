@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from factrl.text import MAX_PAYLOAD, clean, unwrap_latex
-from factrl.text.answers import final_answer, is_contentless, normalize_answer
+from factrl.text.answers import final_answer, is_contentless, normalize_answer, without_markup
 from factrl.text.words import fold
 
 # -- Refusals
@@ -75,15 +75,12 @@ def expanded(line: str) -> Iterator[str]:
 
 
 def _bare(text: str) -> str:
-    return _letters(unwrapped(text))
+    return _letters(without_markup(unwrapped(text)))
 
 
 def _letters(text: str) -> str:
-    """A text as letters, digits and signs in small letters, without accents; words apart by one space."""
-    letters = (
-        char if char.isalnum() or _is_sign(char) else "" if char in "'’`" else " " for char in fold(text)
-    )
-    return " ".join("".join(letters).split())
+    """The letters, digits and signs of a text, in small letters and without accents and spaces."""
+    return "".join(char for char in fold(text) if char.isalnum() or _is_sign(char))
 
 
 # -- Sentences with what they name masked
@@ -389,6 +386,7 @@ SURELY_ANSWERS = 0.03
 """The score below which a text is an answer, and no judge is asked whether it is."""
 
 
+_WORD = 24  # characters of a text of one word
 _SENTENCE = re.compile(r"[.!?。！？\n]+")
 
 
@@ -396,6 +394,9 @@ def surely_answers(text: str, question: str) -> bool:
     """Whether a text is an answer without a doubt: no sentence of it is a refusal, and its score is low."""
     if any(map(is_refusal, _SENTENCE.split(text[:MAX_PAYLOAD]))):
         return False
+    words = [token for token in tokens().finditer(unwrapped(text[:_LONGEST])) if token.lastgroup != "sign"]
+    if len(words) == 1 and len(text) <= _WORD:
+        return True  # one word that is no refusal
     return abstention_score(text, question) < SURELY_ANSWERS
 
 

@@ -24,6 +24,7 @@ from factrl.text.words import (
     IDLE,
     ORDINALS,
     ROMAN,
+    STOP_STEMS,
     TOKEN,
     UMLAUTS,
     Amount,
@@ -112,7 +113,7 @@ def equals(prediction: str, answers: Iterable[str], question: str = "") -> str |
     text = clean(prediction[: MAX_ANSWER + 1])
     longest = max(map(len, answers), default=0)
     if len(text) > min(MAX_ANSWER, 2 * longest + len(question) + _AROUND):  # it says more than an answer
-        return next((answer for answer in answers if closed(text, answer)), None)
+        return next((answer for answer in answers if closed(text, answer, question)), None)
     forms = [_form(spelling) for spelling in dict.fromkeys((text, final_answer(text, question)))]
     for answer in answers:
         accepted = _form(answer)
@@ -132,18 +133,27 @@ def _form(text: str) -> _Form:
 @lru_cache(maxsize=4_096)
 def _formed(text: str) -> _Form:
     text = clean(text)
-    text = without_markup(text) if len(text) <= MAX_ANSWER else ""
+    text = _SIGNED.sub("-", without_markup(text)) if len(text) <= MAX_ANSWER else ""
+    text = _POINT.sub("0.", text)
     bare = _respelt(text)
     signs = Counter(char for char in _NUMBER.sub("", bare) if not (char.isalnum() or char in _LIGHT))
     signs["!"] += len(_NOT.findall(bare))
     spoken = [bare.replace("-", " "), bare.replace("-", "")] if "-" in bare else [bare]
     words = tuple(dict.fromkeys(_words(one) for one in spoken))
-    expression = "" if _LONG_WORD.search(bare) else bare.replace(". ", "").replace(" ", "").replace("′", "'")
+    expression = (
+        ""
+        if _LONG_WORD.search(bare)
+        else _APART.sub("", _ITEMS.sub(";", bare.replace(". ", ""))).replace("′", "'")
+    )
     return _Form(text, read(text), words, signs, expression)
 
 
 _LIGHT = frozenset(" .,;:!?'\"()[]{}/-_¿¡…、。・「」『』《》〈〉【】")
+_SIGNED = re.compile(r"(?:^|(?<=[(\[=]))[-−–] (?=[\d.])")  # - 3
+_POINT = re.compile(r"(?<![\w.,])\.(?=\d)")  # .5
 _NOT = re.compile(r"!(?=\w)")  # a sign for "not"
+_ITEMS = re.compile(r",(?= \d{3}(?!\d))")  # 100, 200 is not 100,200
+_APART = re.compile(r"(?<!\d) | (?!\d)")  # a space in an expression, unless it parts two numbers
 _LONG_WORD = re.compile(r"[^\W\d_]{3}|[\u0900-\u0dff\u0e00-\u9fff\uac00-\ud7ff]")
 _NUMBER = re.compile(r"(?<![\w.,])[-−]?\d[\d.,]*\d|(?<![\w.,])[-−]?\d|\d[\d.,]*")
 _LATEX = (
@@ -259,7 +269,7 @@ def _same(prediction: _Form, answer: _Form, question: str) -> bool:
         days = prediction.reading.dates, answer.reading.dates
         limited = not _LIMITS.isdisjoint(prediction.reading.words)
         return days[0] == days[1] and len(days[0]) == 1 and prediction.signs == answer.signs and not limited
-    if closed(prediction.text, answer.text):
+    if closed(prediction.text, answer.text, question):
         return True
     one, other = (_only_amount(form.text, question) for form in (prediction, answer))
     if one is not None and other is not None:
@@ -280,7 +290,7 @@ def _same_expression(one: str, other: str) -> bool:
 
 def _alike(one: _Form, other: _Form) -> bool:
     return any(
-        len(words) == len(wanted) and all(_same_word(words, wanted, place) for place in range(len(words)))
+        len(words) == len(wanted) > 0 and all(_same_word(words, wanted, place) for place in range(len(words)))
         for words in one.words
         for wanted in other.words
     )
@@ -331,30 +341,33 @@ def _reordered(prediction: _Form, answer: _Form, question: str) -> bool:
 
 CLOSED = stems("yes no true false")
 """Answers of which there are two, as `read` spells them."""
-_AGAINST = stems("but however although though except or and yes no true false only")
-_LEADING = re.compile(r"\W{0,3}([^\W\d_]{1,5})\W")
+_DENYING = stems("not no never isn't wasn't aren't weren't doesn't don't didn't can't cannot won't false nor")
+_LEADING = re.compile(r"\W{0,3}([^\W\d_]{1,5})(?!\w)")
 
 
-def closed(text: str, answer: str) -> bool:
-    """Whether a text begins with a closed answer (yes, no, true, false, the letter of an option).
+def closed(text: str, answer: str, question: str = "") -> bool:
+    """Whether a text is a closed answer (yes, no, true, false, the letter of an option), or begins with one.
 
-    It does where the one word stands before punctuation, with no contrast behind it.
+    What follows the word, behind punctuation, may only repeat the question: "Yes, it is"; or, behind a
+    letter, what the question has there: "D) Lyon".
 
-    >>> closed("Yes, it is.", "yes"), closed("Yes and no.", "yes"), closed("D) Lyon", "D")
+    >>> closed("Yes, it is.", "yes"), closed("Yes and no.", "yes"), closed("D) Lyon", "D", "C) Nice D) Lyon")
     (True, False, True)
     """
     option = len(answer) == 1 and "A" <= answer <= "H"
-    match = _LEADING.match(f"{text} ")
+    match = _LEADING.match(text)
     if not match or not (option or stems(answer) <= CLOSED) or match[1].casefold() != answer.casefold():
         return False
-    if option and match[1] != answer:
-        return False
-    behind = text[match.end(1) :]
-    behind = behind if option else behind.lstrip("*_\"'")
-    if behind.strip() and behind[0] not in (").:]" if option else ",.;:!"):
-        return False
-    rest = set(read(behind).words)
-    return rest.isdisjoint(_AGAINST - stems(answer)) and not (option and re.search(r"\b[A-H][).:]", behind))
+    behind = text[match.end() :].strip("\"' ")
+    if option:
+        said, asked = (" ".join(_JOINED.findall(one.casefold())) for one in (text, question))
+        return match[1] == answer and (not behind.strip(").:]") or f" {said} " in f" {asked} ")
+    if not behind.strip(" .!"):
+        return True
+    rest = {word for word in read(behind).words if word != "|"}
+    denies = not _DENYING.isdisjoint(rest)
+    known = rest - _DENYING <= STOP_STEMS | {*read(question).words}
+    return behind[0] in ",.;:!" and known and denies == (match[1].casefold() in ("no", "false"))
 
 
 def contains(text: str, answers: Iterable[str]) -> str | None:
@@ -383,7 +396,7 @@ def _folded(text: str) -> str:
 # -- Amounts
 
 _AMOUNT_SIGNS = frozenset(" -'()°")  # signs in an amount besides those of the tokens of `read`
-_AROUND_AMOUNT = stems("square sq cubic it there has have had is are was were he she they a old aged")
+_AROUND_AMOUNT = stems("square sq cubic it there has have had is are was were he she they old aged")
 _LIMITS = stems(
     "more less fewer than least most over under above below at up to minus plus not never no nor neither"
     " none or half without except other another about around approximately almost nearly"
@@ -419,8 +432,9 @@ def _amount_kept(text: str, question: str) -> Amount | None:
     rest = [*words[:at], *words[behind:]]
     if not all(word in known or (is_spaceless(word[0]) and word in question) for word in rest):
         return None
-    names = _CURRENCIES.get(amount.unit)  # one that the question names may be said or not
-    return replace(amount, unit="") if names and names.search(question) else amount
+    names = _CURRENCIES.get(amount.unit)  # one that the question asks for may be said or not
+    other = unit_asked(query) not in ("", *_CURRENCIES)
+    return replace(amount, unit="") if names and not other and names.search(question) else amount
 
 
 _CURRENCIES = {
@@ -441,7 +455,7 @@ _WRAPPERS = ("**", "__", "``", '""', "''", "「」", "『』", "《》")
 LABEL = (
     r"(?:(?:(?:so|thus|therefore|hence),? )?(?:the |my )?(?:final |correct |right |short )?"
     r"(?:answer|option|choice)(?:\*\*)?(?:: ?| is:? | would be )"
-    r"|(?:respuesta|réponse|antwort|risposta|resposta|ответ)(?: finale?)?: ?"
+    r"|(?:respuesta|réponse|antwort|risposta|resposta|ответ|odpověď|svar)(?: finale?)? ?: ?"
     r"|答案(?:是[:：]?|[:：]) ?|答え[は:：] ?|答[:：] ?)"
 )
 """What announces an answer, at the beginning of a sentence."""

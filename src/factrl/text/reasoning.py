@@ -13,25 +13,26 @@ from typing import Literal
 from factrl.text import boxed, strip_end_tokens, tag
 from factrl.text.answers import LABEL
 
-MARKS = (
-    ("<think>", "</think>"),
-    ("<thinking>", "</thinking>"),
-    ("<thought>", "</thought>"),
-    ("<reasoning>", "</reasoning>"),
-    ("<scratchpad>", "</scratchpad>"),
-    ("<seed:think>", "</seed:think>"),
-    ("[THINK]", "[/THINK]"),
-    ("◁think▷", "◁/think▷"),
-    ("<|START_THINKING|>", "<|END_THINKING|>"),
-    ("<|begin_of_thought|>", "<|end_of_thought|>"),
-    ("<|channel>thought", "<channel|>"),
-    ("<|channel|>analysis<|message|>", "<|end|>"),  # gpt-oss: the channels before `final`
-    ("<|channel|>commentary<|message|>", "<|end|>"),
+_THINKS = (
+    r"(?:\w{1,20}[_:])?(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflection|analysis|scratchpad|internal)"
 )
-"""What opens and what closes reasoning; capitals make no difference."""
-_CLOSING = {opening.lower(): closing for opening, closing in MARKS}
-_ANY = re.compile("|".join(re.escape(mark) for pair in MARKS for mark in pair), re.IGNORECASE)
-_CLOSE = {closing: re.compile(re.escape(closing), re.IGNORECASE) for _, closing in MARKS}
+MARKS = (
+    (rf"<\|?{_THINKS}\|?>", rf"</\|?{_THINKS}\|?>|<\|/{_THINKS}\|>"),  # <think>, <seed:think>, <thinking>
+    (r"\[THINK\]", r"\[/THINK\]"),
+    ("◁think▷", "◁/think▷"),
+    (r"<\|START_THINKING\|>", r"<\|END_THINKING\|>"),
+    (r"<\|begin_of_thought\|>", r"<\|end_of_thought\|>"),
+    (r"<\|channel>thought", r"<channel\|>"),
+    # gpt-oss: the channels before `final`.
+    (r"<\|channel\|>(?:analysis|commentary)<\|message\|>", r"<\|end\|>"),
+)
+"""Patterns of what opens and what closes reasoning; capitals make no difference."""
+_ANY = re.compile(
+    "|".join(f"(?P<open{n}>{opens})|(?P<close{n}>{closes})" for n, (opens, closes) in enumerate(MARKS)),
+    re.IGNORECASE,
+)
+_CLOSE = [re.compile(closes, re.IGNORECASE) for _, closes in MARKS]
+_AROUND = re.compile(r"<\|(?:(?:begin|end)_of_solution|(?:START|END)_RESPONSE)\|>", re.IGNORECASE)
 _FINAL = re.compile(
     r"(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>|^<\|start\|>assistant", re.IGNORECASE
 )
@@ -60,10 +61,10 @@ def without_reasoning(text: str, prefill: str = "") -> str | None:
     kept, at, start = [], 0, 0
     last = ""  # what a closing mark without an opening one took off
     while found := _ANY.search(whole, at):
-        mark = found[0].lower()
-        if mark in _CLOSING:
+        kind, number = str(found.lastgroup)[:-1], int(str(found.lastgroup)[-1])
+        if kind == "open":
             kept.append(whole[start : found.start()])
-            end = _CLOSE[_CLOSING[mark]].search(whole, found.end())
+            end = _CLOSE[number].search(whole, found.end())
             if end is None:
                 return None
             at = start = end.end()
@@ -71,7 +72,7 @@ def without_reasoning(text: str, prefill: str = "") -> str | None:
         else:
             last = "".join([*kept, whole[start : found.start()]])
             kept, at, start = [], found.end(), found.end()
-    rest = _FINAL.sub("", "".join([*kept, whole[start:]]))
+    rest = _AROUND.sub("", _FINAL.sub("", "".join([*kept, whole[start:]])))
     return rest if rest.strip() or not last else last
 
 
@@ -81,11 +82,13 @@ _ANNOUNCED = re.compile(
 _ENDS = re.compile(r"(?<=[^\W\d_][^\W_])[.!?](?=\s)|(?<=\d)\.(?=\s)|[。！？]|\n")
 
 
-def find_answer(text: str, extract: Extract = "text", prefill: str = "") -> str | None:
+def find_answer(
+    text: str, extract: Extract = "text", prefill: str = "", *, whole: bool = False
+) -> str | None:
     r"""The answer in a completion; None where it holds none.
 
-    With `text` it is the last box, else the sentence that announces it last ("Answer: …", "The answer is
-    …"), else all that is said besides the reasoning.
+    With `text` it is the last box, else the last `<answer>`, else the sentence that announces it last
+    ("Answer: …", "The answer is …"), else all that is said besides the reasoning.
 
     >>> find_answer("<think>Maybe \\boxed{Lyon}.</think> \\boxed{Paris}", "boxed")
     'Paris'
@@ -93,6 +96,10 @@ def find_answer(text: str, extract: Extract = "text", prefill: str = "") -> str 
     'Paris'
     >>> find_answer("<think>Easy.</think> <answer>Rome</answer>", "answer")
     'Rome'
+
+    Args:
+        whole: an announcement holds up to the text's end, as rewards read it: what stands behind an answer
+            may take it back.
     """
     said = without_reasoning(text, prefill)
     if said is None:
@@ -101,16 +108,20 @@ def find_answer(text: str, extract: Extract = "text", prefill: str = "") -> str 
         span = tag(said, "answer")
         return None if span is None else span.text
     span = boxed(said)
+    if extract == "text":
+        span = span or tag(said, "answer")
     if span is not None or extract == "boxed":
         return None if span is None else span.text
-    return announced(said)
+    return announced(said, whole=whole)
 
 
-def announced(text: str) -> str:
+def announced(text: str, *, whole: bool = False) -> str:
     """The sentence that the last "Answer:" or "The answer is" of a text announces; without one the text."""
     starts = [match.end() for match in _ANNOUNCED.finditer(text)]
     if not starts:
         return text
     rest = text[starts[-1] :]
-    end = _ENDS.search(rest)
-    return rest[: end.start()] if end and end.start() else rest
+    end = None if whole else _ENDS.search(rest)
+    if end and end.start() and end[0] != "?":  # what is asked is not announced
+        rest = rest[: end.start()]
+    return rest if rest.count("**") % 2 == 0 else rest.replace("**", "", 1)
