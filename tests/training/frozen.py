@@ -2,8 +2,8 @@
 
     python tests/training/frozen.py             compares, and says what is equal to the last bit
 
-The file that wrote them is this one as it was in the commit that added it.  The cases of the verb were
-written again when the grader of TruthRL changed: the trainer had given the old numbers until then.
+The file that wrote them is this one as it was in the commit that added it.  The cases of the verb
+were written on that commit too, once more: with a reward of their own, which no change of a grader changes.
 
 Steps on given texts, of which two of eight are masked and some carry spans; runs on two processes; and the
 verb, which samples by itself.  Everything is float32 and one thread.
@@ -179,17 +179,21 @@ def rank(folder: Path) -> None:
     torch.distributed.destroy_process_group()
 
 
+OWN = """
+from factrl.rewards import reward
+
+@reward
+def mine(example, completion):
+    return {"outcome": sum(completion.count(place) for place in ("rome", "oslo")) - 0.5}
+"""
 SETTINGS = """
-paper = "truthrl"
+paper = {reward!r}
 [model]
 name = {model!r}
 [data]
 train = {questions!r}
 prompt = "{{question}}"
 chat = false
-[reward]
-answer = "text"
-wrong = -0.5
 [train]
 prompts_per_step = 2
 num_generations = 4
@@ -221,7 +225,13 @@ def verb(folder: Path, *words: str, shortcuts: bool = False) -> dict[str, Any]:
         for index, name in enumerate(PEOPLE)
     ]
     (folder / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    told = SETTINGS.format(model=str(model), questions=str(folder / "q.jsonl"), runs=str(folder / "runs"))
+    (folder / "own.py").write_text(OWN, "utf-8")
+    told = SETTINGS.format(
+        reward=f"{folder}/own.py:mine",
+        model=str(model),
+        questions=str(folder / "q.jsonl"),
+        runs=str(folder / "runs"),
+    )
     (folder / "recipe.toml").write_text(told, "utf-8")
     told_trl = online.grpo_config
 
