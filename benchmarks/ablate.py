@@ -42,11 +42,11 @@ Rule = tuple[Any, str, Any]
 RULES: Mapping[str, Rule] = {
     "a listed refusal abstains": (grading, "is_refusal", lambda text, more=(): False),
     "the learnt score abstains": (grading, "abstention_score", lambda text, question=None: 0.0),
-    "an announced answer is the answer": (reasoning, "announced", lambda text: text),
+    "an announced answer is the answer": (reasoning, "announced", lambda text, *, whole=False: text),
     "wrappings are taken off": (answers, "_OPENERS", _NEVER),
     "a subject of the question is taken off": (answers, "_without_subject", lambda text, question: text),
     "amounts are equal": (answers, "_only_amount", lambda text, question: None),
-    "closed answers lead": (answers, "closed", lambda text, answer: False),
+    "closed answers lead": (answers, "closed", lambda text, answer, question="": False),
     "lists in any order": (answers, "_reordered", lambda one, other, question: False),
     "accents of names": (answers, "_unaccented", lambda word: word),
     "footnotes in brackets": (mentions, "_CITED", _NEVER),
@@ -73,7 +73,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def without(rule: Rule) -> Iterator[None]:
-    """Switches a rule off; what was read with it is forgotten."""
+    """Puts the stand-in in the place of a rule; what was read with the rule is forgotten."""
     module, name, instead = rule
     own = getattr(module, name)
     setattr(module, name, instead)
@@ -99,13 +99,8 @@ def counting(rule: Rule, fired: list[bool]) -> Iterator[None]:
         fired[0] = fired[0] or found != instead(*args, **named)
         return found
 
-    setattr(module, name, watched)
-    _forget()
-    try:
+    with without((module, name, watched)):
         yield
-    finally:
-        setattr(module, name, own)
-        _forget()
 
 
 def _forget() -> None:

@@ -536,7 +536,7 @@ _INVISIBLE = re.compile(
 def is_contentless(text: str) -> bool:
     """Whether a text holds nothing a judge could grade: no letter, digit or sign, or only a master key.
 
-    It is a fixed rule, so no text can persuade it.  Call it before any judge, and after `matches`, because a
+    It is a fixed rule, so no text can persuade it.  Call it before any judge, and after `equals`, because a
     word such as "Solution" can be the right answer.  Short answers (`0`, `K`, `C++`, `π`, `中`, `No`, `A`)
     pass.
 
