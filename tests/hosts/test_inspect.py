@@ -74,9 +74,9 @@ def test_what_the_judge_does_not_decide_is_unscored(tmp_path: Path, monkeypatch:
     log = run(tmp_path, bridge.outcome("http://localhost:1/v1#judge"))
     scores = [sample.scores["outcome"] for sample in log.samples]
     ungraded = [score for score in scores if isinstance(score.value, float) and math.isnan(score.value)]
-    assert [score.reason for score in ungraded] == ["timeout", "timeout"]
-    assert means(log) == {"correct": 0.5, "abstained": 0.5, "incorrect": 0, "truthfulness": 0.5}
-    assert {score.unscored_samples for score in log.results.scores} == {2}
+    assert [score.reason for score in ungraded] == ["timeout"] * 3
+    assert means(log) == {"correct": 0, "abstained": 1, "incorrect": 0, "truthfulness": 0}
+    assert {score.unscored_samples for score in log.results.scores} == {3}
 
 
 def test_a_reward_is_a_scorer_and_masked_is_in_no_mean(tmp_path: Path) -> None:

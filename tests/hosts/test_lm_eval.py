@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +63,6 @@ def test_what_could_not_be_graded_is_in_no_mean(tmp_path: Path, monkeypatch: pyt
         raise LLMError("judge_down", "nobody answers")
 
     metrics = results(FakeLLM(down), tmp_path, monkeypatch)
-    assert metrics["masked"] == 0.5
-    assert (metrics["accuracy"], metrics["abstention"], metrics["hallucination"]) == (0.5, 0.5, 0.0)
-    assert math.isclose(metrics["truthfulness"], 0.5)
+    assert metrics["masked"] == 0.75  # all but the refusal, which stands in the list
+    assert (metrics["accuracy"], metrics["abstention"], metrics["hallucination"]) == (0.0, 1.0, 0.0)
+    assert metrics["truthfulness"] == 0.0

@@ -74,7 +74,7 @@ def test_an_agent_verifies_grades_and_searches(tmp_path: Path) -> None:
         assert "this is not a verification" in reply["summary"]
         own = {"text": "Nice is in France.", "evidence": ["Nice is in France."]}
         reply = (await client.call_tool("verify", own)).structured_content
-        assert [claim["verdict"] for claim in reply["claims"]] == ["unsure"]
+        assert [claim["verdict"] for claim in reply["claims"]] == ["supported"]  # word for word
 
         arguments = {"question": "Where was she born?", "accepted": ["Warsaw"]}
         for answer, label in (
