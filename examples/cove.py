@@ -5,7 +5,7 @@
 
 Dhuliawala et al. 2023, arXiv:2309.11495, section 3, in the factored form: each question is answered in a
 prompt of its own, without the draft, so that it is not copied.  The paper's prompts are few-shot examples for
-its own tasks; these are instructions for any question.  It is a baseline of KLCF (recipes/klcf.toml).  A plan
+its own tasks; these are instructions for any question.  It is a baseline of KLCF (recipes/klcf).  A plan
 without a readable question has verified nothing: that answer is left out, and said.
 """
 

@@ -70,7 +70,7 @@ MISTAKES: list[tuple[str, str]] = [
     ("train good.toml train.lerning_rate=1", "unknown key train.lerning_rate; did you mean 'train.learning_"),
     ("train good.toml reward.abstian=1", "unknown knob reward.abstian; did you mean 'abstain'?"),
     ("train typo.toml", "typo.toml: unknown key train.stesp; did you mean 'train.steps'?"),
-    ("train --config knowrl.toml", "knowrl.toml does not exist; did you mean 'recipes/knowrl.toml'?"),
+    ("train --config knowrl.toml", "knowrl.toml does not exist; did you mean 'recipes/knowrl/recipe.toml'?"),
     ("train --config small/truthlr", "small/truthlr does not exist; did you mean 'small/truthrl'?"),
     ("train god.toml", "god.toml does not exist; did you mean 'good.toml'?"),
     ("train good.toml --config typo.toml", "good.toml and --config typo.toml are two recipes; give one"),

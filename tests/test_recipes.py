@@ -14,6 +14,8 @@ from factrl.job import read_job
 from factrl.llm import models
 from factrl.papers import _ALONE as ALONE
 from factrl.papers import paper_names
+from factrl.runs import RECIPES as OWN
+from factrl.runs import recipe_of
 from factrl.runs.config import flat, read_setting
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import RunSettings
@@ -21,7 +23,7 @@ from factrl.train.plan import make_plan
 from factrl.types import Example
 
 ROOT = Path(__file__).parent.parent
-RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
+RECIPES = [ROOT / "recipes" / recipe_of(name).relative_to(OWN) for name in paper_names()]
 SMALL = sorted((ROOT / "recipes" / "small").glob("*.toml"))
 QUESTIONS, TOPICS = "recipes/small/questions.jsonl", "tests/fixtures/topics.jsonl"
 # What a recipe leaves to the user, and questions of this repository instead of those on the hub.
@@ -49,7 +51,11 @@ ULYSSES = Example("Who wrote Ulysses?", ("James Joyce",), topic="Ulysses", meta=
 
 
 def given(recipe: Path) -> list[str]:
-    return [] if recipe in SMALL else GIVEN[recipe.stem]
+    return [] if recipe in SMALL else GIVEN[paper_of(recipe)]
+
+
+def paper_of(recipe: Path) -> str:
+    return recipe.parent.name if recipe.stem == "recipe" else recipe.stem
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +72,7 @@ def test_a_recipe_plans_its_run(recipe: Path, tmp_path: Path, capsys: pytest.Cap
     assert main(["train", str(recipe.relative_to(ROOT)), *words, "--dry-run"]) == 0
     shown = capsys.readouterr()
     settings = read_job(recipe, words).settings
-    assert settings.paper == recipe.stem
+    assert settings.paper == paper_of(recipe)
     (tmp_path / "config.toml").write_text(shown.out, encoding="utf-8")
     assert read_job(tmp_path / "config.toml", []).settings == settings
     told = settings.train
@@ -85,7 +91,7 @@ def test_a_recipe_plans_its_run(recipe: Path, tmp_path: Path, capsys: pytest.Cap
 )
 def test_what_is_not_published_is_asked_for(name: str, keys: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
-        read_job(ROOT / "recipes" / f"{name}.toml", [])
+        read_job(recipe_of(name), [])
     assert [line.split(": ")[1].split(" is required")[0] for line in str(caught.value).splitlines()] == keys
 
 
@@ -102,7 +108,7 @@ def test_what_is_not_published_is_asked_for(name: str, keys: list[str]) -> None:
     ],
 )
 def test_weights_that_are_lost_are_asked_for(recipe: str, more: list[str], wanted: str) -> None:
-    job = read_job(ROOT / "recipes" / f"{recipe}.toml", [f"data.train={TOPICS}", JUDGE, *more])
+    job = read_job(recipe_of(recipe), [f"data.train={TOPICS}", JUDGE, *more])
     with pytest.raises(ConfigError, match=wanted):
         make_plan(job)
 
@@ -110,7 +116,7 @@ def test_weights_that_are_lost_are_asked_for(recipe: str, more: list[str], wante
 @pytest.mark.parametrize("name", paper_names())
 def test_a_papers_name_brings_its_recipe_but_for_models_data_and_machine(name: str) -> None:
     needed = ["model.name=policy", "data.train=questions"]
-    recipe = flat(read_job(ROOT / "recipes" / f"{name}.toml", needed).settings.model_dump())
+    recipe = flat(read_job(recipe_of(name), needed).settings.model_dump())
     by_name = flat(read_job(None, [*needed, f"paper={name}"]).settings.model_dump())
     differ = {key for key in recipe.keys() | by_name.keys() if recipe.get(key) != by_name.get(key)}
     assert {key for key in differ if not key.startswith(("reward.", "run."))} <= ALONE
@@ -122,13 +128,13 @@ def test_a_recipe_of_factrls_own_is_there_in_any_folder_until_a_file_of_that_nam
     monkeypatch.chdir(tmp_path)
     assert main(["train", "recipes/small/truthrl.toml", "--dry-run"]) == 0
     words = [f"data.train={QUESTIONS}", f"data.eval={QUESTIONS}", "prompts_per_step=4", "--dry-run"]
-    assert main(["train", "truthrl:binary", "--config", "recipes/truthrl.toml", *words]) == 0
+    assert main(["train", "truthrl:binary", "--config", "recipes/truthrl/recipe.toml", *words]) == 0
     assert main(["train", "recipes/trutrl.toml", "--dry-run"]) == 2
-    assert "did you mean 'truthrl.toml'?" in capsys.readouterr().err
-    Path("recipes").mkdir()
-    Path("recipes/truthrl.toml").write_text('paper = "klcf"\n')
-    assert read_setting(RunSettings, "recipes/truthrl.toml", [], "paper") == "klcf"
-    assert read_setting(RunSettings, "recipes/klcf.toml", [], "paper") == "klcf"
+    assert "did you mean 'truthrl" in capsys.readouterr().err
+    Path("recipes/truthrl").mkdir(parents=True)
+    Path("recipes/truthrl/recipe.toml").write_text('paper = "klcf"\n')
+    assert read_setting(RunSettings, "recipes/truthrl/recipe.toml", [], "paper") == "klcf"
+    assert read_setting(RunSettings, "recipes/klcf/recipe.toml", [], "paper") == "klcf"
 
 
 @pytest.mark.parametrize("recipe", SMALL, ids=lambda path: path.stem)
@@ -164,7 +170,7 @@ def test_rows_as_the_papers_released_them_fit_their_recipes(tmp_path: Path) -> N
         source = tmp_path / f"{name}.json"
         source.write_text(json.dumps([row]), encoding="utf-8")
         overrides = [*GIVEN[name], f"data.train={source}", "train.prompts_per_step=1", "micro_batch_size=1"]
-        plan = make_plan(read_job(ROOT / "recipes" / f"{name}.toml", overrides))
+        plan = make_plan(read_job(recipe_of(name), overrides))
         (example,) = plan.examples
         assert example.question == "Where is Ely?"
         assert example.answers == (() if name == "klcf" else ("England",))

@@ -270,7 +270,7 @@ def _add_convert(verbs: Verbs) -> None:
         about="write questions as TRL, verl or OpenRLHF read them",
         example=(
             "examples:\n"
-            "  factrl prepare convert q.jsonl --to verl --config recipes/truthrl.toml --output t.parquet\n"
+            "  factrl prepare convert q.jsonl --to verl --config truthrl --output t.parquet\n"
             "  factrl prepare convert klcf/train.jsonl --to trl paper=klcf --output train.parquet"
         ),
     )

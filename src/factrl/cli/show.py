@@ -24,7 +24,7 @@ from factrl.papers import (
 from factrl.rewards import Reward
 from factrl.rewards.payoffs import OUTCOMES, Payoff, payoffs
 from factrl.rewards.resources import RESOURCES
-from factrl.runs import RECIPES
+from factrl.runs import recipe_of
 from factrl.runs.config import flat, settable
 from factrl.runs.settings import RunSettings
 from factrl.types import Result
@@ -183,7 +183,7 @@ def differences(reward: Reward, main: Reward, settings: Mapping[str, Any]) -> li
 
 def recipe_path(spec: str) -> Path | None:
     """The recipe of a paper; None for a file of one's own."""
-    path = RECIPES / f"{split_spec(spec)[0]}.toml"
+    path = recipe_of(split_spec(spec)[0])
     return path if path.is_file() else None
 
 

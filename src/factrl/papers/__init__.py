@@ -7,8 +7,7 @@ A paper's module is called what the paper is called and holds
 * `TERMS`: the names of all terms that its rewards may return;
 * `VARIANTS`: name -> reward with its knobs set; the first is the paper's main setting.
 
-Its settings, with the source of each, are in `factrl/recipes/PAPER.toml`.  It may also say, and so may a file
-of your own:
+Its settings, with the source of each, are in `factrl/recipes`.  It may also say, and so may your own file:
 
 * `SETTINGS`, where there is no recipe of that name: prompt and training settings, nested as in one;
 * `VARIANT_SETTINGS`: variant -> what it sets otherwise, nested alike;
@@ -39,7 +38,7 @@ from typing import Any, Literal
 
 from factrl.errors import ConfigError, first_line, nearest
 from factrl.rewards import Reward
-from factrl.runs import RECIPES
+from factrl.runs import recipe_of
 from factrl.runs.settings import TrainSettings
 from factrl.types import Example
 
@@ -118,7 +117,7 @@ def load_reward(spec: str) -> Reward:
 def settings_of(spec: str) -> Mapping[str, Mapping[str, Any]]:
     """The settings that come with a paper's name and variant, nested as in a recipe; a file may have none."""
     name, part = split_spec(spec)
-    module, recipe = load_paper(name), RECIPES / f"{name}.toml"
+    module, recipe = load_paper(name), recipe_of(name)
     settings: Mapping[str, Mapping[str, Any]] = getattr(module, "SETTINGS", {})
     if recipe.is_file():
         from factrl.runs.config import read_toml

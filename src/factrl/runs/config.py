@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from factrl.errors import ConfigError, nearest
-from factrl.runs import RECIPES, located
+from factrl.runs import RECIPES, located, recipe_of
 from factrl.runs.rows import refuse_pipe, without_hint
 
 if sys.version_info >= (3, 11):
@@ -258,16 +258,18 @@ def _read(
 
 
 def _recipe(source: Path | str) -> Path:
-    """The file of a recipe; `small/truthrl` is factrl's own where there is no such file."""
-    path, own = located(source), RECIPES / f"{source}.toml"
-    named = len(path.parts) == 2 and not path.exists() and not path.is_absolute()
+    """The file of a recipe; `truthrl` and `small/truthrl` are factrl's own where there is no such file."""
+    path, own = located(source), recipe_of(str(source))
+    named = len(path.parts) <= 2 and not path.exists() and not path.is_absolute()
     return own if named and own.is_file() else path
 
 
 def _nearest_recipe(path: Path) -> str:
     """The end of an error: a file beside one that is missing, or factrl's own recipe of that name."""
-    if (RECIPES / path).is_file():
-        return f"; did you mean 'recipes/{path}'?"
+    if path.suffix and (own := recipe_of(path.stem)).is_file():
+        return f"; did you mean 'recipes/{own.relative_to(RECIPES)}'?"
+    if path.parent == RECIPES:
+        return nearest(path.stem, [file.parent.name for file in RECIPES.glob("*/recipe.toml")])
     around = [other.name for other in path.parent.glob("*.toml")] if path.parent.is_dir() else []
     return nearest(path.name, around) or nearest(
         str(path), [f"small/{recipe.stem}" for recipe in RECIPES.glob("small/*.toml")]

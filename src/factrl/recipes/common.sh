@@ -1,0 +1,46 @@
+# Sourced by each run.sh: prints or runs its steps, one factrl command each.
+#
+#   DATA=… JUDGE=… GPUS=8 OUT=… bash run.sh [STEP…]
+#
+# The same call goes on where it was stopped: a verb finds its --output, and does nothing where that is whole.
+# DRY=1 prints the commands.  TRAIN, TUNE and EVAL are words "key=value …" for each command of that verb.
+# With GPUS > 1 what trains is started by accelerate, as ACCELERATE.yaml here says (fsdp; deepspeed; cpu).
+set -euo pipefail
+
+fail() { echo "$0: $*" >&2 && exit 2; }
+
+needs() { # FILE…: stop before the first step where one is missing
+    local file
+    for file; do [ -n "${DRY:-}" ] || [ -e "$file" ] || fail "$file is missing; data.py writes it (README.md)"; done
+}
+
+step() { # NAME VERB WORD…: factrl VERB WORD… --output $OUT/NAME
+    local name=$1 verb=$2 start=(factrl) more=()
+    shift 2
+    all+=("$name")
+    if [ -n "${listing:-}" ] || ((${#only[@]})) && [[ " ${only[*]} " != *" $name "* ]]; then return 0; fi
+    case $verb in
+        train) read -ra more <<<"${TRAIN:-}" ;;
+        tune) read -ra more <<<"${TUNE:-}" ;;
+        eval) read -ra more <<<"${EVAL:-}" ;;
+    esac
+    if [[ ${GPUS:-1} -gt 1 && $verb =~ ^(train|tune)$ ]]; then
+        start=(accelerate launch --config_file "$common/accelerate/${ACCELERATE:-fsdp}.yaml" --num_processes "$GPUS" -m factrl)
+    fi
+    set -- "${start[@]}" "$verb" "$@" "${more[@]}" --output "$OUT/$name"
+    echo "$name: ${*@Q}"
+    [ -n "${DRY:-}" ] || "$@"
+}
+
+run() { # STEP…: the steps of the function `steps`, all or those named
+    local only=() all=() listing=1 name
+    [ -n "${OUT:-}" ] || fail "give OUT=, the folder of all that is made"
+    steps
+    for name; do
+        [[ " ${all[*]} " == *" $name "* ]] || fail "no step $name; there are: ${all[*]}"
+    done
+    only=("$@") listing=
+    steps
+}
+
+common=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
