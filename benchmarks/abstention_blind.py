@@ -81,10 +81,10 @@ def _letters(text: str) -> str:
     return "".join(filter(str.isalnum, text))
 
 
-def _named(row: dict[str, Any]) -> dict[str, Any]:
+def _named(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row with the names of the later sets; others have their own."""
     if "declines" in row:
-        return row
+        return dict(row)
     return {
         **row,
         "lang": row.get("language") or row["lang"],

@@ -279,7 +279,7 @@ def fitted(features: csr_matrix, labels: np.ndarray, weights: np.ndarray, c: flo
     """The weights of a logistic regression, the bias last."""
     model = LogisticRegression(C=c, solver="liblinear", random_state=0, tol=1e-3, max_iter=200)
     model.fit(features, labels, sample_weight=weights)
-    return np.append(model.coef_[0], model.intercept_[0])
+    return np.append(model.coef_.ravel(), model.intercept_)
 
 
 class Prepared:
@@ -343,10 +343,11 @@ class Prepared:
         said = self.of_sentences @ heads[:2, :-1].T + heads[:2, -1]
         whole = self.of_wholes @ heads[2, :-1] + heads[2, -1]
         ends = np.cumsum([len(one) for one in self.sentences])
+        spans = [slice(ends[n] - len(self.sentences[n]), ends[n]) for n in np.flatnonzero(kept)]
         return np.array(
             [
-                mixed(*said[ends[n] - len(self.sentences[n]) : ends[n]].T, whole[n])
-                for n in np.flatnonzero(kept)
+                mixed(said[span, 0], said[span, 1], whole[n])
+                for n, span in zip(np.flatnonzero(kept), spans, strict=True)
             ]
         )
 
@@ -387,7 +388,7 @@ def mix(made: Prepared, numbers: np.ndarray) -> np.ndarray:
     # What neither declines nor answers is no abstention, and no reward reads it alone.
     model = LogisticRegression(C=1.0, solver="liblinear", random_state=0, tol=1e-6, max_iter=1000)
     model.fit(numbers, made.declines, sample_weight=made.weights)
-    return np.append(model.coef_[0], model.intercept_[0])
+    return np.append(model.coef_.ravel(), model.intercept_)
 
 
 def packed(heads: np.ndarray, mixing: np.ndarray, words: set[str]) -> np.ndarray:

@@ -27,7 +27,7 @@ import numpy as np
 from factrl.rewards.grading import Grader
 from factrl.runs.rows import read_rows
 from factrl.text.abstention import abstains
-from factrl.text.answers import matches, normalize_answer
+from factrl.text.answers import equals, normalize_answer
 
 Row = Mapping[str, Any]
 GRADED = {
@@ -89,7 +89,9 @@ def verdicts(rows: Sequence[Row], people: np.ndarray, *, truthful: bool) -> dict
         "factrl, sentence form": np.array(
             [label == "correct" or (truthful and label == "abstained") for label in labels]
         ),
-        "factrl, short form": np.array([matches(text, golds) is not None for text, golds in pairs]),
+        "factrl, short form": np.array(
+            [equals(row["prediction"], row["gold"], row["question"]) is not None for row in rows]
+        ),
         "exact match": np.array(equal),
         "token F1 ≥ 0.5": overlap >= 0.5,
         f"token F1 ≥ {best:.2f} (oracle)": overlap >= best,
@@ -199,21 +201,11 @@ def macro_f1(truth: np.ndarray, found: np.ndarray) -> float:
     )
 
 
-def abstention(name: str, rows: Sequence[tuple[str, str, bool]], accepted: Sequence[Any] = ()) -> None:
-    """Prints one line of the table of abstentions, of (question, text, whether it abstains).
-
-    Args:
-        accepted: the accepted answers of each row, where there are any; they are compared first.
-    """
+def abstention(name: str, rows: Sequence[tuple[str, str, bool]]) -> None:
+    """Prints one line of the table of abstentions, of (question, text, whether it abstains)."""
     labels = np.array([truth for _, _, truth in rows])
     started = time.process_time()
-    golds = accepted or [()] * len(rows)
-    found = np.array(
-        [
-            abstains(text, question or None, gold)
-            for (question, text, _), gold in zip(rows, golds, strict=True)
-        ]
-    )
+    found = np.array([abstains(text, question or None) for question, text, _ in rows])
     taken = 1000 * (time.process_time() - started) / max(len(rows), 1)
     rng = np.random.default_rng(0)
     drawn = [
@@ -249,7 +241,7 @@ def abstentions(data: Path) -> None:
                     parts[f"{name}, {part}"] = [row for row in rows if row.get(key) == part]
         for part, kept in parts.items():
             told = [(row["question"], row["text"], row["label"] in ("abstain", "abstention")) for row in kept]
-            abstention(part, told, [row.get("answers") or () for row in kept])
+            abstention(part, told)
     for name, path in DECLINED.items():
         yes, no = ("abstention", "answer") if name == "FActScore" else ("refusal", "compliance")
         rows = [row for row in rows_of(data / path) if row["label"] in (yes, no)]

@@ -24,9 +24,9 @@ def main() -> None:
         text = " ".join([row["evidence"], *(claim.text for claim, _ in pairs)])
         spelled = judge.model.tokens(text) / len(text)
         read = [verdict.cause is None for verdict in judge.judge(pairs)]
-        judge._reads = lambda _: True
+        judge._unread = lambda evidence, claim: None
         verdicts = judge.judge(pairs)
-        del judge._reads
+        del judge._unread
         sides = zip(verdicts, row["claims"], strict=True)
         right = sum(((one.p or 0) >= 0.5) == told["true"] for one, told in sides)
         kind = "read" if all(read) else "not read, anyway" if not any(read) else "in parts, anyway"

@@ -127,8 +127,7 @@ def long_step(shortcuts: bool, folder: Path) -> Seconds:
         model, numbered, config, Dataset.from_dict({"prompt": [prompt]}), processing_class=tokenizer
     )
     timed.ends = [unused]
-    if shortcuts:
-        own = timed.rollout_func
+    if own := timed.rollout_func:  # the shortcuts
 
         def written(prompts: list[Any], trainer: Any) -> dict[str, Any]:
             started = time.process_time()
