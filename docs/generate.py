@@ -67,7 +67,7 @@ def index(_: str) -> str:
         full = [_code(f"study {paper} --full")] if paper in studies and studies[paper].full.steps else []
         variants = ", ".join(map(_code, load_paper(paper).VARIANTS))
         studied = ", ".join([*in_rows, *full]) or "none"
-        measured = "[135M on a GPU](../results.md#the-studies-on-a-gpu)" if paper in MEASURED else "not yet"
+        measured = "[135M on a GPU](../results.md#does-training-work)" if paper in MEASURED else "not yet"
         rows.append((f"[{paper}]({paper}.md)", idea, variants, studied, measured))
     return _table(("paper", "its idea", "variants", "in a study", "trained and measured"), rows)
 
