@@ -1,8 +1,8 @@
 """What each rule of the grader and of the claims buys: where it fires, and what agreement is without it.
 
-    FACTRL_DATA=DIR python benchmarks/ablate.py [--sets NQ,TQ,NQ301,CZ,TfQA] [--every N]
+    FACTRL_DATA=DIR python benchmarks/ablate.py [--form short] [--sets NQ,TQ,NQ301,CZ,TfQA] [--every N]
 
-Without a judge, in the form "sentence", against people's labels.  A row is a rule that is switched off: in
+Without a judge, in the form "sentence", as evaluation reads, or "short", as rewards do, against people's labels.  A row is a rule that is switched off: in
 how many answers it fires, how many verdicts change without it, and the change of agreement in points on each
 set; a minus says that the rule is worth having.  Rules that fire in fewer than 1 of 1,000 answers are marked:
 such a rule stays only where a property needs it (CONTRIBUTING.md).  Last, what is skipped as no claim, on
@@ -139,9 +139,8 @@ class Set:
         return 100 * sum(a == b for a, b in zip(verdicts, self.people, strict=True)) / len(self.people)
 
 
-def graded(sets: Sequence[Set]) -> None:
+def graded(sets: Sequence[Set], grade: Grader) -> None:
     """Prints the table of the grader's rules."""
-    grade = Grader(form="sentence")
     own = [one.verdicts(grade) for one in sets]
     say(f"| rule | fires | verdicts that change | {' | '.join(one.name for one in sets)} |")
     say("|---|--:|--:|" + "--:|" * len(sets))
@@ -189,14 +188,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sets", default=",".join(SETS), help="of the grader's rules")
+    parser.add_argument("--form", choices=["sentence", "short"], default="sentence")
     parser.add_argument("--every", type=int, default=1, help="only every N-th answer")
     chosen = parser.parse_args()
     folder = os.environ.get("FACTRL_DATA")
     if not folder:
         raise SystemExit("set FACTRL_DATA to the folder with the public sets, for instance FACTRL_DATA=data")
     names = chosen.sets.split(",")
-    graded([Set(name, Path(folder) / SETS[name], chosen.every) for name in names])
-    claimed(Path(folder))
+    sets = [Set(name, Path(folder) / SETS[name], chosen.every) for name in names]
+    graded(sets, Grader(form=chosen.form))
+    if chosen.form == "sentence":
+        claimed(Path(folder))
 
 
 if __name__ == "__main__":
