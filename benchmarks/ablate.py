@@ -2,11 +2,11 @@
 
     FACTRL_DATA=DIR python benchmarks/ablate.py [--form short] [--sets NQ,TQ,NQ301,CZ,TfQA] [--every N]
 
-Without a judge, in the form "sentence", as evaluation reads, or "short", as rewards do, against people's labels.  A row is a rule that is switched off: in
-how many answers it fires, how many verdicts change without it, and the change of agreement in points on each
-set; a minus says that the rule is worth having.  Rules that fire in fewer than 1 of 1,000 answers are marked:
-such a rule stays only where a property needs it (CONTRIBUTING.md).  Last, what is skipped as no claim, on
-responses whose sentences people have labelled true or false.
+Without a judge against people's labels, in the form "sentence", as evaluation reads, or "short", as rewards
+do. A row is a rule that is switched off: in how many answers it fires, how many verdicts change without it,
+and the change of agreement in points on each set; a minus says that the rule is worth having. Those that
+fire in fewer than 1 of 1,000 answers are marked: such a rule stays only where a property needs it
+(CONTRIBUTING.md). Last, what is skipped as no claim, on responses whose sentences people have labelled.
 """
 
 from __future__ import annotations
