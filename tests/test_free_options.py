@@ -235,4 +235,5 @@ def test_no_reward_pays_a_free_option_where_the_judge_is_lenient(
     setup = replace(oracle_setup(spec, reward), questions=questions, ways=1, forms=forms)
     outcome = run_battery(setup, ["F01-F13"])  # for it "before X" is right wherever X is
     found = [one.text for one in outcome.options if one.verdict != "held"]
-    assert [text for text in found if "sensibility" not in text.lower()] == []  # a name with a common word
+    common = ("sensibility", "north sea")  # names with a word that a form says of every name
+    assert [text for text in found if not any(name in text.lower() for name in common)] == []

@@ -452,10 +452,13 @@ _CURRENCIES = {
 # -- Around the answer
 
 _WRAPPERS = ("**", "__", "``", '""', "''", "「」", "『』", "《》")
+_FINAL = "endgültige|richtige|finale?|correcte|bonne|definitiva|correct[ao]|corretta|ostateczna|poprawna"
 LABEL = (
     r"(?:(?:(?:so|thus|therefore|hence),? )?(?:the |my )?(?:final |correct |right |short )?"
     r"(?:answer|option|choice)(?:\*\*)?(?:: ?| is:? | would be )"
-    r"|(?:respuesta|réponse|antwort|risposta|resposta|ответ|odpověď|svar)(?: finale?)? ?: ?"
+    rf"|(?:(?:die|meine|la|ma|mi|a|minha|il|mia|moja) )?(?:(?:{_FINAL}) )?"
+    rf"(?:respuesta|réponse|antwort|risposta|resposta|ответ|odpowiedź|odpověď|svar)(?: (?:{_FINAL}))?"
+    r"(?: ?: ?| (?:ist|lautet|est|es|è|é|to|jest|je|är):? )"
     r"|答案(?:是[:：]?|[:：]) ?|答え[は:：] ?|答[:：] ?)"
 )
 """What announces an answer, at the beginning of a sentence."""
