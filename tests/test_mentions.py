@@ -70,7 +70,6 @@ PRINCIPLES = {
         ["首都是巴黎，不是里昂。", "法国的首都巴黎很大。"],
         ["首都不是巴黎。", "首都是里昂。"],
     ),
-    "grammar's endings": ("Of what origin?", "Colombia", ["The band is Colombian."], ["It is Columnar."]),
     "the question's words do not count": (
         "Which river runs through Cologne?",
         "River Rhine",

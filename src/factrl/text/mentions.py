@@ -54,13 +54,9 @@ _NEGATED = _DENIALS | stems("no non without kein keine ne нет")
 _RESUMES = frozenset(
     "but although however rather | only just nur sondern seulement mais sino только а".split()  # noqa: SIM905
 )
-# What grammar adds to a word of six letters or more: Colombian, Zoroastrianism, detective.
-_ENDINGS = frozenset({"", *stems("n an ian ism ist e er or l al ic ive ion ity m ve on")})
-_ROOT = 5
 _SMALL = 3  # an answer of up to this many words needs all of them
 _LONG = 9  # letters of a name that is recognised without its spaces
 _GLUE_FREE = 12  # a text of up to this many characters has no footnotes
-_CITED = re.compile(r"\[\^?\d{1,3}\^?\]|【[^】]{1,40}】|(?<=[^\W\d_]{3})\^\d{1,2}")
 # Numbers of footnotes directly after a word or a year, as New Bing writes them: "Ramones1", "in 19521."
 _GLUED = re.compile(
     r"(?<=[^\W\d_]{3})\d{1,2}(?=[.,;]|\s[A-Z]|\s?$)|(?<=\b1[5-9]\d\d|\b20[0-2]\d)\d{1,2}(?=\s?[.,;]|\s?$)"
@@ -78,7 +74,6 @@ class _Reply:
 
     reading: Reading
     places: dict[str, list[int]]  # of each word; what is denied or one of several candidates is left out
-    roots: dict[str, list[str]]  # the words of `places` by their first letters
     compact: str  # its letters and digits without spaces
 
 
@@ -99,7 +94,7 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
     if (exact := equals(text, answers, question)) is not None:
         return exact
     query = read(question)
-    raw = _CITED.sub("", clean(text))
+    raw = clean(text)
     raw = _GLUED.sub("", raw) if len(raw) > _GLUE_FREE else raw
     accepted = [(answer, read(one)) for answer in answers for one in _spellings(answer)]
     known = frozenset(query.words).union(*(wanted.words for _, wanted in accepted))
@@ -119,11 +114,8 @@ def _reply_of(raw: str, known: frozenset[str]) -> _Reply:
     for place, word in enumerate(reading.words):
         if place not in left_out:
             places.setdefault(word, []).append(place)
-    roots: dict[str, list[str]] = {}
-    for word in places:
-        roots.setdefault(word[:_ROOT], []).append(word)
     kept = (_compact(name) for place, name in enumerate(reading.spelt) if place not in left_out)
-    return _Reply(reading, places, roots, "".join(kept))
+    return _Reply(reading, places, "".join(kept))
 
 
 def _alternatives(reading: Reading, known: frozenset[str]) -> set[int]:
@@ -196,7 +188,7 @@ def _gives_answer(reply: _Reply, wanted: Reading, query: Reading) -> bool:
     compact = _compact(" ".join(wanted.spelt))
     if len(compact) >= _LONG and not compact.isdigit() and compact in reply.compact:
         return True  # `seashells` for `sea shells`
-    missing = {word for word in informative if word[0] != "#" and not _places(word, reply)}
+    missing = {word for word in informative if word[0] != "#" and word not in reply.places}
     names = _names(wanted, informative) if not _WHO.isdisjoint(query_words) else []
     if names and missing:
         return _named(reply, names)
@@ -232,18 +224,6 @@ def _counted(amount: Amount, reply: _Reply) -> bool:
     )
 
 
-def _places(word: str, reply: _Reply) -> list[int]:
-    """The places in a reply of a word of the answer, in any grammatical form."""
-    if word in reply.places or len(word) <= _ROOT:
-        return reply.places.get(word, [])
-    for other in reply.roots.get(word[:_ROOT], ()):
-        short, long = sorted((word, other), key=len)
-        for cut in (len(short), len(short) - 1):
-            if cut >= _ROOT and long.startswith(short[:cut]) and {short[cut:], long[cut:]} <= _ENDINGS:
-                return reply.places[other]
-    return []
-
-
 def _replaced(reply: _Reply, wanted: Reading, missing: set[str], query_words: frozenset[str]) -> bool:
     """Whether another word replaces a missing word of the answer: `North` for `South` Korea."""
     own = IDLE | _TITLES | _FIRMS | {*wanted.words}
@@ -269,7 +249,7 @@ def _replaced(reply: _Reply, wanted: Reading, missing: set[str], query_words: fr
         for step in (-1, 1):
             side, hops = beside(wanted.words, place, step)
             kept = wanted.words[side] if 0 <= side < len(wanted.words) else "#"
-            places = [] if kept[0] == "#" else _places(kept, reply)
+            places = [] if kept[0] == "#" else reply.places.get(kept, [])
             slots = [beside(words, at, -step, hops)[0] for at in places]
             any_case = (brief and not name) or not cased
             if slots and all(slot in foreign and (foreign[slot] or any_case) for slot in slots):
