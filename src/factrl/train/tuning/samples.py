@@ -265,9 +265,6 @@ class TuningResult:
     def _grades(self) -> list[list[Grade | None]]:
         """Those before and those after."""
         return [
-            [
-                None if sample.label is None else Grade(sample.label, sample.text, "")
-                for sample in side
-            ]
+            [None if sample.label is None else Grade(sample.label, sample.text, "") for sample in side]
             for side in (self.before, self.after)
         ]
