@@ -1,5 +1,4 @@
-"""`run.sh` and `verl.sh` of every paper's folder: each command that they print would be taken, and a mistake is
-one line before the first step."""
+"""`run.sh` of every paper's folder: its commands would be taken, and a mistake comes before the first step."""
 
 from __future__ import annotations
 
@@ -14,11 +13,11 @@ from typing import Any
 import pytest
 
 from factrl.cli import _parse, all_parsers, evaluate, train, tune
+from factrl.cli.options import as_overrides
 from factrl.evals.catalogue import benchmarks, groups
 from factrl.evals.probe import ProbeRunSettings
 from factrl.evals.published import AVERAGE, read_published
 from factrl.job import read_job, unread_in_asking, unread_in_training
-from factrl.cli.options import as_overrides
 from factrl.runs import RECIPES
 from factrl.train.tuning.settings import read_tuning_job
 

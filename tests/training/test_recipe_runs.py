@@ -38,8 +38,9 @@ ROW: dict[str, Any] = {  # whatever a step of any paper reads
     "rejected": SAID["oslo"],
 }
 TRAIN = (
-    "train.steps=2 train.prompts_per_step=2 train.num_generations=4 train.micro_batch_size=2 train.save_steps=1 "
-    "train.max_completion_length=2 train.gradient_checkpointing=false train.bf16=false train.use_vllm=false"
+    "train.steps=2 train.prompts_per_step=2 train.num_generations=4 train.micro_batch_size=2 "
+    "train.save_steps=1 train.max_completion_length=2 train.gradient_checkpointing=false "
+    "train.bf16=false train.use_vllm=false"
 )
 TUNE = (
     "train.steps=2 train.prompts_per_step=2 train.micro_batch_size=2 train.save_steps=1 "
@@ -135,7 +136,7 @@ def test_a_script_that_was_killed_twice_goes_on_and_does_nothing_twice(script: P
         environment = {
             **os.environ,
             **{"DATA": str(data), "OUT": str(out), "MODEL": str(tmp_path / "speaker"), "JUDGE": url},
-            **{name: url for name in ("BASE", "TEACHER", "RANK", "POLICY")},
+            **dict.fromkeys(("BASE", "TEACHER", "RANK", "POLICY"), url),
             **{"TRAIN": TRAIN, "TUNE": TUNE, "EVAL": "train.max_completion_length=2"},
             **{"FACTRL_CACHE": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1"},
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",

@@ -16,6 +16,7 @@ import pytest
 
 import factrl
 from commands import write
+from factrl.cli import main
 from factrl.runs.folder import read_metrics
 from factrl.runs.rows import read_lines
 from factrl.train.page import write_run_page
@@ -128,6 +129,12 @@ def run_script(folder: Path, model: Path, questions: Path, *words: str, **more: 
 def trained(folder: Path, model: Path, questions: Path, reward: str, steps: int) -> int:
     """The exit code of verl with a reward of this test's."""
     (folder / "own.py").write_text(OWN.format(masked=["ada"]), encoding="utf-8")
+    run = folder / "verl-ternary"
+    run.mkdir(exist_ok=True)
+    for name, more in (("train", []), ("eval", ["data.split=test"])):  # the prompt is the question alone
+        if not (run / f"{name}.parquet").exists():
+            asked = ["--to", "verl", "--output", str(run / f"{name}.parquet"), "data.prompt={question}"]
+            assert main(["prepare", "convert", str(questions), *asked, *more]) == 0
     words = (
         f"{KWARGS}.settings='paper={folder}/own.py:{reward} verifier.share=true'",
         *(f"{KWARGS}.group=4", "++algorithm.factrl.max_masked_share=1.0"),

@@ -3,8 +3,8 @@
     python data.py --output data               # from the hub
     python data.py --output data --from FILES  # from FILES/train.parquet, crag.parquet, …
 
-Each row has `question`, `answers`, `query_time` (CRAG alone), `question_type`, `false_premise` and `evidence`,
-the documents.  The numbers of questions are not in the paper; they are printed.
+Each row has `question`, `answers`, `query_time` (CRAG alone), `question_type`, `false_premise`, and the
+documents as `evidence`.  The numbers of questions are not in the paper; they are printed.
 """
 
 from __future__ import annotations

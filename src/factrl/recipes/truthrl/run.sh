@@ -23,6 +23,7 @@ train=(--config "$here/recipe.toml" --model "$model" --judge "$JUDGE" "data.eval
 
 evaluate() { # ROW MODEL: greedy, 2,048 new tokens, each of the four sets (paper: App. A)
     step "eval/$1" eval "${sets[@]}" --model "$2" "${ask[@]}" train.max_completion_length=2048 "$vllm"
+    step "crag/$1" eval "$data/crag.jsonl" --completions "$OUT/eval/$1/samples.jsonl" --judge "$JUDGE" --extract boxed --by question_type # paper: Table 2 is its comparison questions
     local number=1 url
     for url in ${JUDGES:-}; do # paper: Table 6, on CRAG; the same answers
         number=$((number + 1))
