@@ -72,11 +72,16 @@ def folders(tmp_path: Path) -> dict[str, str]:
 
 
 def test_the_first_model_is_found_over_the_runs_that_made_another(folders: dict[str, str]) -> None:
-    assert first_model(read_output(folders["mine"])) == first_model(read_output(folders["base"])) == "Small-1B"
+    assert (
+        first_model(read_output(folders["mine"])) == first_model(read_output(folders["base"])) == "Small-1B"
+    )
 
 
 def test_one_table_has_every_change_against_the_first_and_the_papers_numbers(
-    folders: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folders: dict[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "table.toml").write_text(TABLE, encoding="utf-8")
@@ -96,7 +101,9 @@ def test_one_table_has_every_change_against_the_first_and_the_papers_numbers(
     assert "A paper, Table 1" in out
 
 
-def test_json_has_the_same(folders: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_same(
+    folders: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "table.toml").write_text(TABLE, encoding="utf-8")
     assert main(["report", *folders.values(), "--json", "--published", str(tmp_path / "table.toml")]) == 0
     document: dict[str, Any] = json.loads(capsys.readouterr().out)

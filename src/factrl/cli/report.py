@@ -59,7 +59,7 @@ def add_verbs(verbs: Verbs) -> None:
     add_option(
         parser,
         "--published TABLE.toml",
-        "a paper's numbers, beside those of the same model, benchmark and answers per question",
+        "a paper's numbers, and its metrics alone: beside the same model, benchmark and answers per question",
     )
     judge = "`local` or a server, for one AFTER: which of two answers it prefers, asked in both orders"
     add_options(parser, judge=judge, json="print a comparison as JSON")
@@ -187,8 +187,12 @@ def _show(before: Output, others: Compared, table: Published | None) -> None:
 def _lines(name: str, before: Output, others: Compared, table: Published | None) -> Iterator[Sequence[str]]:
     """The cells behind the benchmark's name: each metric of each evaluation, and what goes with them."""
     pairs = [(after, *_changes(name, before, after, pairs)) for after, pairs in others]
+    published = {metric for row in table.rows for metric in row.values} if table else set[str]()
     metrics = dict.fromkeys(
-        metric for *_, changes in pairs for metric, change in changes.items() if change is not None
+        metric
+        for *_, changes in pairs
+        for metric, change in changes.items()
+        if change is not None and (not table or metric in published)
     )
     for metric in metrics:
         sides = [(before, _numbers(name, before), {}), *pairs]
