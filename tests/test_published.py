@@ -10,9 +10,11 @@ import pytest
 
 from factrl.cli import main
 from factrl.errors import ConfigError
+from factrl.evals.catalogue import own_file
 from factrl.evals.published import first_model, read_published
 from factrl.evals.samples import EvalSample, Output, read_output
 from factrl.evals.suite import EvalConfig, _summary
+from factrl.runs.settings import AskSettings
 from factrl.types import Example, Grade
 
 TABLE = """
@@ -43,10 +45,7 @@ def evaluation(folder: Path, model: str, right: int, *, samples: int = 1, sets: 
             )
             for n in range(10)
         ]
-    about = {"source": name, "model": "m", "judge": "j", "asked_for": "text", "prompt": "p"}
-    from factrl.evals.catalogue import own_file
-    from factrl.runs.settings import AskSettings
-
+    about = {"source": "here", "model": "m", "judge": "j", "asked_for": "text", "prompt": "p"}
     settings = AskSettings.model_validate({"model": {"name": "m"}, "data": {"train": "-"}})
     rows = {
         name: _summary(own_file(f"{name}.jsonl", settings.data), about, graded, EvalConfig(settings))

@@ -18,9 +18,9 @@ Its settings, with the source of each, are in `factrl/recipes`.  It may also say
 * `LENGTH`: whether it reads `short` or `long` answers; by default short ones where answers are needed;
 * `STAND_IN`: the variant that `factrl stress` tries in place of a main one that lacks weights, and why.
 
-What `factrl study PAPER` trains, and the paper's whole pipeline, is in `factrl/studies/PAPER.toml`.  Hacks
-that are known to pay are in `factrl/stress/weaknesses.toml`, those of a file of your own in its `WEAKNESSES`:
-variant -> hack -> why, with "" for every variant that has no list.
+What `factrl study PAPER` trains is in `factrl/studies/PAPER.toml`, and the paper's whole pipeline in
+`factrl/recipes/PAPER/`.  Hacks that are known to pay are in `factrl/stress/weaknesses.toml`, those of a file
+of your own in its `WEAKNESSES`: variant -> hack -> why, with "" for every variant that has no list.
 """
 
 from __future__ import annotations
