@@ -35,7 +35,7 @@ ROW: dict[str, Any] = {  # whatever a step of any paper reads
     **{"question": "Which city is in Italy?", "answers": ["rome"], "topic": "Rome", "title": "Rome"},
     **{"evidence": [EVIDENCE], "checklist": [EVIDENCE], "completion": SAID["rome"], "response": SAID["oslo"]},
     **{"claim": EVIDENCE, "label": "supported", "claims": [EVIDENCE], "chosen": SAID["rome"]},
-    "rejected": SAID["oslo"],
+    **{"rejected": SAID["oslo"], "question_type": "comparison"},
 }
 TRAIN = (
     "train.steps=2 train.prompts_per_step=2 train.num_generations=4 train.micro_batch_size=2 "
@@ -51,7 +51,8 @@ TUNE = (
 def judge(message: str) -> str:
     """What a judge says to any of factrl's prompts: what speaks of Rome is right."""
     asked, _, told = message.rpartition("DATA")
-    right = "rome" in told.lower()
+    said = re.findall(r'"(?:answer|reply|reasoning|response|claim|\w+_answer)": "((?:[^"\\]|\\.)*)"', told)
+    right = "rome" in " ".join(said or [message]).lower()
     if "consistent" in asked:
         ids = re.findall(r'"id": "(\w+)"', told)
         return "\n".join(

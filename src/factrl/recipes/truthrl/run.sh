@@ -43,12 +43,12 @@ steps() {
     evaluate base "$model"                                                             # paper: "prompting"
     step probe.jsonl probe "$data/train.jsonl" --model "$model" "${ask[@]}" --full --samples 256 "$vllm" # paper: 256 samples, out of knowledge where none is right; T and top-p not given
     local known=$OUT/probe.jsonl
-    # 5e-6, batch 16, cosine, 3 % warm-up, 1 epoch are `tune`'s own for these three (paper).
-    tuned sft sft "$data/train.jsonl" "$model"                                         # paper: the accepted answer
-    tuned r-tuning r-tuning "$data/train.jsonl" "$model" --probe "$known"               # paper: "I don't know" where out of knowledge
-    tuned rft rft "$known" "$model" --judge "$JUDGE" sampling.num_samples=64 sampling.temperature=0.6 sampling.top_p=0.9 # paper
-    # 3e-6, batch 32, 1 epoch (paper); beta 0.1 is TRL's, 32 samples are the script's: neither is in the paper.
-    local pairs=(--rule correctness --judge "$JUDGE" sampling.num_samples=32) last=$model round
+    local imitate=(train.learning_rate=5e-6 train.prompts_per_step=16 train.lr_scheduler_type=cosine train.warmup_steps=0.03 train.epochs=1) # paper
+    tuned sft sft "$data/train.jsonl" "$model" "${imitate[@]}"                         # paper: the accepted answer
+    tuned r-tuning r-tuning "$data/train.jsonl" "$model" --probe "$known" "${imitate[@]}" # paper: "I don't know" where out of knowledge
+    tuned rft rft "$known" "$model" --judge "$JUDGE" "${imitate[@]}" sampling.num_samples=64 sampling.temperature=0.6 sampling.top_p=0.9 # paper
+    local pairs=(--rule correctness --judge "$JUDGE" train.learning_rate=3e-6 train.prompts_per_step=32 train.epochs=1) last round # paper
+    pairs+=(tune.beta=0.1 sampling.num_samples=32 sampling.temperature=0.6 sampling.top_p=0.9) # TRL's; script; ours: as RFT. The paper has none of these
     tuned dpo dpo "$known" "$model" "${pairs[@]}"                                      # paper: right over wrong; out of knowledge "I don't know" over wrong
     last=$OUT/dpo/model
     for round in 1 2 3 4; do                                                           # paper: new pairs of the model before, which is the reference (script)
