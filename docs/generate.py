@@ -18,6 +18,7 @@ from factrl.cli import all_parsers
 from factrl.cli.show import differences, knob_help, shown
 from factrl.papers import declared, load_paper, load_reward, paper_names, rewards_of, split_spec
 from factrl.rewards.payoffs import OUTCOMES, payoffs
+from factrl.runs import recipe_of
 from factrl.studies import load_study, study_names
 from factrl.types import Result
 
@@ -54,7 +55,7 @@ def filled(page: str) -> str:
 
 
 def index(_: str) -> str:
-    """Every paper: its idea, its variants, the studies that train it, and whether that was measured."""
+    """Every paper: its idea, its variants, where it is trained, and whether that was measured."""
     studies = {name: load_study(name) for name in study_names()}
     rows = []
     for paper in paper_names():
@@ -64,12 +65,13 @@ def index(_: str) -> str:
             for name, study in studies.items()
             if paper in {split_spec(row.reward)[0] for row in study.rows.values()}
         ]
-        full = [_code(f"study {paper} --full")] if paper in studies and studies[paper].full.steps else []
+        folder = recipe_of(paper).parent
+        full = [f"[its pipeline](../../src/factrl/recipes/{paper}/)"] if (folder / "run.sh").is_file() else []
         variants = ", ".join(map(_code, load_paper(paper).VARIANTS))
         studied = ", ".join([*in_rows, *full]) or "none"
         measured = "[135M on a GPU](../results.md#does-training-work)" if paper in MEASURED else "not yet"
         rows.append((f"[{paper}]({paper}.md)", idea, variants, studied, measured))
-    return _table(("paper", "its idea", "variants", "in a study", "trained and measured"), rows)
+    return _table(("paper", "its idea", "variants", "where it is trained", "trained and measured"), rows)
 
 
 def variants(paper: str) -> str:

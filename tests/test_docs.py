@@ -36,7 +36,6 @@ from factrl.errors import ConfigError, SetupError
 from factrl.papers import load_reward
 from factrl.runs.config import settable
 from factrl.runs.settings import AskSettings, RunSettings
-from factrl.studies import load_study
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -100,9 +99,6 @@ def parse(command: str) -> None:
     except SystemExit:
         return
     paper = next((word for word in words if is_reward(word)), "")
-    if words[0] == "study" and ":" in paper:  # the variants are those of the pipeline
-        paper, _, variant = paper.partition(":")
-        load_study(paper).full.variant(variant)
     knobs = [f"reward.{name}" for name in load_reward(paper).knobs] if paper else []
     known = {*settable(AskSettings), *settable(RunSettings), *knobs, *tune_settings()}
     known |= {key.rpartition(".")[2] for key in known}
@@ -263,7 +259,6 @@ def anchors(page: str) -> set[str]:
         "factrl train truthrl --modle x",
         "factrl train truthrl train.lerning_rate=1",
         "factrl train recipes/truthlr.toml",
-        "factrl study truthrl:retrieval --full --output out",
     ],
 )
 def test_a_wrong_command_is_found(command: str) -> None:

@@ -142,13 +142,24 @@ def test_stored_answers_take_the_columns_of_their_file(
     assert numbers(evaluated(path, *words), "accuracy") == 1
 
 
-def test_questions_without_an_answer_have_numbers_of_their_own(
+def test_a_false_premise_counts_whether_its_file_says_so_or_not(
     write: Write, evaluated: Callable[..., Any]
 ) -> None:
-    odd = {"question": "Who is king of Peru?", "answers": [], "false_premise": True}
-    path = write(row("Lima"), {**odd, "completion": "invalid question"}, {**odd, "completion": "Ann"})
-    found = evaluated(path)
-    assert (numbers(found, "accuracy"), numbers(found, "false_premise_accuracy")) == (1, 0.5)
+    """As in TruthRL, whose truthfulness is over all questions: two of six were in no number."""
+    odd = {"question": "Who is king of Peru?", "answers": ["invalid question"]}
+    said = ["invalid question", "Ann", "I don't know"]
+    shown = ("accuracy", "abstention", "hallucination", "truthfulness")
+    for flag, alone in (({"false_premise": True}, 1 / 3), ({}, None)):
+        path = write(row("Lima"), *({**odd, **flag, "completion": one} for one in said))
+        found = evaluated(path)
+        assert [numbers(found, name) for name in shown] == [0.5, 0.25, 0.25, 0.25]
+        if alone:
+            assert numbers(found, "false_premise_accuracy") == pytest.approx(alone)
+
+
+def test_questions_that_nobody_can_answer_have_numbers_of_their_own(
+    write: Write, evaluated: Callable[..., Any]
+) -> None:
     nobody = {"question": "Who wins in 2090?", "answers": [], "answerable": False}
     found = evaluated(write(row("Lima"), {**nobody, "completion": "I don't know."}))
     assert (numbers(found, "accuracy"), numbers(found, "abstention_recall")) == (1, 1)

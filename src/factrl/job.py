@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from factrl.errors import ConfigError, DataError
 from factrl.llm import connect
 from factrl.llm.spending import Account, read_account
-from factrl.papers import form_of, load_reward, paper_names, settings_of, split_spec
+from factrl.papers import (
+    form_of,
+    load_reward,
+    paper_names,
+    settings_of,
+    split_spec,
+    variant_settings,
+)
 from factrl.rewards import Reward
 from factrl.rewards.resources import Supplier, check_resources, check_unjudged, readers, supply
 from factrl.runs.config import Unused, load_settings, read_setting
@@ -142,16 +149,17 @@ def read_job(
         ConfigError: every problem at once, one line each.
     """
     problems: list[str] = []
-    knobs = defaults = None
+    knobs = defaults = named = None
     paper = read_setting(cls, source, overrides, "paper")
     if isinstance(paper, str) and paper:
         try:
             knobs = {"reward": load_reward(paper).knobs}
             defaults = settings_of(paper)
+            named = variant_settings(paper) if paper != read_setting(cls, source, (), "paper") else None
         except ConfigError as error:
             problems.append(str(error))
     unused = None if unread is None else lambda settings: unread(Job(settings))
-    return Job(load_settings(cls, source, overrides, defaults, knobs, problems, unused))
+    return Job(load_settings(cls, source, overrides, defaults, knobs, problems, unused, named=named))
 
 
 def open_judge(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import pickle
 import random
 import subprocess
@@ -46,10 +47,11 @@ def test_verl_knows_what_the_plugin_registers(plugin: Any) -> None:
 
 @pytest.mark.slow
 def test_a_fresh_process_takes_the_plugin_up(plugin: Any) -> None:
-    """As the launcher checks it, and verl's main_ppo needs it."""
-    from factrl.bridges.verl_run import _CHECK, _environment
-
-    done = subprocess.run([sys.executable, "-c", _CHECK], env=_environment(), capture_output=True, text=True)
+    """As verl's main_ppo needs it; verl itself says nothing where a plugin fails."""
+    module = "factrl.bridges.verl_plugin"
+    code = f"import verl, {module} as plugin; plugin.check_registered()"
+    environment = {**os.environ, "VERL_USE_EXTERNAL_MODULES": module}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
 
 

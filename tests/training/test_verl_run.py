@@ -1,20 +1,22 @@
-"""verl's own `main_ppo` on two CPU cores: Ray, FSDP2, two ranks with a server each, and our trainer."""
+"""recipes/truthrl/verl.sh on two CPU cores: verl's `main_ppo`, Ray, FSDP2, two ranks, and our trainer."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+import factrl
 from commands import write
-from factrl.bridges import verl_run
-from factrl.bridges.verl_run import train_with_verl
-from factrl.job import read_job
+from factrl.cli import main
 from factrl.runs.folder import read_metrics
 from factrl.runs.rows import read_lines
 from factrl.train.page import write_run_page
@@ -60,12 +62,16 @@ CORES = {
     "PYTHONPATH": os.pathsep.join(
         [
             str(Path(__file__).parent),
-            str(Path(verl_run.__file__).parents[2]),
+            str(Path(factrl.__file__).parents[1]),
             os.environ.get("PYTHONPATH", ""),
         ]
     ),
 }
 WORDS = (
+    "actor_rollout_ref.model.use_remove_padding=false",  # without flash-attn
+    "+actor_rollout_ref.model.override_config.attn_implementation=sdpa",
+    # Its default of 8 was seen to hang where Ray has fewer CPUs than they and workers take.
+    "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
     "actor_rollout_ref.rollout.name=transformers",
     "actor_rollout_ref.rollout.free_cache_engine=false",
     "actor_rollout_ref.rollout.agent.num_workers=1",
@@ -86,42 +92,68 @@ WORDS = (
 )
 
 
+VERL_SH = Path(factrl.__file__).parent / "recipes" / "truthrl" / "verl.sh"
+KWARGS = "++reward.custom_reward_function.reward_kwargs"
+
+
 @pytest.fixture
-def cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """verl finds two CPU cores to compute on; the folder of this test."""
+def cores(tmp_path: Path) -> Path:
+    """The folder of this test; skips where verl is not whole."""
     imported("factrl.bridges.verl_plugin")
-    files = {"FACTRL_TEST_WEIGHTS": "weights.jsonl", "VERL_FILE_LOGGER_PATH": "verl.jsonl"}
-    for name, value in {**CORES, **{name: str(tmp_path / file) for name, file in files.items()}}.items():
-        monkeypatch.setenv(name, value)
-    # An environment for verl has no trl; what the trl of this one lacks is mended in `verl_transformers`.
-    monkeypatch.setattr(verl_run, "_check_trl", lambda: None)
     return tmp_path
 
 
-def trained(folder: Path, model: Path, questions: Path, reward: str, *words: str) -> int:
-    """The exit code of verl."""
+def run_script(folder: Path, model: Path, questions: Path, *words: str, **more: str) -> int:
+    """The exit code of verl.sh with verl on CPU cores.
+
+    An environment for verl has no trl; what the trl of this one lacks is mended in `verl_transformers`.
+    """
+    for name in ("train", "crag"):
+        (folder / f"{name}.jsonl").write_bytes(questions.read_bytes())
+    files = {"FACTRL_TEST_WEIGHTS": "weights.jsonl", "VERL_FILE_LOGGER_PATH": "verl.jsonl"}
+    environment: Mapping[str, str] = {
+        **os.environ,
+        **CORES,
+        **{name: str(folder / file) for name, file in files.items()},
+        **{"DATA": str(folder), "OUT": str(folder), "MODEL": str(model), "RETRIEVAL": "no"},
+        **{"JUDGE": "http://localhost:1/v1#judge", "GPUS": "2"},
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        **more,
+    }
+    sizes = ("data.train_batch_size=2", "actor_rollout_ref.actor.ppo_mini_batch_size=2")
+    sizes += ("actor_rollout_ref.rollout.n=4", "actor_rollout_ref.rollout.tensor_model_parallel_size=1")
+    command = ["bash", str(VERL_SH), "ternary", *WORDS, *sizes, *words]
+    return subprocess.run(command, env=environment).returncode
+
+
+def trained(folder: Path, model: Path, questions: Path, reward: str, steps: int) -> int:
+    """The exit code of verl with a reward of this test's."""
     (folder / "own.py").write_text(OWN.format(masked=["ada"]), encoding="utf-8")
-    job = read_job(
-        None,
-        [
-            *(f"paper={folder}/own.py:{reward}", f"model.name={model}", "train.max_masked_share=1.0"),
-            *(f"data.train={questions}", f"data.eval={questions}", f"run.dir={folder}", "run.name=run"),
-            *("train.prompts_per_step=2", "train.num_generations=4", "train.micro_batch_size=2"),
-            *("train.max_completion_length=6", "train.beta=0.01", "train.learning_rate=0.01"),
-            *("train.loss_type=dapo", "train.eval_steps=1", "train.save_steps=1"),
-            *("verifier.share=true", *words),
-        ],
+    run = folder / "verl-ternary"
+    run.mkdir(exist_ok=True)
+    for name, more in (("train", []), ("eval", ["data.split=test"])):  # the prompt is the question alone
+        if not (run / f"{name}.parquet").exists():
+            asked = ["--to", "verl", "--output", str(run / f"{name}.parquet"), "data.prompt={question}"]
+            assert main(["prepare", "convert", str(questions), *asked, *more]) == 0
+    words = (
+        f"{KWARGS}.settings='paper={folder}/own.py:{reward} verifier.share=true'",
+        *(f"{KWARGS}.group=4", "++algorithm.factrl.max_masked_share=1.0"),
+        *("data.max_prompt_length=32", "data.max_response_length=6"),
+        *("actor_rollout_ref.actor.kl_loss_coef=0.01", "actor_rollout_ref.actor.optim.lr=0.01"),
+        "actor_rollout_ref.actor.loss_agg_mode=token-mean",
+        *("trainer.save_freq=1", "trainer.test_freq=1", "trainer.total_epochs=9"),
+        f"trainer.total_training_steps={steps}",
     )
-    return train_with_verl(job, words=WORDS)
+    return run_script(folder, model, questions, *words)
 
 
 def test_verl_trains_and_goes_on(cores: Path, tiny_model: Path, questions: Path) -> None:
     """Two steps, then a third from the checkpoint: masked rows, spans and KL, in files that factrl reads."""
     from transformers import AutoModelForCausalLM
 
-    assert trained(cores, tiny_model, questions, "words", "train.steps=2") == 0
-    run = cores / "run-verl"
-    assert trained(cores, tiny_model, questions, "words", "train.steps=3", f"run.resume={run}") == 0
+    assert trained(cores, tiny_model, questions, "words", steps=2) == 0
+    run = cores / "verl-ternary"
+    assert trained(cores, tiny_model, questions, "words", steps=3) == 0
 
     weights = [*read_lines(cores / "weights.jsonl")]
     by_step: dict[int, set[str]] = {}
@@ -183,7 +215,7 @@ SAYS = (
 )
 
 
-def test_verl_trains_a_policy_that_searches(cores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verl_trains_a_policy_that_searches(cores: Path) -> None:
     """What is shown is read and not learnt, the last message is graded, and a search that fails is masked."""
     from tiny import byte_tokenizer, save_llama
 
@@ -196,18 +228,20 @@ def test_verl_trains_a_policy_that_searches(cores: Path, monkeypatch: pytest.Mon
     (cores / "facts.txt").write_text("ada is from rome.", encoding="utf-8")
     Index.build(cores / "wiki", [cores / "facts.txt"])
     asked = write(cores / "asked.jsonl", {"question": "where is ada from ?", "answers": ["rome"]})
-    monkeypatch.setenv("FACTRL_TEST_SAYS", json.dumps(SAYS))
-    job = read_job(
-        None,
-        [
-            *("paper=truthrl", f"model.name={model}", f"data.train={asked}", f"search.index={cores}/wiki"),
-            *("search.k=1", "search.turns=2", f"run.dir={cores}", "run.name=run", "train.steps=1"),
-            *("train.prompts_per_step=1", "train.num_generations=4", "train.micro_batch_size=4"),
-            *("train.max_completion_length=600", "train.loss_type=dapo", "train.max_masked_share=1.0"),
-        ],
+    loop = {"name": "factrl_agent", "_target_": "factrl.bridges.verl_agent.SearchAgentLoop"}
+    loop |= {"index": str(cores / "wiki"), "embedder": "", "k": 1, "turns": 2}
+    (cores / "search.yaml").write_text(json.dumps([loop]), encoding="utf-8")
+    words = (
+        f"actor_rollout_ref.rollout.agent.agent_loop_config_path={cores}/search.yaml",
+        f"{KWARGS}.settings='paper=truthrl'",
+        *("++algorithm.factrl.max_masked_share=1.0", "actor_rollout_ref.actor.use_kl_loss=false"),
+        *("data.max_prompt_length=2048", "data.max_response_length=600", "data.train_batch_size=1"),
+        *("actor_rollout_ref.actor.ppo_mini_batch_size=1", "trainer.total_training_steps=1"),
+        *("actor_rollout_ref.actor.loss_agg_mode=token-mean", "trainer.n_gpus_per_node=1"),
+        *("trainer.test_freq=-1", "trainer.save_freq=-1"),
     )
-    assert train_with_verl(job, words=(*WORDS, "trainer.n_gpus_per_node=1")) == 0
-    [file] = (cores / "run-verl").glob("rollouts/*.parquet")
+    assert run_script(cores, model, asked, *words, FACTRL_TEST_SAYS=json.dumps(SAYS)) == 0
+    [file] = (cores / "verl-ternary").glob("rollouts/*.parquet")
     rows = pq.read_table(file).to_pylist()
     assert len(rows) == len(SAYS)
     lost, own = 0.0, 0
@@ -220,14 +254,14 @@ def test_verl_trains_a_policy_that_searches(cores: Path, monkeypatch: pytest.Mon
             lost, own = lost - row["advantage"] * wrote, own + wrote
     [logged] = [*read_lines(cores / "verl.jsonl")]
     assert logged["data"]["actor/pg_loss"] == pytest.approx(lost / own, abs=1e-5)
-    [step] = [row for row in read_metrics(cores / "run-verl") if "loss" in row]
+    [step] = [row for row in read_metrics(cores / "verl-ternary") if "loss" in row]
     assert (step["reward/masked_frac"], step["reward"]) == (0.25, 0.0)
 
 
 def test_a_reward_that_raises_ends_the_run(
     cores: Path, tiny_model: Path, questions: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert trained(cores, tiny_model, questions, "broken", "train.steps=2") != 0
+    assert trained(cores, tiny_model, questions, "broken", steps=2) != 0
     out, err = capfd.readouterr()
     assert "RewardBug" in out + err
     assert "broken" in out + err

@@ -15,12 +15,11 @@ from test_search_episodes import speaker as speaker
 from test_search_episodes import trainer as trainer
 
 from factrl.bridges.verl import compute_score
-from factrl.bridges.verl_overrides import agent_loops
 from factrl.errors import ModelError
 from factrl.llm.writers import conversation
-from factrl.runs.settings import DataSettings, RunSettings
+from factrl.runs.settings import DataSettings
 from factrl.types import Completion, Example
-from factrl.verifier.search import BrokenIndex, Index
+from factrl.verifier.search import BrokenIndex
 from verl_parts import composed, imported
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -185,21 +184,3 @@ def test_a_template_without_a_place_for_tools_is_refused(
 ) -> None:
     with pytest.raises(ModelError, match="no place for tools"):
         Episodes(save_speaker(tmp_path, "llama3"), Source(OSError()), monkeypatch).run(RIGHT)
-
-
-def test_the_recipe_names_the_loop_and_the_index_by_its_whole_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "facts.txt").write_text("\n\n".join(FACTS), encoding="utf-8")
-    Index.build(tmp_path / "wiki", [tmp_path / "facts.txt"])
-    known = {"paper": "truthrl", "model": {"name": "m"}, "data": {"train": "q"}}
-    [told] = agent_loops(RunSettings.model_validate({**known, "search": {"index": "wiki", "k": 2}}))
-    assert told == {
-        "name": "factrl_agent",
-        "_target_": "factrl.bridges.verl_agent.SearchAgentLoop",
-        "index": str(tmp_path / "wiki"),
-        "embedder": "",
-        "k": 2,
-        "turns": 4,
-    }

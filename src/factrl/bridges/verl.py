@@ -4,7 +4,7 @@
         reward.custom_reward_function.path=pkg://factrl.bridges.verl \\
         +reward.custom_reward_function.reward_kwargs.paper=truthrl ...
 
-`factrl train PAPER --engine verl` writes the whole command.  `paper`, `recipe` (a path) and `settings`
+`recipes/truthrl/verl.sh` is a whole command.  `paper`, `recipe` (a path) and `settings`
 (overrides such as `"reward.wrong=-2"`) say which reward it is; FACTRL_SETTINGS and the judge's variables
 count as in `factrl.bridges.trl`.  What is known about a question is read from `extra_info`, as `factrl
 prepare convert --to verl` writes it, or else from the ground truth.

@@ -1,8 +1,8 @@
 """factrl's plugin for verl: advantage estimators that leave masked samples out, and a trainer.
 
 verl imports this module in each of its processes: by the entry point group `verl.plugins`, and, because verl
-says nothing when a plugin fails, by VERL_USE_EXTERNAL_MODULES=factrl.bridges.verl_plugin, which
-`factrl train --engine verl` sets.  `check_registered` says whether verl has loaded it.
+says nothing when a plugin fails, by VERL_USE_EXTERNAL_MODULES=factrl.bridges.verl_plugin.
+`recipes/truthrl/verl.sh` is a whole command; `check_registered` says whether verl has loaded it.
 
     algorithm.adv_estimator=factrl_grpo    group-relative; `+algorithm.factrl.scale` is group, batch or none
     algorithm.adv_estimator=factrl_reinforce_pp    REINFORCE++, whitened over the tokens of the batch
@@ -163,7 +163,7 @@ class FactualTrainer(PPOTrainerSync):
         if failed := self.replay_buffer.failure_keys["train"]:
             raise FactrlError(
                 f"step {self.global_steps}: {len(failed)} prompts could not be answered; the errors of "
-                "AgentLoopWorkerTQ above say why; mend the cause and go on with --resume"
+                "AgentLoopWorkerTQ above say why; mend the cause and give the same command again"
             )
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:

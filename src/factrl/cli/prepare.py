@@ -293,7 +293,6 @@ def _add_fspo(verbs: Verbs) -> None:
             "  factrl prepare fspo hotpotqa 2wiki --facts 500 --seed 1 --against train.jsonl \\\n"
             "      --output held_out.jsonl\n"
             "then: factrl train fspo:mixed --data train.jsonl …\n"
-            "      factrl study fspo --full --train train.jsonl --held-out held_out.jsonl …\n"
             "Of the first two the gold paragraphs are kept (supporting_facts), as in the release."
         ),
     )

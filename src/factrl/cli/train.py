@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from factrl.bridges.verl_run import train_with_verl
 from factrl.errors import ConfigError, SetupError
 from factrl.job import Job, read_job, unread_in_training
 from factrl.runs.config import dump_toml
@@ -46,7 +45,6 @@ def add_verbs(verbs: Verbs) -> None:
             "  factrl train small/truthrl --data mine.jsonl\n"
             "  factrl train recipe.toml --dry-run --measure\n"
             "  factrl train recipe.toml --max-cost 5 judge.price_in=0.15 judge.price_out=0.6\n"
-            "  factrl train recipe.toml --engine verl --verl trainer.nnodes=2 --dry-run\n"
             "  factrl train --resume runs/truthrl-20260101-120000\n"
             "exit code 4: the run stopped before --max-cost, with a checkpoint that --resume goes on from"
         ),
@@ -60,19 +58,6 @@ def add_verbs(verbs: Verbs) -> None:
     )
     names = ("config", "model", "data", "judge", "steps", "seed", "runs", "max_cost", "resume")
     add_options(parser, *names)
-    parser.add_argument(
-        "--engine",
-        choices=("trl", "verl"),
-        default="trl",
-        help="TRL here (default), or verl on a Ray cluster",
-    )
-    add_option(
-        parser,
-        "--verl KEY=VALUE",
-        "a setting of verl's own, such as trainer.nnodes=2; may be given again",
-        action="append",
-        default=[],
-    )
     add_option(
         parser,
         "--dry-run",
@@ -89,12 +74,8 @@ def add_verbs(verbs: Verbs) -> None:
 def _train(args: argparse.Namespace) -> int:
     job = read_job(*_layers(args), unread=unread_in_training)
     settings = job.settings
-    if args.measure and (args.engine == "verl" or not args.dry_run):
-        raise ConfigError("--measure goes with --dry-run, and not with --engine verl")
-    if args.engine == "verl":
-        return train_with_verl(job, dry_run=args.dry_run, words=args.verl, say=say, tell=tell)
-    if args.verl:
-        raise ConfigError(f"--verl {args.verl[0]} needs --engine verl")
+    if args.measure and not args.dry_run:
+        raise ConfigError("--measure goes with --dry-run")
     plan = make_plan(job)
     missing = not_installed(settings, job.reward)
     if missing is not None and find_spec("torch") is not None and find_spec("trl") is not None:

@@ -143,8 +143,8 @@ def _part(example: Example, column: str) -> str:
 
 
 def usual_question(sample: EvalSample) -> bool:
-    """Whether it has an answer and rests on no false premise; the others have numbers of their own."""
-    return not sample.example.false_premise and not is_hopeless(sample.example)
+    """Whether it has an answer, "invalid question" among them; the others have numbers of their own."""
+    return not is_hopeless(sample.example)
 
 
 def outcomes(group: Sequence[EvalSample]) -> list[float] | None:

@@ -57,8 +57,7 @@ class Paired:
     """One benchmark in two evaluations, after minus before.
 
     Attributes:
-        n: questions graded in both; as in the numbers of each, without those that rest on a false premise
-            or that nobody can answer.
+        n: questions graded in both; as in the numbers of each, without those that nobody can answer.
         left_out: other such questions, that are in one only, or could not be graded in one.
         differences: by metric; None where it is undefined.
         notes: what makes the two hard to compare.

@@ -170,7 +170,7 @@ def _summary(
         "masked": dict(Counter(one.cause for one in samples if one.cause).most_common()),
         "floored": dict(Counter(one.floored for one in samples if one.floored).most_common()),
         "numbers": {name: asdict(number) for name, number in numbers.items()},
-        # Value of the column `by` -> the numbers of its rows, with those on a false premise.
+        # Value of the column `by` -> the numbers of its rows, with those that nobody can answer.
         "by": {value: {n: asdict(one) for n, one in part.items()} for value, part in parts.items()},
         **sure,
     }

@@ -18,9 +18,9 @@ Its settings, with the source of each, are in `factrl/recipes`.  It may also say
 * `LENGTH`: whether it reads `short` or `long` answers; by default short ones where answers are needed;
 * `STAND_IN`: the variant that `factrl stress` tries in place of a main one that lacks weights, and why.
 
-What `factrl study PAPER` trains, and the paper's whole pipeline, is in `factrl/studies/PAPER.toml`.  Hacks
-that are known to pay are in `factrl/stress/weaknesses.toml`, those of a file of your own in its `WEAKNESSES`:
-variant -> hack -> why, with "" for every variant that has no list.
+What `factrl study PAPER` trains is in `factrl/studies/PAPER.toml`, and the paper's whole pipeline in
+`factrl/recipes/PAPER/`.  Hacks that are known to pay are in `factrl/stress/weaknesses.toml`, those of a file
+of your own in its `WEAKNESSES`: variant -> hack -> why, with "" for every variant that has no list.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def load_reward(spec: str) -> Reward:
 
 def settings_of(spec: str) -> Mapping[str, Mapping[str, Any]]:
     """The settings that come with a paper's name and variant, nested as in a recipe; a file may have none."""
-    name, part = split_spec(spec)
+    name, _ = split_spec(spec)
     module, recipe = load_paper(name), recipe_of(name)
     settings: Mapping[str, Mapping[str, Any]] = getattr(module, "SETTINGS", {})
     if recipe.is_file():
@@ -127,8 +127,18 @@ def settings_of(spec: str) -> Mapping[str, Mapping[str, Any]]:
             for section, values in read_toml(recipe).items()
             if section not in ("paper", "reward", "run")
         }
-    own: Mapping[str, Mapping[str, Any]] = getattr(module, "VARIANT_SETTINGS", {}).get(part, {})
+    own = variant_settings(spec)
     return {section: {**settings.get(section, {}), **own.get(section, {})} for section in {**settings, **own}}
+
+
+def variant_settings(spec: str) -> Mapping[str, Mapping[str, Any]]:
+    """What a variant sets otherwise, such as its prompt; named on the command line, it wins over a recipe.
+
+    >>> "{evidence}" in variant_settings("truthrl:retrieval")["data"]["prompt"]
+    True
+    """
+    name, part = split_spec(spec)
+    return getattr(load_paper(name), "VARIANT_SETTINGS", {}).get(part, {})
 
 
 def _comes_by_name(key: str, value: Any) -> bool:

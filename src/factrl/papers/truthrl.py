@@ -16,7 +16,7 @@ grader's limit of 200 characters (`max_answer_chars` of `[judge]`) is off, as in
 rates the first 4,000 characters of reasoning that is too long for it; reasoning about which it says nothing
 readable is vague.
 
-The policy is prompted without retrieved documents, or with them (`retrieval`, `retrieval-binary`, the paper's
+The policy is prompted without retrieved documents, or with them (`retrieval` and what begins so, the paper's
 main setting); the reward is the same.
 
 To say "I don't know" pays more than to answer where the answer is right less than half the time:
@@ -200,9 +200,10 @@ VARIANTS = {
     "reasoning-conditional": truthrl_reasoning.with_(combine="conditional"),
     "retrieval": truthrl,
     "retrieval-binary": truthrl.with_(abstain=-1.0),
+    "retrieval-reasoning": truthrl_reasoning,
 }
 # With retrieved documents, the paper's main setting: `factrl prepare retrieve` puts them into the rows, and
 # the released files of CRAG have them (`retrieved_chunks`).
 _RETRIEVED = {"data": {"prompt": _RETRIEVAL}}
-VARIANT_SETTINGS = {"retrieval": _RETRIEVED, "retrieval-binary": _RETRIEVED}
+VARIANT_SETTINGS = {name: _RETRIEVED for name in VARIANTS if name.startswith("retrieval")}
 FORM = "boxed"

@@ -58,6 +58,7 @@ def load_settings(
     problems: Sequence[str] = (),
     unused: Callable[[S], Unused] | None = None,
     defaults_from: str = "paper's settings",
+    named: Mapping[str, Any] | None = None,
 ) -> S:
     """Settings of type `cls`, resolved from all layers, or one error that lists every problem.
 
@@ -73,6 +74,7 @@ def load_settings(
         unused: of the settings, those that the job does not read: an override of one is a problem.  A file
             may be for several jobs, and a paper for several stages: what they have for others is no problem.
         defaults_from: what a problem with one of the defaults is said to come from.
+        named: what a variant sets that an override names; it wins over the file.
 
     >>> from factrl.runs.settings import AskSettings
     >>> overrides = ["model.name=Qwen/Qwen2.5-0.5B", "data.train=questions.jsonl", "sampling.top_p=0.9"]
@@ -84,7 +86,7 @@ def load_settings(
     """
     keys = settable(cls)
     free = dict(knobs or {})
-    draft = _read(keys, source, overrides, defaults, free, defaults_from)
+    draft = _read(keys, source, overrides, defaults, free, defaults_from, named)
     for section in {key.split(".")[0] for key in keys if "." in key}:
         draft.values.setdefault(section, {})  # so that what is missing in it is named by its key
     settings = None
@@ -207,24 +209,6 @@ class _Draft:
         return next((origin for origin in known if origin is not None), "")
 
 
-def full_override(cls: type[BaseModel], override: str, knobs: Mapping[str, Knobs]) -> str:
-    """An override with its whole key, and no space about the equals sign.
-
-    Args:
-        cls: whose keys there are.
-        knobs: of free tables, as of `load_settings`.
-
-    >>> from factrl.runs.settings import RunSettings
-    >>> full_override(RunSettings, "steps = 100", {})
-    'train.steps=100'
-
-    Raises:
-        ConfigError: it is no `key=value`, or its key is none.
-    """
-    _, name, value = _split(override, _names(settable(cls), knobs))
-    return f"{name}={value.strip()}"
-
-
 def _names(keys: Iterable[str], knobs: Mapping[str, Knobs]) -> list[str]:
     return [*keys, *(f"{table}.{name}" for table, known in knobs.items() for name in known)]
 
@@ -236,6 +220,7 @@ def _read(
     defaults: Mapping[str, Any] | None,
     knobs: Mapping[str, Knobs],
     defaults_from: str = "",
+    named: Mapping[str, Any] | None = None,
 ) -> _Draft:
     draft = _Draft()
     for table, known in knobs.items():
@@ -243,6 +228,7 @@ def _read(
     draft.merge(defaults or {}, f"{defaults_from}: ")
     if source is not None:
         draft.merge(read_toml(_recipe(source)), f"{source}: ")
+    draft.merge(named or {}, "variant: ")
     names = _names(keys, knobs)
     for override in overrides:
         try:

@@ -2,24 +2,19 @@
 
     factrl study knowrl --output out --seeds 5      # or a TOML file of your own
     factrl study all --output out                   # every paper's rows from one start
-    factrl study knowrl --full --output out …       # the paper's own pipeline, at its own scale
 
 A study is a TOML file: a task, what the start learns, and rows, each a reward with what it changes.  The
 engine (`factrl.studies.engine`) makes the start once, trains each row from it, evaluates all on the same
 held-out entities and writes a table.  A row named `random` pays for a hash of the text: what it moves is the
-noise of training alone.
-
-`[full]` of the same file is the paper's pipeline (`factrl.studies.full`), each step a command of factrl's.
+noise of training alone.  A paper's pipeline at its own scale is a folder under `recipes/`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from string import Formatter
 from typing import Any, Literal
 
 from pydantic import Field
@@ -38,9 +33,6 @@ RANDOM = "random"
 CALIBRATED = "calibrated"
 """The row of the start after `[calibrate]`, from which a study with it trains."""
 ALL = "all"
-BASE = "base"
-FILES = ("warm", "train", "held_out", "claims", "extractions", "checked", "passages")
-"""What a user may give a pipeline, `--held-out FILE` and so on; steps have it as `{held_out}`."""
 
 
 class StartSettings(Section):
@@ -120,107 +112,13 @@ class SizeSettings(Section):
     """Cities that are added to the test entities."""
 
 
-class FullSettings(Section):
-    """`[full]`: the paper's pipeline at the paper's own scale, each step a command of factrl's own.
-
-    Words in braces are filled in: a file of the user's (`FILES`), `{start}` (the model), `{recipe}`, `{out}`
-    (the folder), and the name of an earlier step for what that made: the model of `train` and `tune`, else
-    what its `--output` names.
-    """
-
-    model: str = ""
-    """The paper's model."""
-    steps: dict[str, str] = Field(default_factory=dict)
-    """Name -> what stands behind `factrl`, in order; with no words (`base = ""`), the model itself."""
-    rows: dict[str, dict[str, float]] = Field(default_factory=dict)
-    """Steps that are rows of the table beside `base` -> the paper's change against `base`, by column."""
-    evaluate: str = "eval {held_out} --model {trained} --config {recipe} --output {out}/evaluations/{row}"
-    """How a row is evaluated, with its name as `{row}` and its model as `{trained}`."""
-    columns: dict[str, str] = Field(
-        default_factory=lambda: {m: m for m in ("accuracy", "abstention", "hallucination", "truthfulness")}
-    )
-    """Column of the table -> metric of the evaluation, with several benchmarks as `simpleqa:accuracy`; a
-    metric alone is the first benchmark's that has it."""
-    asks: dict[str, str] = Field(default_factory=dict)
-    """What only the user can give (of `FILES`, `judge`, a setting such as `verifier.index`) -> what it is."""
-    source: str = ""
-    """What the paper's numbers are of."""
-    notes: tuple[str, ...] = Field(default=(), strict=False)
-    """Lines under the table."""
-    recipe: dict[str, Any] = Field(default_factory=dict)
-    """What `{recipe}` holds: the paper, and settings beside the paper's own."""
-    variants: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """`study NAME:VARIANT` -> what it has otherwise; tables are merged, one level deep."""
-
-    def variant(self, name: str) -> FullSettings:
-        """This pipeline, or what a variant of it is.
-
-        Raises:
-            ConfigError: no such variant, or what it says is wrong.
-        """
-        if name not in self.variants:
-            raise ConfigError(
-                f"no variant {name!r}{nearest(name, self.variants)} (there are: {', '.join(self.variants)})"
-            )
-        own = dict(self.variants[name])
-        for key, value in own.items():
-            if isinstance(value, dict) and isinstance(base := getattr(self, key, None), dict):
-                own[key] = {**base, **value}
-        return load_settings(FullSettings, defaults={**self.model_dump(), **own, "variants": {}})
-
-    def _problems(self) -> Iterator[str]:
-        if not self.steps:
-            return
-        if not self.model:
-            yield "full.model is required: the model that the pipeline starts from"
-        if BASE not in self.steps:
-            yield f'full.steps needs {BASE}, which the rows are compared with; {BASE} = "" is the model'
-        known, used = {*FILES, "start", "recipe", "out"}, set[str]()
-        for step, words in self.steps.items():
-            parts = {f"steps.{step}": words}
-            if self.is_evaluated(step):
-                parts["evaluate"] = self.evaluate
-            for part, text in parts.items():
-                try:
-                    names = {name for _, name, _, _ in Formatter().parse(text) if name is not None}
-                    shlex.split(text)
-                except ValueError as error:
-                    yield f"full.{part}: {error}"
-                    continue
-                used |= names
-                more = {step, "row", "trained"} if part == "evaluate" else set()
-                for name in sorted(names - known - more):
-                    yield f"full.{part}: {{{name}}} is no file of the user's, and no step before it"
-            known.add(step)
-        wanted, named = used & {*FILES}, {name for name in self.asks if "." not in name} - {"judge"}
-        yield from (f"full.asks.{name} is missing: say what the user gives there" for name in wanted - named)
-        yield from (f"full.asks.{name}: no step uses it" for name in named - wanted)
-        yield from (f"full.rows.{row} is no step" for row in self.rows.keys() - self.steps.keys())
-        for row, changes in self.rows.items():
-            for column in changes.keys() - self.columns.keys():
-                yield f"full.rows.{row}.{column} is no column of the table"
-        for name in self.variants:
-            try:
-                self.variant(name)
-            except ConfigError as error:  # noqa: PERF203
-                yield f"full.variants.{name}: {error}"
-
-    def is_row(self, step: str) -> bool:
-        """Whether a step has a row in the table."""
-        return step == BASE or step in self.rows
-
-    def is_evaluated(self, step: str) -> bool:
-        """Whether a step's model is evaluated behind it; a row that is an `eval` itself has its texts."""
-        return self.is_row(step) and not self.steps[step].startswith("eval ")
-
-
 class StudySettings(Section):
     """A study as its file has it."""
 
     title: str
     """One line."""
-    task: Literal["profile", "reasoned", "short"] = "short"
-    """What is asked; needed where there are rows."""
+    task: Literal["profile", "reasoned", "short"]
+    """What is asked."""
     table: str | None = None
     """Your own facts, a CSV file with entity, relation, value; by default the real world's."""
     practice: float = Field(default=0.0, ge=0)
@@ -237,13 +135,10 @@ class StudySettings(Section):
     rows: dict[str, RowSettings] = Field(default_factory=dict)
     gpu: dict[str, Any] = Field(default_factory=dict)
     """What changes on a GPU, as `section.key`."""
-    full: FullSettings = FullSettings()
 
     def _problems(self) -> Iterator[str]:
-        if not (self.rows or self.full.steps):
-            yield "a study needs at least one row, or steps in [full]"
-        if self.rows and "task" not in self.model_fields_set:
-            yield "task is required: profile, reasoned or short"
+        if not self.rows:
+            yield "a study needs at least one row"
         for name in self.rows:
             if name in (CALIBRATED, "start"):
                 yield f"rows.{name}: the name is that of a start; give the row another"
@@ -298,10 +193,7 @@ def load_study(name: str, overrides: tuple[str, ...] = (), *, gpu: bool = False)
     shared, own = read_toml(_HERE / "shared.toml"), read_toml(path)
     forced = {**shared.get("gpu", {}), **own.get("gpu", {})} if gpu else {}
     words = [*(f"{key}={_word(value)}" for key, value in forced.items()), *overrides]
-    defaults = _merged(shared, own)
-    study = load_settings(StudySettings, str(path), words, defaults=defaults)
-    if words and study.full != load_settings(StudySettings, str(path), defaults=defaults).full:
-        raise ConfigError(f"{' '.join(overrides)}: what stands in [full] is set in the file alone")
+    study = load_settings(StudySettings, str(path), words, defaults=_merged(shared, own))
     for row in study.rows:
         row_settings(study, row)
         row_reward(study.rows[row])

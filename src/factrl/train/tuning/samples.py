@@ -215,10 +215,7 @@ def _value(report: Report) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class TuningResult:
-    """What tuning changed: one graded sample per held-out question, before and after.
-
-    Questions on a false premise are in no number of the summaries.
-    """
+    """What tuning changed: one graded sample per held-out question, before and after."""
 
     examples: Sequence[Example]
     before: Sequence[Candidate]
@@ -268,10 +265,6 @@ class TuningResult:
     def _grades(self) -> list[list[Grade | None]]:
         """Those before and those after."""
         return [
-            [
-                None if sample.label is None else Grade(sample.label, sample.text, "")
-                for example, sample in zip(self.examples, side, strict=True)
-                if not example.false_premise
-            ]
+            [None if sample.label is None else Grade(sample.label, sample.text, "") for sample in side]
             for side in (self.before, self.after)
         ]
