@@ -87,4 +87,7 @@ def main(words=None):
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except fx.FactrlError as error:
+        sys.exit(f"cove.py: {error}")

@@ -59,6 +59,7 @@ def test_rows(name, source, size, draw):
         row = rows[number]
         topic = row.get("entity") or (row.get("meta") or {}).get("entity") or ""
         question = row.get("question") or row.get("prompt") or f"Tell me a bio of {topic}."
+        question = question.removeprefix("Question: ")  # as FActScore asks its own models
         yield {"id": f"{name}-{number}", "question": question, "topic": topic, "answers": []}
 
 
@@ -172,4 +173,7 @@ def main(words=None):
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except fx.FactrlError as error:
+        sys.exit(f"data.py: {error}")

@@ -1,4 +1,4 @@
-"""KLCF's DPO rows (arXiv:2509.23765, A.2): of a question's 8 samples the best over the worst.
+"""KLCF's DPO rows (arXiv:2509.23765): of a question's 8 samples the best over the worst.
 
     python pairs.py factscore out/samples --output pairs.jsonl
     python pairs.py klc out/samples --train out/dataset/train.jsonl --output pairs.jsonl \\
@@ -14,6 +14,7 @@ claims (factscore) or in no form (klc), nor a question whose samples are all equ
 
 import argparse
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -87,4 +88,7 @@ def main(words=None):
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except fx.FactrlError as error:
+        sys.exit(f"pairs.py: {error}")

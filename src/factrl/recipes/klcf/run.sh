@@ -32,6 +32,8 @@ cosine=(train.learning_rate=1e-6 train.lr_scheduler_type=cosine train.warmup_ste
 train=(--config "$here/recipe.toml" --data "$out/dataset/train.jsonl" "$vllm")
 weights=(reward.alpha="$alpha" reward.beta="$beta" reward.gamma="$gamma")
 claims=(judge.extractor_model="$extractor") truthful=(judge.truthfulness_model="$truth") listed=(judge.checklist_model="$checker")
+rated=(judge.reward_model="${REWARD:-Skywork/Skywork-Reward-V2-Llama-3.2-1B}")          # paper: the general reward
+known=("${claims[@]}" "${truthful[@]}" "${listed[@]}")                                 # what Eq. 11 asks
 factscore=(verifier.preset=factscore verifier.max_claims=100000 judge.url="$JUDGE") # paper: Qwen2.5-72B-Instruct in each step
 
 evaluate() { # ROW MODEL BASELINE WORD…: the four pipelines of A.4.1, and win rates against the row with a dash
@@ -44,8 +46,8 @@ evaluate() { # ROW MODEL BASELINE WORD…: the four pipelines of A.4.1, and win 
 }
 ranked() { # ROW BASELINE: by factuality and comprehensiveness, in both orders (paper A.4.1)
     [ "$1" = "$2" ] && return
-    script "ranked/longfact/$1" "$here/win_rate.py" "$out/longfact/$2" "$out/longfact/$1" --judge "$rank"
-    script "ranked/factory_hard/$1" "$here/win_rate.py" "$out/factory_hard/$2" "$out/factory_hard/$1" --judge "$rank"
+    script "ranked/longfact/$1" "$here/../win_rate.py" "$out/longfact/$2" "$out/longfact/$1" --by factuality --judge "$rank"
+    script "ranked/factory_hard/$1" "$here/../win_rate.py" "$out/factory_hard/$2" "$out/factory_hard/$1" --by factuality --judge "$rank"
 }
 rewarded() { # ROW START BASELINE WORD…: GRPO, then its evaluation
     step "$1" train "${train[@]}" --model "$2" "${@:4}"
@@ -75,28 +77,28 @@ steps() {
     step longfact/cove eval longfact "${stored[@]}" verifier.preset=veriscore verifier.web="${WEB:-serper}"
     step factory_hard/cove eval factory_hard "${stored[@]}" verifier.preset=veriscore verifier.index="$data/wiki"
     ranked cove base
-    rewarded "klcf-zero$row" "$base" base paper=klcf "${weights[@]}" "${claims[@]}" "${truthful[@]}" "${listed[@]}" # paper: all terms, no KL penalty
+    rewarded "klcf-zero$row" "$base" base paper=klcf "${weights[@]}" "${known[@]}" "${rated[@]}" # paper: all terms, no KL penalty
 
     # Table 1 from SFT: changes are against sft
     evaluate sft "$sft" sft --config "$here/recipe.toml"
-    step intuitor train --config "$here/../intuitor.toml" --model "$sft" --data "$out/dataset/train.jsonl" data.columns.answers= "${cosine[@]}" "$vllm" # paper A.2: Intuitor's own configuration, 1e-6
+    step intuitor train --config "$here/../intuitor.toml" --model "$sft" --data "$out/dataset/train.jsonl" data.columns.answers= "${cosine[@]}" "$vllm" # paper: Intuitor's own configuration, 1e-6
     evaluate intuitor "$out/intuitor/model" sft --config "$here/recipe.toml"
-    step samples eval "$out/dataset/train.jsonl" --long --samples 8 --model "$sft" --config "$here/recipe.toml" sampling.temperature=1 "${factscore[@]}" verifier.index="$data/wiki" "${claims[@]}" "$vllm" # paper A.2: 8 samples a question, claims by the extractor, verdicts by Qwen2.5-72B-Instruct; temperature lost
-    script factscore-pairs.jsonl "$here/pairs.py" factscore "$out/samples"                                     # paper A.2: highest over lowest FActScore
+    step samples eval "$out/dataset/train.jsonl" --long --samples 8 --model "$sft" --config "$here/recipe.toml" sampling.temperature=1 "${factscore[@]}" verifier.index="$data/wiki" "${claims[@]}" "$vllm" # paper: 8 samples a question, claims by the extractor, verdicts by Qwen2.5-72B-Instruct; temperature lost
+    script factscore-pairs.jsonl "$here/pairs.py" factscore "$out/samples"                                     # paper: highest over lowest FActScore
     paired dpo-factscore "$out/factscore-pairs.jsonl"
-    script "klc-pairs$row.jsonl" "$here/pairs.py" klc "$out/samples" --train "$out/dataset/train.jsonl" "${weights[@]}" "${claims[@]}" "${truthful[@]}" "${listed[@]}" # paper A.2: highest over lowest of Eq. 11 of Eqs. 3, 4 and 6
+    script "klc-pairs$row.jsonl" "$here/pairs.py" klc "$out/samples" --train "$out/dataset/train.jsonl" "${weights[@]}" "${known[@]}" # paper: highest over lowest of Eq. 11 of Eqs. 3, 4 and 6
     paired "dpo-klc$row" "$out/klc-pairs$row.jsonl"
     rewarded grpo-factscore "$sft" sft paper=klcf:factscore judge.url="$JUDGE" verifier.index="$data/wiki" "${claims[@]}" # paper: from SFT alone
-    rewarded "klcf$row" "$sft" sft paper=klcf "${weights[@]}" "${claims[@]}" "${truthful[@]}" "${listed[@]}"
+    rewarded "klcf$row" "$sft" sft paper=klcf "${weights[@]}" "${known[@]}" "${rated[@]}"
 
     # Table 2: the two weightings that are legible
-    [ -z "${WEIGHTS:-}" ] || rewarded klcf-zero-0.4-0.2-0.4 "$base" base paper=klcf:table-2-row "${claims[@]}" "${truthful[@]}" "${listed[@]}"
-    rewarded truth-only "$base" base paper=klcf:truth-only "${claims[@]}" "${truthful[@]}"
+    [ -z "${WEIGHTS:-}" ] || rewarded klcf-zero-0.4-0.2-0.4 "$base" base paper=klcf:table-2-row "${known[@]}" "${rated[@]}"
+    rewarded truth-only "$base" base paper=klcf:truth-only "${claims[@]}" "${truthful[@]}" "${rated[@]}"
     # Table 13: Eq. 7 for Eq. 6, truthfulness of the claims that the checklist does not speak of
-    rewarded "eq7$row" "$base" base paper=klcf:uncovered "${weights[@]}" "${claims[@]}" "${truthful[@]}" "${listed[@]}"
+    rewarded "eq7$row" "$base" base paper=klcf:uncovered "${weights[@]}" "${known[@]}" "${rated[@]}"
     # Table 4: without thinking; no format term, no general reward, a KL penalty
     evaluate instruct "$instruct" instruct --config "$here/recipe.toml" paper=klcf:non-thinking
-    [ -z "${BETA:-}" ] || step "instruct-klcf$row" train "${train[@]}" --model "$instruct" paper=klcf:non-thinking train.beta="$BETA" "${weights[@]}" "${claims[@]}" "${truthful[@]}" "${listed[@]}"
+    [ -z "${BETA:-}" ] || step "instruct-klcf$row" train "${train[@]}" --model "$instruct" paper=klcf:non-thinking train.beta="$BETA" "${weights[@]}" "${known[@]}"
     [ -z "${BETA:-}" ] || evaluate "instruct-klcf$row" "$out/instruct-klcf$row/model" instruct --config "$here/recipe.toml" paper=klcf:non-thinking
 }
 run "$@"
