@@ -24,6 +24,8 @@ from pathlib import Path
 import factrl as fx
 from factrl.llm.judging import ask_verdict
 from factrl.prepare import FEW_SHOT, answer_part
+from factrl.runs.disk import Journal
+from factrl.runs.rows import read_lines
 from factrl.text import think_answer
 from factrl.types import Completion
 
@@ -49,8 +51,7 @@ BY = {
 def answers(folder):
     """By benchmark and id the question and what the reader is shown of the answer."""
     shown = {}
-    for line in (Path(folder) / "samples.jsonl").open(encoding="utf-8"):
-        row = json.loads(line)
+    for row in read_lines(Path(folder) / "samples.jsonl"):
         if row["completion"]:
             blocks = think_answer(row["completion"])
             text = Completion(row["completion"], truncated=row["truncated"])
@@ -88,20 +89,26 @@ def main(words=None):
     parser.add_argument("--output", required=True)
     args = parser.parse_args(words)
     before, after, folder = answers(args.before), answers(args.after), Path(args.output)
-    kept = folder.with_name(f"{folder.name}.verdicts.jsonl")
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    lines = kept.read_text("utf-8").splitlines() if kept.exists() else []
-    known = {(row["benchmark"], row["id"]): row["score"] for row in map(json.loads, lines)}
-    llm, asked = fx.connect(args.judge), [key for key in before if key in after and key not in known]
-    with ThreadPoolExecutor(16) as pool, kept.open("a", encoding="utf-8") as file:
+    llm = fx.connect(args.judge)
+    about = {
+        "job": "win rate",
+        "by": args.by,
+        "judge": args.judge,
+        "before": args.before,
+        "after": args.after,
+    }
+    with (
+        Journal(folder.with_name(f"{folder.name}.verdicts.jsonl"), about) as journal,
+        ThreadPoolExecutor(16) as pool,
+    ):
+        asked = [key for key in before if key in after and "/".join(key) not in journal]
         found = pool.map(lambda k: score(llm, args.by, before[k][0], before[k][1], after[k][1]), asked)
         for key, one in zip(asked, found, strict=True):
             if isinstance(one, str):
                 print(f"{key[1]}: {one}; left out", file=sys.stderr)
-                continue
-            known[key] = one
-            file.write(json.dumps({"benchmark": key[0], "id": key[1], "score": one}) + "\n")
-            file.flush()
+            else:
+                journal.add("/".join(key), {"score": one})
+        known = {key: journal["/".join(key)]["score"] for key in before if "/".join(key) in journal}
     results = json.loads((Path(args.after) / "results.json").read_text("utf-8"))
     for name, row in results["benchmarks"].items():
         scores = [one for (benchmark, _), one in known.items() if benchmark == name]

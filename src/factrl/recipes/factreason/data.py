@@ -17,7 +17,6 @@ kept in replies.jsonl: the same command goes on.
 """
 
 import argparse
-import json
 import random
 import re
 import sys
@@ -30,7 +29,7 @@ import factrl as fx
 from factrl.llm.quoting import broken
 from factrl.prepare import Sieve, normalised
 from factrl.prepare.dataset import write_rows
-from factrl.runs.disk import anything
+from factrl.runs.disk import Journal, anything
 from factrl.runs.rows import read_rows
 
 SETS = {  # name -> prompts, and the split of a hub id
@@ -107,25 +106,29 @@ def prompts(args):
     for name in SHOWN:
         texts = filter(None, map(question_of, islice(read_rows(getattr(args, name)), args.limit)))
         groups[name] = [text for text in texts if len(text) <= LONGEST and not sieve.found_in(text)]
-    llm, path = fx.connect(args.model), folder / "replies.jsonl"
-    lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    replies = {row["number"]: row["reply"] for row in map(json.loads, lines)}
+    llm, shown = fx.connect(args.model), {name: len(group) for name, group in groups.items()}
+    about = {
+        "job": "prompts",
+        "model": args.model,
+        "temperature": args.temperature,
+        "seed": args.seed,
+        **shown,
+    }
     made, seen, outcomes = [], {normalised(text) for group in groups.values() for text in group}, Counter()
 
     def ask(number):
         messages = request(number, groups, args.seed)
         return llm.complete(messages, temperature=args.temperature, max_tokens=512).text
 
-    with ThreadPoolExecutor(32) as pool, path.open("a", encoding="utf-8") as file:
+    with ThreadPoolExecutor(32) as pool, Journal(folder / "replies.jsonl", about) as replies:
         step = min(256, args.count)
         for start in range(0, 4 * args.count, step):
             numbers = range(start, start + step)
-            lacking = [number for number in numbers if number not in replies]
+            lacking = [number for number in numbers if str(number) not in replies]
             for number, reply in zip(lacking, pool.map(ask, lacking), strict=True):
-                replies[number] = reply
-                file.write(json.dumps({"number": number, "reply": reply}) + "\n")
+                replies.add(str(number), {"reply": reply})
             for number in numbers:
-                text = new_prompt(replies[number])
+                text = new_prompt(replies[str(number)]["reply"])
                 words = normalised(text)
                 why = "unreadable" if not text else "in a test set" if sieve.found_in(text) else ""
                 why = why or ("there before" if words in seen else "kept")

@@ -13,12 +13,12 @@ is in no row.
 """
 
 import argparse
-import json
 from collections import Counter
 from itertools import combinations
 from pathlib import Path
 
 from factrl.prepare.dataset import write_rows
+from factrl.runs.rows import read_lines
 from factrl.text import think_answer
 
 MARGIN, LENGTHS, ROUNDING = 0.1, 0.1, 1e-9  # 0.4 - 0.3 is a little over 0.1
@@ -28,7 +28,7 @@ def measured(row):
     """The precision of a sample; None where it has none."""
     claims = row["marks"].get("claims") or {}
     total = sum(claims.get(name, 0) for name in ("supported", "refuted", "unknown"))
-    if row["cause"] or row["floored"] or not total or claims["unjudged"]:
+    if row["cause"] or row["floored"] or not total or claims.get("unjudged"):
         return None
     return None if think_answer(row["completion"]).answer is None else claims["supported"] / total
 
@@ -78,7 +78,7 @@ def main(words=None):
     parser.add_argument("samples", help="folder of `factrl eval --long --samples 10`")
     parser.add_argument("--output", required=True)
     args = parser.parse_args(words)
-    lines = map(json.loads, (Path(args.samples) / "samples.jsonl").open(encoding="utf-8"))
+    lines = read_lines(Path(args.samples) / "samples.jsonl")
     made, left_out = rows_of(lines, {"best": best, "margin": margin}[args.how])
     print(f"{len(made)} rows; left out: {dict(left_out)}")
     if not made:

@@ -4,7 +4,8 @@
 #   DATA=data JUDGE=http://host:8000/v1#meta-llama/Llama-3.3-70B-Instruct GPUS=8 OUT=out bash run.sh [STEP…]
 #
 # PREFERENCE is a server of the base model, which judges relevance; VERISCORE a clone of VeriScore, and PYTHON an
-# interpreter that has it; RANK who ranks answers.  EXISTING=1 adds the models that Table 1 takes as released,
+# interpreter that has it; RANK who ranks answers; SAMPLER= a server of
+# the base for the samples of SFT and DPO.  EXISTING=1 adds the models that Table 1 takes as released,
 # with V3= and R1= addresses of the two large ones.
 #
 # Sources: "paper" with its section; "fairseq2" a default of the library that the paper trains with; "ours" is neither:
@@ -38,11 +39,11 @@ rewarded() { # ROW REWARD: GRPO from SFT, then its evaluation; batch, rollouts, 
 steps() {
     # Table 1
     evaluate base "$base" base "data.prompt={question}"                                            # paper: no reasoning
-    step sft-samples eval "$data/sft.jsonl" --long --samples 10 --model "$base" --config "$here/two_shot.toml" sampling.temperature=1 "${veriscore[@]}" "$vllm" # paper: 10 a prompt of the 3k, two-shot; temperature ours
+    step sft-samples eval "$data/sft.jsonl" --long --samples 10 --model "${SAMPLER:-$base}" --config "$here/two_shot.toml" sampling.temperature=1 "${veriscore[@]}" "$vllm" # paper: 10 a prompt of the 3k, two-shot; temperature ours
     script sft-rows.jsonl "$here/pairs.py" best "$out/sft-samples"                                 # paper: the highest precision
     step sft tune sft "$out/sft-rows.jsonl" --model "$base" "${asked[@]}" tune.target={answer} train.epochs=1 train.learning_rate=5.5e-6 train.prompts_per_step=32 train.micro_batch_size=4 "${flat[@]}" # paper: 1 epoch, 5.5e-6, 4 on each of 8 GPUs
     evaluate sft "$out/sft/model" base "${asked[@]}"
-    step dpo-samples eval "$data/rl.jsonl" --long --samples 10 --model "$base" --config "$here/two_shot.toml" sampling.temperature=1 "${veriscore[@]}" "$vllm" # paper: 10 a prompt of the RL split, the same template; who samples is not said: the base, ours
+    step dpo-samples eval "$data/rl.jsonl" --long --samples 10 --model "${SAMPLER:-$base}" --config "$here/two_shot.toml" sampling.temperature=1 "${veriscore[@]}" "$vllm" # paper: 10 a prompt of the RL split, the same template; who samples is not said: the base, ours
     script dpo-pairs.jsonl "$here/pairs.py" margin "$out/dpo-samples"                              # paper: largest margin over .1, lengths within 10 %
     step dpo tune dpo "$out/dpo-pairs.jsonl" --rule given --model "$out/sft/model" "${asked[@]}" train.epochs=1 train.learning_rate=1e-6 train.prompts_per_step=16 train.micro_batch_size=1 "${flat[@]}" # paper: 1 epoch, 1e-6, batch 1 (read as: on each of 16 GPUs); beta TRL's 0.1
     evaluate dpo "$out/dpo/model" base "${asked[@]}"

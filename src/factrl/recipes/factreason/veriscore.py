@@ -14,7 +14,6 @@ kept in OUTPUT.work: the same command goes on, and a set that is there is not do
 """
 
 import argparse
-import json
 import os
 import shlex
 import subprocess
@@ -30,6 +29,9 @@ from factrl.evals.numbers import number
 from factrl.evals.samples import Claims, EvalSample, Output
 from factrl.job import read_job
 from factrl.prepare import answer_part
+from factrl.prepare.dataset import write_rows
+from factrl.runs.disk import Journal, anything
+from factrl.runs.rows import read_lines
 from factrl.runs.settings import AskSettings
 from factrl.text import think_answer
 from factrl.train.answering import open_writer
@@ -41,25 +43,17 @@ AT_ONCE = 32  # prompts that are answered and kept together
 
 def written(writer, examples, path, **draw):
     """The answer to each prompt, those of `path` not asked for again."""
-    lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    known = {row["id"]: row for row in map(json.loads, lines)}
-    lacking = [example for example in examples if example.id not in known]
-    with path.open("a", encoding="utf-8") as file:
+    with Journal(path, {"model": writer.identity, **draw}) as journal:
+        lacking = [example for example in examples if example.id not in journal]
         for start in range(0, len(lacking), AT_ONCE):
             part = lacking[start : start + AT_ONCE]
             for example, (text,) in zip(part, writer.write(part, (0,), **draw), strict=True):
                 if isinstance(text, fx.Unscored):
                     raise SystemExit(f"{example.id}: {text}; run the same command again")
-                row = {
-                    "id": example.id,
-                    "text": str(text),
-                    "truncated": text.truncated,
-                    "tokens": text.tokens,
-                }
-                known[example.id] = row
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
-            file.flush()
-    return [known[example.id] for example in examples]
+                journal.add(
+                    example.id, {"text": str(text), "truncated": text.truncated, "tokens": text.tokens}
+                )
+        return [journal[example.id] for example in examples]
 
 
 def shown(row):
@@ -81,8 +75,7 @@ def examined(name, examples, answers, args, work):
     ]
     done = folder / "done"
     if rows and not done.exists():
-        lines = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / f"{name}.jsonl").write_text(lines, "utf-8")
+        write_rows(folder / f"{name}.jsonl", rows, anything)
         places = ["--data_dir", folder, "--output_dir", folder, "--cache_dir", work / "cache"]
         models = ["--model_name_extraction", args.extractor, "--model_name_verification", args.verifier]
         own = ["--use_external_extraction_model", "--use_external_verification_model"]
@@ -98,14 +91,12 @@ def examined(name, examples, answers, args, work):
         key = os.environ.get("SERPER_KEY_PRIVATE") or os.environ.get("SERPER_API_KEY", "")
         own = {**os.environ, "SERPER_KEY_PRIVATE": key}
         ended = subprocess.run([*map(str, command)], cwd=args.veriscore, env=own, check=False)  # noqa: S603
+        whole = [*read_lines(found)] if found.exists() else []
         # Where an answer has no claim it divides by 0 at its very end, when all is written.
-        if not found.exists() or (
-            ended.returncode and len(found.read_text("utf-8").splitlines()) < len(rows)
-        ):
+        if not whole or (ended.returncode and len(whole) < len(rows)):
             raise SystemExit(f"{name}: VeriScore ended with {ended.returncode}; mend it and run this again")
         done.touch()
-    lines = found.read_text("utf-8").splitlines() if rows else []
-    return {row["question"]: row for row in map(json.loads, lines)}
+    return {row["question"]: row for row in (read_lines(found) if rows else ())}
 
 
 def claims_of(row):

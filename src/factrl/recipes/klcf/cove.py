@@ -11,12 +11,13 @@ and said.  Answers are kept as they come; a second call asks for what is missing
 """
 
 import argparse
-import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import factrl as fx
+from factrl.prepare.dataset import write_rows
+from factrl.runs.disk import Journal
 
 PLAN = """Below are a request and a draft of the answer, which may contain mistakes. Write short questions \
 that check the facts of the draft, one for each fact, each understood without draft and answer.
@@ -72,18 +73,19 @@ def main(words=None):
     parser.add_argument("--output", required=True)
     args = parser.parse_args(words)
     llm, path = fx.connect(args.server), Path(args.output)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    known = {json.loads(line)["id"] for line in path.open(encoding="utf-8")} if path.exists() else set()
     examples = [e for file in args.files for e in fx.load_examples(file, require_answers=False)]
-    examples = [example for example in examples if example.id not in known]
-    with ThreadPoolExecutor(16) as pool, path.open("a", encoding="utf-8") as file:
-        written = pool.map(lambda e: cove(llm, e.question), examples)
-        for example, answer in zip(examples, written, strict=True):
-            if answer is None:
+    rows = []
+    about = {"job": "cove", "server": args.server, "prompts": [PLAN, ANSWER, REVISE]}
+    with Journal(path.with_suffix(".journal.jsonl"), about) as journal, ThreadPoolExecutor(16) as pool:
+        lacking = [example for example in examples if example.id not in journal]
+        for example, answer in zip(lacking, pool.map(lambda e: cove(llm, e.question), lacking), strict=True):
+            journal.add(example.id, {"completion": answer})
+        for example in examples:
+            if journal[example.id]["completion"] is None:
                 print(f"{example.question}: the plan has no question; left out", file=sys.stderr)
             else:
-                row = {"id": example.id, "question": example.question, "completion": answer}
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                rows.append({"id": example.id, "question": example.question, **journal[example.id]})
+    write_rows(path, rows)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ claims (factscore) or in no form (klc), nor a question whose samples are all equ
 """
 
 import argparse
-import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -21,6 +20,7 @@ from pathlib import Path
 import factrl as fx
 from factrl.job import REWARD_ALONE, read_job
 from factrl.prepare.dataset import write_rows
+from factrl.runs.rows import read_lines
 from factrl.types import Completion
 
 RECIPE = Path(__file__).parent / "recipe.toml"
@@ -31,7 +31,7 @@ def factscore(rows):
     for row in rows:
         claims = row["marks"].get("claims") or {}
         total = sum(claims.get(name, 0) for name in ("supported", "refuted", "unknown"))
-        usable = row["cause"] is None and total and not claims["unjudged"] and not row["floored"]
+        usable = row["cause"] is None and total and not claims.get("unjudged") and not row["floored"]
         yield claims["supported"] / total if usable else None
 
 
@@ -79,10 +79,12 @@ def main(words=None):
     args, settings = parser.parse_known_args(words)
     if Path(args.output).exists():
         return
-    rows = [json.loads(line) for line in (Path(args.samples) / "samples.jsonl").open(encoding="utf-8")]
+    rows = [*read_lines(Path(args.samples) / "samples.jsonl")]
     values = factscore(rows) if args.by == "factscore" else klc(rows, args.train, settings)
     made, left_out = pairs(rows, values)
     print(f"{len(made)} pairs; left out: {dict(left_out)}")
+    if not made:
+        sys.exit(f"{args.samples}: no question has two samples that differ")
     Path(args.output).parent.mkdir(parents=True, exist_ok=True)
     write_rows(Path(args.output), made)
 

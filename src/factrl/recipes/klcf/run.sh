@@ -6,7 +6,7 @@
 # WEIGHTS="alpha beta gamma" are those of the main rows, which are lost (Table 2): without it they are a printed row's,
 # and the rows are named after that.  BETA= is the weight of Table 4's KL penalty, lost too: without it there is no
 # such row.  MODEL=Qwen/Qwen2.5-7B or -32B, and SFT=, INSTRUCT= with it, are Table 3.  Servers: BASE of the model
-# before training, TEACHER, RANK.  EXTRACTOR= and CHECKER= are addresses once those two models are served.
+# before training, TEACHER, RANK; SAMPLER= of the SFT model, for DPO's samples.  EXTRACTOR= and CHECKER= are addresses once those two models are served.
 #
 # Sources: "paper" with its section; "lost" is a value that the paper's text has lost, so that factrl's default stands;
 # "ours" is neither.  Table 8 (settings) and Table 9 (evaluation) are lost as a whole.
@@ -83,7 +83,7 @@ steps() {
     evaluate sft "$sft" sft --config "$here/recipe.toml"
     step intuitor train --config "$here/../intuitor.toml" --model "$sft" --data "$out/dataset/train.jsonl" data.columns.answers= "${cosine[@]}" "$vllm" # paper: Intuitor's own configuration, 1e-6
     evaluate intuitor "$out/intuitor/model" sft --config "$here/recipe.toml"
-    step samples eval "$out/dataset/train.jsonl" --long --samples 8 --model "$sft" --config "$here/recipe.toml" sampling.temperature=1 "${factscore[@]}" verifier.index="$data/wiki" "${claims[@]}" "$vllm" # paper: 8 samples a question, claims by the extractor, verdicts by Qwen2.5-72B-Instruct; temperature lost
+    step samples eval "$out/dataset/train.jsonl" --long --samples 8 --model "${SAMPLER:-$sft}" --config "$here/recipe.toml" sampling.temperature=1 "${factscore[@]}" verifier.index="$data/wiki" "${claims[@]}" "$vllm" # paper: 8 samples a question, claims by the extractor, verdicts by Qwen2.5-72B-Instruct; temperature lost
     script factscore-pairs.jsonl "$here/pairs.py" factscore "$out/samples"                                     # paper: highest over lowest FActScore
     paired dpo-factscore "$out/factscore-pairs.jsonl"
     script "klc-pairs$row.jsonl" "$here/pairs.py" klc "$out/samples" --train "$out/dataset/train.jsonl" "${weights[@]}" "${known[@]}" # paper: highest over lowest of Eq. 11 of Eqs. 3, 4 and 6
