@@ -57,6 +57,8 @@ class Supplier:
 
         settings = self.verifier.model_dump(exclude={"share", "deadline", "cache"})
         verifier = open_verifier(**settings, llm=self._server(), store=self._store())
+        if self.models.extractor_model is not None:
+            verifier.extract = self._extractor()
         verifier.share, verifier.deadline = self.verifier.share, self.verifier.deadline
         return verifier
 
@@ -64,10 +66,8 @@ class Supplier:
         from factrl.verifier import open_verifier
         from factrl.verifier.judges import WeakJudge
 
-        if (tuned := self.models.extractor_model) is not None:
-            from factrl.verifier.claims.llm import LLMClaims
-
-            extract: Any = LLMClaims(self._tuned(tuned), "veriscore_response")  # its training prompt
+        if self.models.extractor_model is not None:
+            extract: Any = self._extractor()
         else:
             preset, server = self.verifier.preset, self._server()
             extract = open_verifier(preset, llm=server, judge=WeakJudge(), store=self._store()).extract
@@ -77,6 +77,12 @@ class Supplier:
             return extracted if isinstance(extracted, list) else wait_for(extracted)
 
         return claims
+
+    def _extractor(self) -> Any:
+        """What finds claims by `judge.extractor_model`, asked as it was trained."""
+        from factrl.verifier.claims.llm import LLMClaims
+
+        return LLMClaims(self._tuned(str(self.models.extractor_model)), "veriscore_response")
 
     def compare(self) -> Any:
         if (own := self.models.preference_model) is not None:
@@ -252,7 +258,7 @@ RESOURCES: dict[str, Resource] = {
         "judge.url", _same, Supplier.reason, _JUDGE, needs_judge=True),
     "verify": Resource(
         "verifier.preset and the rest of [verifier]; the question's own evidence comes first",
-        Truth.verify, Supplier.verify, (*_JUDGE, *_VERIFIER), by_table=attrgetter("verify")),
+        Truth.verify, Supplier.verify, (*_JUDGE, "judge.extractor_model", *_VERIFIER), by_table=attrgetter("verify")),
     "extract": Resource(
         "judge.extractor_model, else verifier.preset",
         _claims, Supplier.extract, (*_JUDGE, "verifier.preset"), own_model="extractor_model",

@@ -1,19 +1,23 @@
 """Chain of verification: a model drafts, asks itself about the draft, answers alone, and writes again.
 
-    python examples/cove.py http://localhost:8000/v1#MODEL questions.jsonl > answers.jsonl
-    factrl eval answers.jsonl
+    python cove.py http://localhost:8000/v1#Qwen/Qwen2.5-14B data/longfact/objects.jsonl --output cove.jsonl
+    factrl eval longfact --completions cove.jsonl --output out
 
 Dhuliawala et al. 2023, arXiv:2309.11495, section 3, in the factored form: each question is answered in a
 prompt of its own, without the draft, so that it is not copied.  The paper's prompts are few-shot examples for
-its own tasks; these are instructions for any question.  It is a baseline of KLCF (recipes/klcf).  A plan
-without a readable question has verified nothing: that answer is left out, and said.
+its own tasks; these are instructions for any question.  It is a row of KLCF's Tables 1 and 3, from the base
+model and without training.  A plan without a readable question has verified nothing: that answer is left out,
+and said.  Answers are kept as they come; a second call asks for what is missing.
 """
 
-import json
+import argparse
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import factrl as fx
+from factrl.prepare.dataset import write_rows
+from factrl.runs.disk import Journal
 
 PLAN = """Below are a request and a draft of the answer, which may contain mistakes. Write short questions \
 that check the facts of the draft, one for each fact, each understood without draft and answer.
@@ -62,18 +66,30 @@ def cove(llm, request, most=12):
     return ask(REVISE.format(request=request, draft=draft, checks=checks))
 
 
-def main(server, file):
-    llm, examples = fx.connect(server), fx.load_examples(file)
-    with ThreadPoolExecutor(16) as pool:
-        for example, answer in zip(
-            examples, pool.map(lambda e: cove(llm, e.question), examples), strict=True
-        ):
-            if answer is None:
+def main(words=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("server", help="http://host:8000/v1#model")
+    parser.add_argument("files", nargs="+", help="questions, each with an id")
+    parser.add_argument("--output", required=True)
+    args = parser.parse_args(words)
+    llm, path = fx.connect(args.server), Path(args.output)
+    examples = [e for file in args.files for e in fx.load_examples(file, require_answers=False)]
+    rows = []
+    about = {"job": "cove", "server": args.server, "prompts": [PLAN, ANSWER, REVISE]}
+    with Journal(path.with_suffix(".journal.jsonl"), about) as journal, ThreadPoolExecutor(16) as pool:
+        lacking = [example for example in examples if example.id not in journal]
+        for example, answer in zip(lacking, pool.map(lambda e: cove(llm, e.question), lacking), strict=True):
+            journal.add(example.id, {"completion": answer})
+        for example in examples:
+            if journal[example.id]["completion"] is None:
                 print(f"{example.question}: the plan has no question; left out", file=sys.stderr)
             else:
-                row = {"id": example.id, "question": example.question, "answers": example.answers}
-                print(json.dumps({**row, "completion": answer}, ensure_ascii=False))
+                rows.append({"id": example.id, "question": example.question, **journal[example.id]})
+    write_rows(path, rows)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main()
+    except fx.FactrlError as error:
+        sys.exit(f"cove.py: {error}")
