@@ -3,9 +3,10 @@
 #   DATA=… JUDGE=… GPUS=8 OUT=… bash run.sh [STEP…]
 #
 # The same call goes on where it was stopped: a verb finds its --output, and does nothing where that is whole.
-# DRY=1 prints the commands.  TRAIN, TUNE and EVAL are words "key=value …" for each command of that verb.
+# DRY=1 prints the commands, with names for what is not given.  TRAIN, TUNE and EVAL are words "key=value …" for each command of that verb.
 # With GPUS > 1 what trains is started by accelerate, as ACCELERATE.yaml here says (fsdp; deepspeed; cpu).
 set -euo pipefail
+if [ -n "${DRY:-}" ]; then : "${DATA:=data}" "${OUT:=out}" "${JUDGE:=http://localhost:8000/v1#judge}"; fi
 
 fail() { echo "$0: $*" >&2 && exit 2; }
 
@@ -28,8 +29,20 @@ step() { # NAME VERB WORD…: factrl VERB WORD… --output $OUT/NAME
         start=(accelerate launch --config_file "$common/accelerate/${ACCELERATE:-fsdp}.yaml" --num_processes "$GPUS" -m factrl)
     fi
     set -- "${start[@]}" "$verb" "$@" "${more[@]}" --output "$OUT/$name"
-    echo "$name: ${*@Q}"
+    echo "$name:$(printf ' %q' "$@")"
     [ -n "${DRY:-}" ] || "$@"
+}
+
+script() { # NAME FILE.py WORD…: python FILE.py WORD… --output $OUT/NAME, unless that is there
+    local name=$1 words=(python "${@:2}" --output "$OUT/$1")
+    all+=("$name")
+    if [ -n "${listing:-}" ] || ((${#only[@]})) && [[ " ${only[*]} " != *" $name "* ]]; then return 0; fi
+    echo "$name:$(printf ' %q' "${words[@]}")"
+    [ -n "${DRY:-}" ] || [ -e "$OUT/$name" ] || "${words[@]}"
+}
+
+on_gpu() { # whether vLLM samples: true with GPUS=, on something else than accelerate's CPU processes
+    [ "${GPUS:-0}" != 0 ] && [ "${ACCELERATE:-}" != cpu ] && echo true || echo false
 }
 
 run() { # STEP…: the steps of the function `steps`, all or those named

@@ -60,7 +60,9 @@ def facttune(rows, keep, words):
             scores += [] if cause else [(score, row)]
             left_out[cause] += bool(cause)
     if left_out.total() - left_out["declines"] > len(rows) / 10:
-        sys.exit(f"pairs.py: {+left_out} of {len(rows)} rows; more than a tenth: mend the judge, and try again")
+        sys.exit(
+            f"pairs.py: {+left_out} of {len(rows)} rows; more than a tenth: mend the judge, and try again"
+        )
     ranked = sorted((score for score, _ in scores), reverse=True)
     least = ranked[max(round(keep * len(ranked)), 1) - 1] if ranked else 0.0
     made = [{**row, "factscore": score} for score, row in scores if score >= least]

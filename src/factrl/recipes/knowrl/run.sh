@@ -11,12 +11,15 @@
 # "README" the release's until October 2025, "ours" where nothing is known.  What is not here is in recipe.toml.
 source "$(dirname "$0")/../common.sh"
 here=$(cd "$(dirname "$0")" && pwd)
+[ -n "${DATA:-}" ] || fail "give DATA=, the folder that data.py wrote"
+[ -n "${JUDGE:-}" ] || fail "give JUDGE=, such as openai/gpt-4o-mini"
 MODEL=${MODEL:-deepseek-ai/DeepSeek-R1-Distill-Qwen-7B} # summary
 START=${START:-$MODEL}                                  # summary: it knows of no cold start
 needs "$DATA"/{train.jsonl,wiki,gpqa_diamond.jsonl,olympiad_physics.jsonl}
 (($#)) || needs "$DATA"/{sft,r1}.jsonl # for SFT, DPO and FactTune-FS alone
 
 reward=(--config "$here/recipe.toml" --model "$START" --data "$DATA/train.jsonl" "train.use_vllm=$(on_gpu)")
+[ "$(on_gpu)" = true ] || reward+=(train.optim=adamw_torch_fused) # bitsandbytes is for GPUs
 judge=(--judge "$JUDGE")            # summary: GPT-4o-mini
 facts=(verifier.index="$DATA/wiki") # and GPT-4o-mini for facts, too
 
