@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripts import script
 
 import factrl as fx
 import fault_server as fs
 from commands import process, read, write
 from factrl.runs import RECIPES
-from scripts import script
 
 HERE = RECIPES / "knowrl"
 # A row as each of the paper's three sets has it.

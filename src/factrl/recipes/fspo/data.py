@@ -62,11 +62,7 @@ def rows_of(name, sieve, *, facts):
             raise fx.SetupError(f"{at} has not {wanted}; its columns: {', '.join(row)}")
         if sieve.found_in(example.question) is None:
             kind = "facts" if facts else "mathematics"
-            made = {
-                "id": f"{kind}-{Path(name).stem}-{number}",
-                "data_source": kind,
-                "question": example.question,
-            }
+            about = {"id": f"{kind}-{Path(name).stem}-{number}", "data_source": kind}
             evidence = [{"title": one.title, "text": one.text} for one in example.evidence]
             made = {**about, "question": example.question, "answers": [*example.answers]}
             yield {**made, "evidence": evidence} if facts else made
@@ -103,9 +99,8 @@ def main(words=None):
     for name, size in SIZES.items():
         parts = split(size, pools)
         if any(n > len(pool) for pool, n in zip(pools, parts, strict=True)):
-            print(
-                f"{name}: not written, {parts} rows are needed of {args.facts}, and {[*map(len, pools)]} are there"
-            )
+            have = [*map(len, pools)]
+            print(f"{name}: not written; it takes {parts} rows of {args.facts}, which have {have}")
             continue
         mixed = [row for pool, n in zip(pools, parts, strict=True) for row in pool[:n]] + sums
         draw.shuffle(mixed)

@@ -19,9 +19,11 @@ needs "$DATA"/{train.jsonl,wiki,gpqa_diamond.jsonl,olympiad_physics.jsonl}
 (($#)) || needs "$DATA"/{sft,r1}.jsonl # for SFT, DPO and FactTune-FS alone
 
 reward=(--config "$here/recipe.toml" --model "$START" --data "$DATA/train.jsonl" "train.use_vllm=$(on_gpu)")
-[ "$(on_gpu)" = true ] || reward+=(train.optim=adamw_torch_fused) # bitsandbytes is for GPUs
 judge=(--judge "$JUDGE")            # summary: GPT-4o-mini
 facts=(verifier.index="$DATA/wiki") # and GPT-4o-mini for facts, too
+if [ "$(on_gpu)" = false ]; then # without bitsandbytes and gtr-t5-large, which are for GPUs
+    reward+=(train.optim=adamw_torch_fused) facts+=(verifier.embedder=)
+fi
 
 # README: its cold start, q and v alone, rank 256, 2 rows on each of 2 GPUs; the paper's SFT is not described.
 imitate=(paper=knowrl --model "$MODEL" data.columns.answers=completion "tune.target=${THINK:-}{answer}")
