@@ -51,7 +51,7 @@ def facttune(rows, keep, words):
     for start in range(0, len(rows), BATCH):
         part = rows[start : start + BATCH]
         reports = verify.batch(
-            [think_answer("<think>" + row["completion"]).think.text for row in part],
+            [reasoning(row) for row in part],
             [row["question"] for row in part],
             topics=[row.get("title") or "" for row in part],
         )
@@ -67,6 +67,14 @@ def facttune(rows, keep, words):
     least = ranked[max(round(keep * len(ranked)), 1) - 1] if ranked else 0.0
     made = [{**row, "factscore": score} for score, row in scores if score >= least]
     return made, {**+left_out, f"below {least:.3g}": len(scores) - len(made)}
+
+
+def reasoning(row):
+    """The reasoning of a row for SFT, whose completion begins in it."""
+    think = think_answer("<think>" + row["completion"].removeprefix("<think>")).think
+    if think is None:
+        raise fx.SetupError(f"row {row['id']!r}: its completion is not …</think><answer>…</answer>")
+    return think.text
 
 
 def precision(report):
