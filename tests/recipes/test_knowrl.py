@@ -76,8 +76,8 @@ def test_questions_become_rows_pages_and_answers_and_nobody_is_asked_twice(
     assert rows[1]["answers"] == ["Elijah", "Chaz"]
     assert "train.jsonl: 2 rows; 1 without an entity" in capsys.readouterr().out
     assert [row["chosen"] for row in read("data/r1.jsonl")] == [
-        "It is in March.</think>\n<answer>March 13, 2018</answer>",
-        "She had two. </think><answer>Elijah</answer>",
+        WRITTEN["justice"],
+        "<think>She had two. </think><answer>Elijah</answer>",
     ]
     assert [row["completion"] for row in read("data/sft.jsonl")] == [
         row["chosen"] for row in read("data/r1.jsonl")
@@ -126,7 +126,7 @@ def test_the_release_is_read_as_it_is(folder: Path, capsys: pytest.CaptureFixtur
         "title": "Cher;Rome",
     }
     [lesson] = read("data/sft.jsonl")
-    assert lesson["completion"] == "It is in March.</think>\n<answer>March 13, 2018</answer>"
+    assert lesson["completion"] == WRITTEN["justice"]
     assert lesson["title"] == "Cher;Rome"
     assert "1 in another form" in capsys.readouterr().out
     assert {page["title"] for page in read("data/pages.jsonl")} == {"Cher", "Rome"}
@@ -148,34 +148,20 @@ def pairs(*words: str) -> None:
     script(HERE / "pairs.py", *words, "--output", "pairs.jsonl")
 
 
-def sample(name: str, label: str | None, text: str, **marks: str) -> dict[str, Any]:
-    return {"id": name, "label": label, "completion": text, "marks": marks}
-
-
 @pytest.mark.usefixtures("folder")
-def test_r1_is_preferred_to_the_first_own_wrong_answer_in_its_form(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    rows = [{"id": name, "question": f"{name}?", "chosen": "So.</think><answer>x</answer>"} for name in "abc"]
-    write("r1.jsonl", *rows)
+def test_r1_is_preferred_to_the_first_own_wrong_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    write("r1.jsonl", *({"id": name, "question": f"{name}?", "chosen": "R1's"} for name in "abc"))
     Path("samples").mkdir()
-    opened = {"prefill": "<think>\n"}
-    write(
-        "samples/samples.jsonl",
-        sample("a", "correct", "right", **opened),
-        sample("a", "incorrect", "Hm.</think><answer>y</answer>", **opened),
-        sample("a", "incorrect", "later", **opened),
-        sample("b", "incorrect", "<think>Hm.</think><answer>y</answer>"),
-        sample("c", "abstained", "I don't know"),
-        sample("c", None, "masked"),
-    )
+    written = [("a", "correct", "1"), ("a", "incorrect", "2"), ("a", "incorrect", "3")]
+    written += [("b", "incorrect", "4"), ("b", "incorrect", " "), ("c", "abstained", "5"), ("c", None, "6")]
+    samples = ({"question": f"{name}?", "label": label, "completion": text} for name, label, text in written)
+    write("samples/samples.jsonl", *samples)
     pairs("dpo", "r1.jsonl", "samples")
     assert "2 of 3 rows" in capsys.readouterr().out
-    made = {row["id"]: (row["chosen"], row["rejected"]) for row in read("pairs.jsonl")}
-    assert made == {
-        "a": ("So.</think><answer>x</answer>", "Hm.</think><answer>y</answer>"),
-        "b": ("<think>So.</think><answer>x</answer>", "<think>Hm.</think><answer>y</answer>"),
-    }
+    assert [(row["id"], row["chosen"], row["rejected"]) for row in read("pairs.jsonl")] == [
+        ("a", "R1's", "2"),
+        ("b", "R1's", "4"),
+    ]
     write("samples/samples.jsonl")
     pairs("dpo", "r1.jsonl", "samples")  # it is there already
     assert len(read("pairs.jsonl")) == 2
@@ -198,7 +184,7 @@ def test_the_better_half_by_the_claims_of_the_reasoning_is_kept() -> None:
                 "id": name,
                 "question": "Where?",
                 "title": "Lima",
-                "completion": f"{text}</think><answer>Peru</answer>",
+                "completion": f"<think>{text}</think><answer>Peru</answer>",
             }
             for name, text in thoughts.items()
         ),
@@ -214,7 +200,12 @@ def test_a_judge_that_is_down_makes_no_rows(serve: Any) -> None:
     fx.Index.build("wiki", ["pages.jsonl"])
     write(
         "sft.jsonl",
-        {"id": "a", "question": "Where?", "title": "Lima", "completion": "Lima.</think><answer>x</answer>"},
+        {
+            "id": "a",
+            "question": "Where?",
+            "title": "Lima",
+            "completion": "<think>Lima.</think><answer>x</answer>",
+        },
     )
     server = serve(fs.answers(400, {"error": "no"}))
     words = ("verifier.embedder=", "verifier.index=wiki", f"judge.url={server.url}#judge")

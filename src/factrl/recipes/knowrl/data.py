@@ -16,9 +16,8 @@ It writes into --output, and makes nothing twice:
     gpqa_diamond.jsonl        198 questions with lettered options; the answer is the letter
     olympiad_physics.jsonl    physics of OlympiadBench without pictures, English and Chinese
 
-Completions begin after `<think>`, which the chat templates of R1's distillations open; run.sh has THINK= for
-other models.  One that is not `<think>…</think><answer>…</answer>` would teach another form than the reward
-reads: it is left out and counted.  A server's reasoning parser takes the block away; start it without one.
+A completion that is not `<think>…</think><answer>…</answer>` would teach another form than the reward reads, and
+is left out, and counted.  A server's reasoning parser takes the block away; start it without one.
 """
 
 import argparse
@@ -120,7 +119,7 @@ def r1(args, examples):
         rows = [
             {"id": e.id, "question": e.question, "answers": [*e.answers], "title": e.topic, "chosen": text}
             for e in examples
-            if e.id in answered and (text := after_opening(answered[e.id]["text"]))
+            if e.id in answered and (text := whole(answered[e.id]["text"]))
         ]
         return (
             rows,
@@ -128,10 +127,10 @@ def r1(args, examples):
         )
 
 
-def after_opening(text):
-    """A completion without its first `<think>`; "" where it is not in the form that the reward reads."""
-    whole = implied(text) + text
-    return "" if think_answer(whole).malformed else whole.strip().removeprefix("<think>").lstrip()
+def whole(text):
+    """A completion with the `<think>` that its model's chat template may have opened; "" in another form."""
+    opened = implied(text) + text
+    return "" if think_answer(opened).malformed else opened.strip()
 
 
 def sft(args, titles):
@@ -144,7 +143,7 @@ def sft(args, titles):
     for count, row in enumerate(read_rows(args.conversations), start=1):
         said = {turn["from"]: turn["value"] for turn in row["conversations"]}
         question, text = said["human"], said["gpt"]
-        if text := after_opening(text):
+        if text := whole(text):
             title = titles.get(question.casefold(), "")
             rows.append({"id": f"{count}", "question": question, "title": title, "completion": text})
     return rows, f"{count - len(rows)} in another form left out"

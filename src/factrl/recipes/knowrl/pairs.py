@@ -33,14 +33,8 @@ def dpo(rows, samples):
     wrong = {}
     for sample in samples:
         if sample["label"] == "incorrect" and sample["completion"].strip():
-            wrong.setdefault(sample["id"], sample)
-    made = []
-    for row in rows:
-        if own := wrong.get(row["id"]):
-            # Where the model's chat template has opened the reasoning, neither text opens it.
-            opening = "" if "<think>" in own["marks"].get("prefill", "") else "<think>"
-            texts = {"chosen": f"{opening}{row['chosen']}", "rejected": own["completion"]}
-            made.append({**row, **texts})
+            wrong.setdefault(sample["question"], sample["completion"])
+    made = [{**row, "rejected": wrong[row["question"]]} for row in rows if row["question"] in wrong]
     return made, {"no own wrong answer": len(rows) - len(made)}
 
 
@@ -70,10 +64,10 @@ def facttune(rows, keep, words):
 
 
 def reasoning(row):
-    """The reasoning of a row for SFT, whose completion begins in it."""
-    think = think_answer("<think>" + row["completion"].removeprefix("<think>")).think
+    """The reasoning of a row for SFT."""
+    think = think_answer(row["completion"]).think
     if think is None:
-        raise fx.SetupError(f"row {row['id']!r}: its completion is not …</think><answer>…</answer>")
+        raise fx.SetupError(f"row {row['id']!r}: its completion is not <think>…</think><answer>…</answer>")
     return think.text
 
 

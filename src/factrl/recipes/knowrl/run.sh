@@ -4,8 +4,7 @@
 #   DATA=data JUDGE=openai/gpt-4o-mini GPUS=1 OUT=out bash run.sh [STEP…]
 #
 # DATA is what data.py wrote.  MODEL is the paper's first; Skywork/Skywork-OR1-7B-Preview is its second, for an OUT of
-# its own.  START=$OUT/sft/model trains with rewards after SFT, as the release did at first.  THINK='<think>' is for a
-# model whose chat template does not open the reasoning itself.
+# its own.  START=$OUT/sft/model trains with rewards after SFT, as the release did at first.
 #
 # Sources: "script" is a file of the release (zjunlp/KnowRL, train/script), "summary" a third party's page on the paper,
 # "README" the release's until October 2025, "ours" where nothing is known.  What is not here is in recipe.toml.
@@ -26,7 +25,7 @@ if [ "$(on_gpu)" = false ]; then # without bitsandbytes and gtr-t5-large, which 
 fi
 
 # README: its cold start, q and v alone, rank 256, 2 rows on each of 2 GPUs; the paper's SFT is not described.
-imitate=(paper=knowrl --model "$MODEL" data.columns.answers=completion "tune.target=${THINK:-}{answer}")
+imitate=(paper=knowrl --model "$MODEL")
 imitate+=(model.lora_rank=256 model.lora_alpha=512 'model.lora_target_modules=["q_proj","v_proj"]')
 imitate+=(train.epochs=4 train.learning_rate=1e-4 train.lr_scheduler_type=cosine train.warmup_steps=0.1)
 imitate+=(train.prompts_per_step=4 train.micro_batch_size=2)
@@ -63,7 +62,7 @@ steps() {
     evaluate sft "$OUT/sft/model"
     step samples eval "$DATA/train.jsonl" --samples 8 --model "$MODEL" "${ask[@]}" train.max_completion_length=1024 # ours
     script pairs/dpo.jsonl "$here/pairs.py" dpo "$DATA/r1.jsonl" "$OUT/samples"
-    step dpo tune dpo "$OUT/pairs/dpo.jsonl" --rule given paper=knowrl --model "$MODEL" data.columns.answers=chosen train.learning_rate=1e-5 train.lr_scheduler_type=cosine train.warmup_steps=0.03 train.prompts_per_step=8 # ours: those of the reward's training; one epoch, beta 0.1
+    step dpo tune dpo "$OUT/pairs/dpo.jsonl" --rule given paper=knowrl --model "$MODEL" train.learning_rate=1e-5 train.lr_scheduler_type=cosine train.warmup_steps=0.03 train.prompts_per_step=8 # ours: those of the reward's training; one epoch, beta 0.1
     evaluate dpo "$OUT/dpo/model"
     script pairs/facttune.jsonl "$here/pairs.py" facttune "$DATA/sft.jsonl" "judge.url=$JUDGE" "${facts[@]}"
     step facttune-fs tune sft "$OUT/pairs/facttune.jsonl" "${imitate[@]}" # summary: SFT data, filtered by FActScore
