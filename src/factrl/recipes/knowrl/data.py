@@ -16,8 +16,8 @@ It writes into --output, and makes nothing twice:
     gpqa_diamond.jsonl        198 questions with lettered options; the answer is the letter
     olympiad_physics.jsonl    physics of OlympiadBench without pictures, English and Chinese
 
-A completion that is not `<think>…</think><answer>…</answer>` would teach another form than the reward reads, and
-is left out, and counted.  A server's reasoning parser takes the block away; start it without one.
+A completion that is not `<think>…</think><answer>…</answer>` would teach another form than the reward reads:
+it is left out and counted.  A server's reasoning parser takes the block away; start it without one.
 """
 
 import argparse
