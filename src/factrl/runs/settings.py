@@ -278,8 +278,9 @@ class TrainSettings(Section):
     """AdamW by TRL's name; `adamw_8bit` keeps its state in 8 bits, with bitsandbytes."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     """Gradient clipping norm."""
-    loss_type: Literal["grpo", "dr_grpo", "dapo", "reinforce++"] = "dapo"
-    """How token losses are averaged: `dapo` over all tokens of the step, `grpo` per completion first."""
+    loss_type: Literal["grpo", "dr_grpo", "bnpo", "dapo", "reinforce++"] = "dapo"
+    """How token losses are averaged: `dapo` over all tokens of the step, `bnpo` over those of a micro-batch,
+    `grpo` per completion first."""
     scale_rewards: Literal["group", "batch", "none"] = "group"
     """Divide advantages by the standard deviation of the group, of the batch, or not at all."""
     beta: float = Field(default=0.0, ge=0)
