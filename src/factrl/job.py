@@ -70,7 +70,7 @@ class Job(Generic[S]):
         run, price = self.settings.run, self.settings.judge.price
         if isinstance(self.settings, AskSettings):
             return open_judge(self.settings.judge)
-        account = read_account(run.resume) if run.resume else Account()
+        account = read_account(run.output) if run.output else Account()
         if why := account.overdraft(price, run.max_cost):
             raise ConfigError(f"{why}; to go on, raise it: --max-cost MORE")
         allowed = account.allowance(price, run.max_cost, int(os.environ.get("WORLD_SIZE", "1")))

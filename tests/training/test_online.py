@@ -134,7 +134,7 @@ def test_a_run_killed_midway_goes_on_with_the_same_curve(
     assert written[-1]["step"] < STEPS
     monkeypatch.setattr(progress, "HEARTBEAT_SECONDS", 0.0)
     capsys.readouterr()
-    assert train(_plan(recipe, f"run.resume={run}")) == run
+    assert train(_plan(recipe, f"run.output={run}")) == run
     beats = re.findall(r"^train truthrl: (\d+)/", capsys.readouterr().err, re.M)
     assert int(beats[0]) > 5
     assert int(beats[-1]) == STEPS

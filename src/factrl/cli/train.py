@@ -16,6 +16,7 @@ from factrl.job import Job, read_job, unread_in_training
 from factrl.runs.config import dump_toml
 from factrl.runs.folder import gpus_here, read_metrics, settings_in
 from factrl.runs.progress import clock
+from factrl.runs.resume import going_on, nothing_to_do
 from factrl.text.escape import one_line
 from factrl.train.page import PAGE
 from factrl.train.plan import Plan, estimate, make_plan, not_installed
@@ -47,7 +48,8 @@ def add_verbs(verbs: Verbs) -> None:
             "  factrl train recipe.toml --dry-run --measure\n"
             "  factrl train recipe.toml --max-cost 5 judge.price_in=0.15 judge.price_out=0.6\n"
             "  factrl train recipe.toml --engine verl --verl trainer.nnodes=2 --dry-run\n"
-            "  factrl train --resume runs/truthrl-20260101-120000\n"
+            "  factrl train recipe.toml --output here; killed, the same words again go on\n"
+            "  factrl train --resume here --steps 200\n"
             "exit code 4: the run stopped before --max-cost, with a checkpoint that --resume goes on from"
         ),
     )
@@ -95,6 +97,12 @@ def _train(args: argparse.Namespace) -> int:
         return train_with_verl(job, dry_run=args.dry_run, words=args.verl, say=say, tell=tell)
     if args.verl:
         raise ConfigError(f"--verl {args.verl[0]} needs --engine verl")
+    job = Job(going_on(settings, "config.toml"))
+    settings = job.settings
+    if (nothing := nothing_to_do(settings)) and not args.dry_run:
+        tell(nothing)
+        say(str(settings.run.output))
+        return 0
     plan = make_plan(job)
     missing = not_installed(settings, job.reward)
     if missing is not None and find_spec("torch") is not None and find_spec("trl") is not None:
@@ -123,7 +131,7 @@ def _train(args: argparse.Namespace) -> int:
     tell(f"look at it: {page}")
     tell(f"evaluate:   factrl eval QUESTIONS.jsonl --model {model} --config {recipe} --output after")
     tell(f"train on:   factrl train --resume {run} --steps MORE")
-    tell(f"publish:    hf upload ME/NAME {model} --private --exclude training_args.bin")
+    tell(f"publish:    hf upload ME/NAME {model} --private")
     say(str(folder))
     return 0
 
@@ -136,7 +144,7 @@ def _measured(plan: Plan) -> str:
     settings, place = plan.settings, Path(plan.settings.run.dir).absolute().parent
     with TemporaryDirectory(prefix="factrl-measure-", dir=place) as folder:
         train = settings.train.model_copy(update={"steps": 1, "eval_steps": None, "report_to": ()})
-        run = settings.run.model_copy(update={"dir": folder, "resume": None, "max_cost": None})
+        run = settings.run.model_copy(update={"dir": folder, "output": None, "max_cost": None})
         job = Job(settings.model_copy(update={"train": train, "run": run}))
         once = replace(plan, job=job, held_out=())
         row = read_metrics(needs_extra("train.online", "train").train(once))[-1]
@@ -152,11 +160,13 @@ def _layers(args: argparse.Namespace) -> tuple[str | Path | None, list[str]]:
     """The recipe and the overrides behind the command line."""
     overrides = as_overrides(args)
     if args.resume is not None:
+        if args.runs is not None:
+            raise ConfigError(f"--resume goes on in the run's own folder; leave out --output {args.runs}")
         if args.paper or args.config:
             raise ConfigError(
                 f"--resume takes everything from the run; leave out {args.paper or '--config'!r}"
             )
-        return settings_in(args.resume, "config.toml"), [*overrides, f"run.resume={args.resume}"]
+        return settings_in(args.resume, "config.toml"), [*overrides, f"run.output={args.resume}"]
     if args.paper is None:
         return args.config, overrides
     if not args.paper.endswith(".toml") and ("/" not in args.paper or ".py" in args.paper):

@@ -368,14 +368,14 @@ class SamplingSettings(Section):
 class OutputSettings(Section):
     """`[run]`: where the run goes."""
 
+    output: str | None = Field(default=None, min_length=1)
+    """The run folder itself, in which the same command goes on; by default a new one in `dir`."""
     dir: str = Field(default="runs", min_length=1)
-    """Folder that holds all runs."""
+    """Folder that holds all runs without a place of their own."""
     name: str | None = None
-    """Start of the run folder's name; the paper's name by default."""
+    """Start of the name of a folder in `dir`; the paper's name by default."""
     seed: int = Field(default=0, ge=0, lt=2**32)
     """Seed of everything that is random."""
-    resume: str | None = None
-    """Run folder to go on with."""
     max_cost: float | None = Field(default=None, gt=0)
     """US dollars that the judge may cost in the whole run, resumed or not; the run stops before."""
 

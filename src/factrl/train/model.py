@@ -15,7 +15,7 @@ import io
 import os
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,12 +48,7 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
         ConfigError: `freeze_layers` is no fewer than the model has, or bitsandbytes or a GPU is missing.
         ModelError: it cannot be loaded.
     """
-    check_model(settings.name)
-    name = str(embedded_policy(settings.name)) if is_embedded(settings.name) else settings.name
-    options: dict[str, Any] = {
-        "revision": settings.revision or "main",
-        "trust_remote_code": settings.trust_remote_code,
-    }
+    tokenizer, (name, options) = load_tokenizer(settings), _source(settings)
     check_4bit(settings)
     quantised: dict[str, Any] = {}
     if settings.load_in_4bit:  # as QLoRA does (arXiv:2305.14314, section 3)
@@ -62,19 +57,44 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
         device = int(os.environ.get("LOCAL_RANK", "0"))
         quantised = {"quantization_config": config, "device_map": {"": device}}
     dtype = settings.dtype if settings.lora or settings.dtype != "auto" else "float32"
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name, **options)
+    with _loading(settings):
         model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, **options, **quantised)
+    _freeze(model, settings)
+    return model, tokenizer
+
+
+def load_tokenizer(settings: ModelSettings) -> Any:
+    """The model's tokenizer alone.
+
+    Raises:
+        ModelError: it cannot be loaded.
+    """
+    check_model(settings.name)
+    name, options = _source(settings)
+    with _loading(settings):
+        tokenizer: Any = AutoTokenizer.from_pretrained(name, **options)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.padding_side = "left"
+    return tokenizer
+
+
+def _source(settings: ModelSettings) -> tuple[str, dict[str, Any]]:
+    """Where a model is, and how it is opened."""
+    name = str(embedded_policy(settings.name)) if is_embedded(settings.name) else settings.name
+    code = settings.trust_remote_code
+    return name, {"revision": settings.revision or "main", "trust_remote_code": code}
+
+
+@contextlib.contextmanager
+def _loading(settings: ModelSettings) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(
             f"model.name = {settings.name!r} cannot be loaded: {first_line(error)}; check the name and the "
             "network, or give a local folder"
         ) from error
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    tokenizer.padding_side = "left"
-    _freeze(model, settings)
-    return model, tokenizer
 
 
 def check_model(name: str) -> None:

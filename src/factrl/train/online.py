@@ -17,15 +17,14 @@ from typing import Any
 
 import torch
 from accelerate import PartialState
-from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 
 from factrl.errors import ConfigError, OverBudget, TooManyMasked
 from factrl.llm.spending import Spending, judge_meter, read_account
 from factrl.llm.writers import conversation
 from factrl.rewards import Reward
-from factrl.runs.config import dump_toml
 from factrl.runs.folder import Run, version_of
+from factrl.runs.resume import settings_text
 from factrl.runs.settings import RunSettings
 from factrl.train.held_out import Evaluate, TrueGap, evaluator
 from factrl.train.page import write_run_page
@@ -38,7 +37,11 @@ from .callbacks import (
     Interrupted,
     RunCallback,
     check_setup,
+    is_finished,
+    keep_model,
     last_checkpoint,
+    open_run,
+    say_done,
     shared_arguments,
 )
 from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer
@@ -79,23 +82,27 @@ def train(plan: Plan) -> Path:
     if search is not None:
         check_calls(settings.model.name, tokenizer)
     examples, prompts = fitting_prompts(plan.examples, tokenizer, settings)
-    with _run_folder(settings) as run:
-        trainer = optimise(
-            settings,
-            model,
-            tokenizer,
-            reward,
-            examples,
-            prompts,
-            run,
-            _evaluation(plan, tokenizer, run),
-            _spending(plan, run),
-            search,
-        )
-        trainer.save_model(str(run.path / "model"))
-        if trainer.accelerator.is_main_process:
-            tokenizer.save_pretrained(str(run.path / "model"))
+    name = settings.run.name or Path(settings.paper.replace(":", "-")).name
+    with open_run(settings, name, {"config.toml": settings_text(settings)}) as run:
+        steps, _ = in_order(len(examples), settings)
+        if not is_finished(last_checkpoint(run.checkpoints), steps):
+            optimise(
+                settings,
+                model,
+                tokenizer,
+                reward,
+                examples,
+                prompts,
+                run,
+                _evaluation(plan, tokenizer, run),
+                _spending(plan, run),
+                search,
+            )
+        if PartialState().is_main_process:
+            checkpoint, done = last_checkpoint(run.checkpoints) or (run.checkpoints, 0)
+            keep_model(checkpoint, run.path / "model")
             write_run_page(run.path)
+            say_done(run, done)
     return run.path
 
 
@@ -258,15 +265,3 @@ def fitting_prompts(
         kept = [index for index in kept if lengths[index] <= limit]
     check_enough(len(kept), len(prompts), settings)
     return [examples[index] for index in kept], [prompts[index] for index in kept]
-
-
-def _run_folder(settings: RunSettings) -> Run:
-    """The folder, which one process takes and tells the others of."""
-    state = PartialState(cpu=not torch.cuda.is_available())
-    run: Run | None = None
-    if state.is_main_process:
-        name = settings.run.name or Path(settings.paper.replace(":", "-")).name
-        resume = settings.run.resume
-        run = Run.open(resume) if resume else Run.create(settings.run.dir, name, dump_toml(settings))
-    path = broadcast_object_list([run and run.path])[0]
-    return run or Run(Path(str(path)), shared=True)
