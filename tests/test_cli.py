@@ -30,9 +30,7 @@ VERBS = {
     *("demo", "verify", "index", "probe", "train", "tune", "report", "eval", "ask"),
     *("prepare", "stress", "study", "serve", "mcp", "show", "models", "doctor"),
 }
-KINDS = {
-    *("fspo", "klcf", "prompts", "entities", "retrieve", "thresholds", "mix", "convert", "questions"),
-}
+KINDS = {"klcf", "retrieve", "convert"}
 SMALL = ["--model", "m", "train.prompts_per_step=1"]
 ROWS: list[dict[str, Any]] = [
     {"id": "1", "question": "Capital of Peru?", "answers": ["Lima"], "completion": "Lima"},
@@ -100,12 +98,9 @@ MISTAKES: list[tuple[str, str]] = [
     ("models lost", "factrl models does not know 'lost'; did you mean 'list'?"),
     ("models get", "models get needs a NAME"),
     ("models path SmolLM2-135M-Instruct", "run: factrl models get SmolLM2-135M-Instruct"),
-    ("train threshold --model m --data questions.jsonl", "it has no column `threshold`; factrl prepare thr"),
+    ("train threshold --model m --data questions.jsonl", "it has no column `threshold`"),
     # prepare
     ("prepare klcf questions.jsonl --model {closed}#m --output k", "4 of 4 questions come without evidence"),
-    ("prepare entities questions.jsonl --output o.jsonl", "prepare entities needs --judge"),
-    ("prepare thresholds questions.jsonl --of 1 --output o.jsonl", "1.0 is not a number from 0 up to, but"),
-    ("prepare mix good.toml --unanswerable bare.jsonl --share 1 --output o", "no number from 0.001 to 0.9"),
     ("prepare retrieve questions.jsonl --output o.jsonl --withhold half", "'half' is no number from 0 to 1"),
     ("prepare retrieve questions.jsonl --output o.jsonl --distractors=-1", "'-1' is not a whole number"),
     ("prepare retrieve questions.jsonl --output o.csv", "--output o.csv must end in .jsonl"),
@@ -114,7 +109,7 @@ MISTAKES: list[tuple[str, str]] = [
     # usage
     ("help verifi", "unknown verb 'verifi'; did you mean 'verify'?"),
     ("prepare klfc", "factrl prepare has no kind 'klfc'; did you mean 'klcf'?"),
-    ("prepare", "factrl prepare needs a kind (there are: questions, klcf, "),
+    ("prepare", "factrl prepare needs a kind (there are: klcf, retrieve, "),
     ("trian", "unknown verb 'trian'; did you mean 'train'? (there are: verify, index, "),
     ("train truthrl --modle m", "unknown option '--modle'; did you mean '--model'?; see factrl train --help"),
     ("train good.toml --model", "argument --model: expected one argument; see factrl train --help"),
