@@ -193,7 +193,8 @@ def test_a_threshold_that_cannot_be_read_names_its_row(t: object, problem: str |
 def test_cells_that_json_has_not_are_text_or_null() -> None:
     """As `convert` writes them too."""
     day, odd = date(2020, 1, 2), {"inf": float("inf"), "nan": [float("nan")]}
-    table = pa.Table.from_pylist([{"question": "Who?", "answer": "Ada", "on": day, "raw": b"x", "odd": odd}])
+    row = {"question": "Who?", "answer": "Ada", "evidence": ["Ada."], "on": day, "raw": b"x", "odd": odd}
+    table = pa.Table.from_pylist([row])
     pq.write_table(table, "q.parquet")
     told = {"on": "2020-01-02", "raw": "b'x'", "odd": {"inf": None, "nan": [None]}}
     [row] = prepared("retrieve", "q.parquet")

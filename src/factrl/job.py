@@ -31,7 +31,10 @@ S = TypeVar("S", bound=RunSettings)
 REWARD_ALONE = ("model.name=none", "data.train=none")
 """Overrides for a job that makes a reward and trains nothing: values of the settings that every job needs."""
 _ADAPTER = ("lora_rank", "lora_alpha", "lora_dropout", "lora_target_modules")
-_READ_IN_ASKING = ("max_completion_length", "bf16", "use_vllm", "vllm_mode", "vllm_server_base_url")
+_READ_IN_ASKING = (
+    *("max_completion_length", "max_prompt_length", "max_long_share"),
+    *("bf16", "use_vllm", "vllm_mode", "vllm_server_base_url"),
+)
 _EXTRACTS: Mapping[str, Extract] = {
     "boxed": "boxed",
     "text": "text",

@@ -51,7 +51,7 @@ def test_a_package_that_is_not_there_is_all_that_is_said(
         (["--judge", "{closed}#m"], "{closed} could not be reached: "),
         (
             ["train.max_prompt_length=1"],
-            "0 of 8 questions can be used (train.max_prompt_length = 1), fewer than",
+            "8 of 8 prompts have more than train.max_prompt_length = 1 tokens",
         ),
     ],
 )

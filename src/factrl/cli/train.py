@@ -17,6 +17,7 @@ from factrl.runs.config import dump_toml
 from factrl.runs.folder import gpus_here, read_metrics, settings_in
 from factrl.runs.progress import clock
 from factrl.runs.resume import going_on, nothing_to_do
+from factrl.runs.settings import RunSettings
 from factrl.text.escape import one_line
 from factrl.train.page import PAGE
 from factrl.train.plan import Plan, estimate, make_plan, not_installed
@@ -124,7 +125,7 @@ def _train(args: argparse.Namespace) -> int:
         _check_vllm()
     elif not gpus_here():
         tell("no GPU here, so this trains on the CPU; the time left is shown once a step is done")
-    folder: Path = needs_extra("train.online", "train").train(plan)
+    folder: Path = needs_extra("train.online", "train").train(plan, tell)
     page, model, recipe, run = (
         shlex.quote(str(path)) for path in (folder / PAGE, folder / "model", folder / "config.toml", folder)
     )
@@ -204,6 +205,7 @@ def _described(plan: Plan) -> str:
         "model": settings.model.name + (" (LoRA)" if settings.model.lora else ""),
         "questions": f"{len(plan.examples)} to train on, {len(plan.held_out)} to evaluate on",
         "prompt": prompt if len(prompt) <= 200 else f"{prompt[:200]}…",
+        "prompts": limit_of_prompts(settings),
         "steps": f"{plan.steps} of {train.prompts_per_step} questions with {train.num_generations} "
         "completions",
         "to grade": f"{plan.completions} completions",
@@ -218,6 +220,17 @@ def _described(plan: Plan) -> str:
     if "verify" in reward.missing:
         lines["claims"] = f"verifier {verifier.preset}, evidence: {source}"
     return as_lines(lines | estimate(plan))
+
+
+def limit_of_prompts(settings: RunSettings) -> str:
+    """How long prompts may be, for a plan; which of them are longer only a tokenizer can tell."""
+    train = settings.train
+    if train.max_prompt_length is None:
+        return "of any length (train.max_prompt_length)"
+    return (
+        f"at most {train.max_prompt_length:,} tokens (train.max_prompt_length): documents are cut, longer "
+        f"ones left out, and refused if more than {train.max_long_share:.0%} (train.max_long_share)"
+    )
 
 
 def as_lines(lines: dict[str, str]) -> str:

@@ -31,7 +31,7 @@ from .options import (
     needs_extra,
 )
 from .terminal import say, show_table, tell
-from .train import as_lines
+from .train import as_lines, limit_of_prompts
 
 METHODS = get_args(Method)
 
@@ -117,6 +117,7 @@ def _described(plan: TunePlan) -> str:
         samples = f"{plan.samples} to write, {sampling.num_samples} a question"
     lines = {
         "questions": f"{len(plan.examples)} to learn from, {len(plan.held_out)} to evaluate on",
+        "prompts": limit_of_prompts(settings),
         "samples": samples,
         "judge": settings.judge.url or "none: rules alone compare answers",
     }

@@ -49,6 +49,7 @@ from factrl.train.tuning.samples import (
 )
 from factrl.train.tuning.settings import TUNE, TuneSettings, completion_for
 
+from .answering import close, open_writer
 from .callbacks import (
     Interrupted,
     RunCallback,
@@ -61,10 +62,20 @@ from .callbacks import (
     say_done,
     shared_arguments,
 )
-from .model import beginning, encode, load_policy, load_tokenizer, lora_config, render_prompts
+from .model import (
+    beginning,
+    encode,
+    fit_prompts,
+    load_policy,
+    load_tokenizer,
+    lora_config,
+    refuse_long,
+    render_prompts,
+    told_of_prompts,
+)
 from .shortcuts import restore_forward, use_packed_logprobs
 from .supervised import encode_completions, imitation_rows
-from .writing import PolicyWriter, unwrap_adapter
+from .writing import unwrap_adapter
 
 MODEL, EVALUATION, ROWS, LEFT_OUT = "model", "evaluation.json", "train.jsonl", "left_out.json"
 _LOOKS = 0.5  # seconds between two looks for the rows that another process makes
@@ -126,8 +137,12 @@ def _write_rows(plan: TunePlan, run: Run, file: Path, tell: Tell) -> None:
     settings, tokenizer = plan.settings, load_tokenizer(plan.settings.model)
     causes: Mapping[str, int] = {}
     left_out: Mapping[str, int] = {}
+    cut = 0
     if plan.given:
-        rows = given_rows(plan, tokenizer)
+        made = given_rows(plan, tokenizer)
+        lengths, limit = map(len, _prompt_ids(made, tokenizer)), settings.train.max_prompt_length
+        rows = [row for row, n in zip(made, lengths, strict=True) if limit is None or n <= limit]
+        asked, too_long = len(made), len(made) - len(rows)
     else:
         begun = beginning(tokenizer, settings.data.prefill, chat=settings.data.chat)
         for problem in settings.unclosed(begun):
@@ -136,18 +151,19 @@ def _write_rows(plan: TunePlan, run: Run, file: Path, tell: Tell) -> None:
         if settings.samples:
             samples = _samples(plan, run)
         causes = check_masked(samples, settings.train.max_masked_share, run.path)
-        prompts = render_prompts(plan.examples, tokenizer, settings.data)
-        rows, left_out = make_rows(plan, samples, prompts, settings.run.seed)
-    limit, made = settings.train.max_prompt_length, len(rows)
-    if limit is not None:
-        lengths = map(len, _prompt_ids(rows, tokenizer))
-        rows = [row for row, length in zip(rows, lengths, strict=True) if length <= limit]
+        fitted = fit_prompts(plan.examples, tokenizer, settings)
+        rows, left_out = make_rows(plan, samples, fitted.prompts, settings.run.seed)
+        asked, too_long, cut = len(plan.examples), fitted.too_long, fitted.cut
+    if note := told_of_prompts(too_long, cut, asked, settings):
+        tell(note)
+    refuse_long(too_long, asked, settings)
     about = {
         "questions": len(plan.examples),
         "probe": settings.tune.probe,
         "rows": len(rows),
         "left_out": left_out,
-        "prompt_too_long": made - len(rows),
+        "prompts_too_long": too_long,
+        "prompts_cut": cut,
         "ungraded_samples": causes,
     }
     write_whole(file.with_name(LEFT_OUT), json.dumps(about, indent=2).encode())
@@ -202,12 +218,13 @@ def _prompt_ids(rows: Sequence[TrainingRow], tokenizer: Any) -> list[list[int]]:
 
 
 def make_rows(
-    plan: TunePlan, samples: Sequence[Sequence[Candidate]], prompts: Sequence[str], seed: int
+    plan: TunePlan, samples: Sequence[Sequence[Candidate]], prompts: Sequence[str | None], seed: int
 ) -> tuple[list[TrainingRow], Mapping[str, int]]:
     """The rows to learn from, and how many questions gave none by the reason.
 
     Args:
-        samples: those of each question, measured; empty where the method needs none.
+        samples: those of each question, graded; empty where the method needs none.
+        prompts: None where one is too long.
         seed: decides where chance does, for each question apart.
     """
     rows: list[TrainingRow] = []
@@ -215,6 +232,9 @@ def make_rows(
     tune, chat = plan.settings.tune, plan.settings.data.chat
     rule = RULES[tune.rule or tune.method]
     for example, group, prompt in zip(plan.examples, samples, prompts, strict=True):
+        if prompt is None:
+            left_out["prompt too long"] += 1
+            continue
         draw = random.Random(f"{seed}:{example.id}")
 
         def write(answer: str, prompt: str = prompt) -> str:
@@ -233,7 +253,7 @@ def _samples(plan: TunePlan, run: Run) -> list[list[Candidate]]:
     settings, data = plan.settings, run.path / "data"
     if plan.probed:
         return [list(plan.probed[example.id]) for example in plan.examples]
-    writer = PolicyWriter.load(settings)
+    writer: Any = open_writer(settings)
     samples = write_samples(
         writer,
         plan.examples,
@@ -246,10 +266,11 @@ def _samples(plan: TunePlan, run: Run) -> list[list[Candidate]]:
         seed=settings.run.seed,
     )
     path, begun = data / "graded.jsonl", writer.begun
+    close(writer)
     return measure_samples(*grading(plan.job), plan.examples, samples, path, prefill=begun, label="grade")
 
 
-def _identity(writer: PolicyWriter, run: Run) -> str:
+def _identity(writer: Any, run: Run) -> str:
     """The same wherever the run folder is named from."""
     return writer.identity.replace(str(run.path), "RUN")
 
@@ -257,7 +278,6 @@ def _identity(writer: PolicyWriter, run: Run) -> str:
 def _summary(about: Mapping[str, Any]) -> str:
     parts = [f"{about['rows']} rows from {about['questions']} questions"]
     parts += [f"{count} left out: {reason}" for reason, count in about["left_out"].items()]
-    parts += [f"{about['prompt_too_long']} prompts too long"] * bool(about["prompt_too_long"])
     parts += [f"{count} samples not used: {cause}" for cause, count in about["ungraded_samples"].items()]
     return "; ".join(parts)
 
@@ -284,9 +304,10 @@ def _outcome(plan: TunePlan, run: Run) -> TuningResult:
 def _answers(plan: TunePlan, run: Run, model: ModelSettings, when: str) -> list[Candidate]:
     """Greedy answers to the held-out questions, graded."""
     data, questions = run.path / "data", plan.held_out
-    writer = PolicyWriter.load(plan.settings.model_copy(update={"model": model}))
+    writer: Any = open_writer(plan.settings.model_copy(update={"model": model}))
     path, label = data / f"{when}.jsonl", f"answer {when}"
     texts = write_samples(writer, questions, path, numbers=(0,), model=_identity(writer, run), label=label)
+    close(writer)
     path = data / f"{when}_graded.jsonl"
     graded = measure_samples(*grading(plan.job), questions, texts, path, prefill=writer.begun, label="grade")
     return [group[0] for group in graded]

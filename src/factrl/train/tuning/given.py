@@ -4,8 +4,9 @@
     {"prompt": …, "chosen": …, "rejected": …}                               for `factrl tune dpo --rule given`
 
 As in TRL, a `prompt` that is a text is read by the model as it stands, and one that is a conversation through
-the chat template; of `messages` the last one is learned.  A `question` in place of `prompt` is asked as
-`[data]` says.  A completion is a text, or a conversation whose last message it is; the end token is added.
+the chat template; of `messages` the last one is learned.  A `question` in place of `prompt`, or the column
+that `data.columns.question` names, is asked as `[data]` says.  A completion is a text, or a conversation whose
+last message it is; the end token is added.
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ def _read(row: Mapping[str, Any], columns: Mapping[str, str], data: DataSettings
         return "both completions equal"
     whole = columns.get("completion") == "messages"
     name, prompt = str(row.get("id") or number), row.get("messages" if whole else "prompt")
+    prompt = None if "question" in data.columns else prompt
     if prompt is None:
         asked: dict[ColumnName, str] = {**data.columns, "answers": "", "rejected": ""}
         return Given(to_example({"id": name, **row}, asked, at), None, texts)
