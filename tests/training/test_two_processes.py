@@ -6,7 +6,6 @@ Run as a program, this file is one of the processes, which `torchrun` starts and
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -225,18 +224,20 @@ def data(tmp_path: Path) -> dict[str, Path]:
 
 def verb(words: Sequence[str], processes: int, until: Path | None = None) -> None:
     """Run `factrl` by accelerate on CPUs; to its end, or until a file is there, and it is killed."""
+    import psutil  # which accelerate brings
+
     recipe = Path(__file__).parents[2] / "recipes" / "accelerate" / "cpu.yaml"
     launcher = ["-m", "accelerate.commands.launch", "--config_file", str(recipe), "--num_processes", "2"]
     start = [sys.executable, *(launcher if processes == 2 else ()), "-m", "factrl", *words]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "FACTRL_BF16": "0"}
-    with subprocess.Popen(
-        start, env=env, start_new_session=True, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
-    ) as started:
+    with subprocess.Popen(start, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as started:
         while until is not None and not until.exists():
             assert started.poll() is None, started.stderr and started.stderr.read().decode()[-3000:]
             time.sleep(0.02)
         if until is not None:
-            os.killpg(started.pid, signal.SIGKILL)
+            workers = psutil.Process(started.pid).children(recursive=True)
+            for process in (started, *workers):  # which torchrun has put into sessions of their own
+                process.kill()
         error = started.stderr.read().decode() if started.stderr else ""
     assert until is not None or started.returncode == 0, error[-3000:]
 

@@ -5,8 +5,8 @@
 
 As in TRL, a `prompt` that is a text is read by the model as it stands, and one that is a conversation through
 the chat template; of `messages` the last one is learned.  A `question` in place of `prompt`, or the column
-that `data.columns.question` names, is asked as `[data]` says.  A completion is a text, or a conversation whose
-last message it is; the end token is added.
+that `data.columns.question` names, is asked as `[data]` says.  A completion is a text, or a conversation, of
+which it is the last message; the end token is added.
 """
 
 from __future__ import annotations
