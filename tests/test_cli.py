@@ -30,9 +30,7 @@ VERBS = {
     *("demo", "verify", "index", "probe", "train", "tune", "report", "eval", "ask"),
     *("prepare", "stress", "study", "serve", "mcp", "show", "models", "doctor"),
 }
-KINDS = {
-    *("fspo", "klcf", "prompts", "entities", "retrieve", "thresholds", "mix", "convert", "questions"),
-}
+KINDS = {"klcf", "retrieve", "convert"}
 SMALL = ["--model", "m", "train.prompts_per_step=1"]
 ROWS: list[dict[str, Any]] = [
     {"id": "1", "question": "Capital of Peru?", "answers": ["Lima"], "completion": "Lima"},
@@ -100,12 +98,9 @@ MISTAKES: list[tuple[str, str]] = [
     ("models lost", "factrl models does not know 'lost'; did you mean 'list'?"),
     ("models get", "models get needs a NAME"),
     ("models path SmolLM2-135M-Instruct", "run: factrl models get SmolLM2-135M-Instruct"),
-    ("train threshold --model m --data questions.jsonl", "it has no column `threshold`; factrl prepare thr"),
+    ("train threshold --model m --data questions.jsonl", "it has no column `threshold`"),
     # prepare
     ("prepare klcf questions.jsonl --model {closed}#m --output k", "4 of 4 questions come without evidence"),
-    ("prepare entities questions.jsonl --output o.jsonl", "prepare entities needs --judge"),
-    ("prepare thresholds questions.jsonl --of 1 --output o.jsonl", "1.0 is not a number from 0 up to, but"),
-    ("prepare mix good.toml --unanswerable bare.jsonl --share 1 --output o", "no number from 0.001 to 0.9"),
     ("prepare retrieve questions.jsonl --output o.jsonl --withhold half", "'half' is no number from 0 to 1"),
     ("prepare retrieve questions.jsonl --output o.jsonl --distractors=-1", "'-1' is not a whole number"),
     ("prepare retrieve questions.jsonl --output o.csv", "--output o.csv must end in .jsonl"),
@@ -114,7 +109,7 @@ MISTAKES: list[tuple[str, str]] = [
     # usage
     ("help verifi", "unknown verb 'verifi'; did you mean 'verify'?"),
     ("prepare klfc", "factrl prepare has no kind 'klfc'; did you mean 'klcf'?"),
-    ("prepare", "factrl prepare needs a kind (there are: questions, klcf, "),
+    ("prepare", "factrl prepare needs a kind (there are: klcf, retrieve, "),
     ("trian", "unknown verb 'trian'; did you mean 'train'? (there are: verify, index, "),
     ("train truthrl --modle m", "unknown option '--modle'; did you mean '--model'?; see factrl train --help"),
     ("train good.toml --model", "argument --model: expected one argument; see factrl train --help"),
@@ -345,24 +340,40 @@ def test_train_says_where_the_run_is_and_what_next(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls = trains_nothing(monkeypatch)
-    options = ["--judge", "http://localhost:1/v1#j", "--output", "out", "--seed", "5"]
+    options = ["--judge", "http://localhost:1/v1#j", "--output", "new", "--seed", "5"]
     assert main(["train", "good.toml", *SMALL, *options]) == 0
     out, err = capsys.readouterr()
     assert out == "runs/my run\n"
     assert "factrl eval QUESTIONS.jsonl --model 'runs/my run/model' --config 'runs/my run/config.toml'" in err
     assert "factrl train --resume 'runs/my run'" in err
-    assert (calls[0].judge.url, calls[0].run.dir, calls[0].run.seed) == (options[1], "out", 5)
+    assert (calls[0].judge.url, calls[0].run.output, calls[0].run.seed) == (options[1], "new", 5)
 
 
-def test_resume_takes_the_settings_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resume_takes_the_settings_of_the_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     calls = trains_nothing(monkeypatch)
     Path("out/config.toml").write_text(dump_toml(read_job("good.toml", ["seed=9", *SMALL[2:]]).settings))
     assert main(["train", "--resume", "out"]) == 0
-    assert main(["train", "--resume", "out", "train.steps=20", "--data", "./questions.jsonl"]) == 0
-    assert [(c.run.resume, c.run.seed, c.train.steps, c.data.train) for c in calls] == [
-        ("out", 9, None, "questions.jsonl"),
-        ("out", 9, 20, "./questions.jsonl"),
+    assert main(["train", "--resume", "out", "train.steps=20"]) == 0
+    assert main(["train", "good.toml", "seed=9", *SMALL, "--output", "out"]) == 0
+    assert [(c.run.output, c.run.seed, c.train.steps) for c in calls] == [
+        ("out", 9, None),
+        ("out", 9, 20),
+        ("out", 9, None),
     ]
+    capsys.readouterr()
+    for other in (["--seed", "8"], ["train.learning_rate=0.5"], ["--output", "elsewhere"]):
+        assert main(["train", "--resume", "out", *other]) == 2
+        [line] = capsys.readouterr().err.splitlines()
+        assert other[0].strip("-").partition("=")[0] in line
+    Path("out/done.json").write_text('{"steps": 20}')
+    for words in (["--resume", "out"], ["--resume", "out", "--steps", "20"]):
+        assert main(["train", *words]) == 0
+        assert capsys.readouterr().err == "nothing to do: 20 of 20 steps are done\n"
+    assert len(calls) == 3
+    assert main(["train", "--resume", "out", "--steps", "21"]) == 0
+    assert len(calls) == 4
 
 
 # eval

@@ -1,4 +1,4 @@
-"""`factrl prepare`: KLCF's dataset from a model server, once more after a kill; thresholds and mixes."""
+"""`factrl prepare`: KLCF's dataset from a model server, once more after a kill; columns that rewards read."""
 
 from __future__ import annotations
 
@@ -167,30 +167,17 @@ def test_no_dataset_is_exit_code_3(model: Towns, capsys: pytest.CaptureFixture[s
     assert "none of the 6 questions has a checklist (6 no_supported_claim)" in capsys.readouterr().err
 
 
+ANSWERED = {"id": "x", "question": "Who wrote Emma?", "answers": ["Jane Austen"]}
+
+
 # Thresholds
-
-
-def test_a_row_says_its_threshold_and_is_asked_at_each() -> None:
-    """The same threshold for the same id and seed, whatever stands around it."""
-    rows = [{"question": f"Who wrote book {n}?", "answers": ["Ada"], "level": n} for n in range(40)]
-    write("all.jsonl", *rows)
-    write("half.jsonl", *rows[20:])
-    every = prepared("thresholds", "all.jsonl")
-    assert every[20:] == prepared("thresholds", "half.jsonl")
-    penalties = {0.0: "0", 0.25: "0.333333", 0.5: "1", 0.75: "3", 0.9: "9"}
-    assert {row["threshold"]: row["penalty"] for row in every} == penalties
-    other = prepared("thresholds", "all.jsonl", "--seed", "1")
-    assert [row["threshold"] for row in other] != [row["threshold"] for row in every]
-    each = prepared("thresholds", "half.jsonl", "--each", "--of", "0.5", "0.9")
-    assert [(row["threshold"], row["level"]) for row in each[:3]] == [(0.5, 20), (0.9, 20), (0.5, 21)]
-    assert len({row["id"] for row in each}) == 40
 
 
 @pytest.mark.parametrize(
     ("t", "problem"),
     [
         (Decimal("0.5"), None),
-        *((t, "it has nothing in the column `threshold`; factrl") for t in (None, " ", float("nan"))),
+        *((t, "it has nothing in the column `threshold`") for t in (None, " ", float("nan"))),
         *((t, f"threshold = {t!r} is not a number from 0") for t in ("half", 1.0, True)),
     ],
 )
@@ -206,10 +193,11 @@ def test_a_threshold_that_cannot_be_read_names_its_row(t: object, problem: str |
 def test_cells_that_json_has_not_are_text_or_null() -> None:
     """As `convert` writes them too."""
     day, odd = date(2020, 1, 2), {"inf": float("inf"), "nan": [float("nan")]}
-    table = pa.Table.from_pylist([{"question": "Who?", "answer": "Ada", "on": day, "raw": b"x", "odd": odd}])
+    row = {"question": "Who?", "answer": "Ada", "evidence": ["Ada."], "on": day, "raw": b"x", "odd": odd}
+    table = pa.Table.from_pylist([row])
     pq.write_table(table, "q.parquet")
     told = {"on": "2020-01-02", "raw": "b'x'", "odd": {"inf": None, "nan": [None]}}
-    [row] = prepared("thresholds", "q.parquet")
+    [row] = prepared("retrieve", "q.parquet")
     [converted] = prepared("convert", "q.parquet", "--to", "trl")
     assert row.items() >= told.items()
     assert json.loads(converted["meta"]).items() >= told.items()
@@ -217,87 +205,12 @@ def test_cells_that_json_has_not_are_text_or_null() -> None:
 
 # Unanswerable questions
 
-ROWS = [
-    {"id": f"b{n}", "q": f"Who wrote book {n}?", "a": ["Ada"], "ook": False, "level": n} for n in range(36)
-]
-NOBODY = [{"id": f"b{n}", "question": f"Who wins the cup of {2090 + n}?", "answers": None} for n in range(6)]
-ANSWERED = {"id": "x", "question": "Who wrote Emma?", "answers": ["Jane Austen"]}
-MIX = ["asked.jsonl", "data.columns.question=q", "data.columns.answers=a", "--unanswerable", "f.jsonl"]
-
-
-def mixed(rows: list[dict[str, Any]], *words: str) -> list[dict[str, Any]]:
-    """What a mix of `ROWS` and these holds."""
-    write("asked.jsonl", *ROWS)
-    write("f.jsonl", *rows)
-    return prepared("mix", *MIX, *words)
-
-
-def test_a_share_of_the_mixed_rows_is_unanswerable() -> None:
-    """All questions are kept, four rows of forty drawn, in another order for another seed and no other."""
-    every = mixed([*NOBODY, ANSWERED])
-    drawn = [row for row in every if row.get("answerable") is False]
-    assert (len(drawn), len(every)) == (4, 40)
-    assert {row["id"] for row in drawn} < {f"unanswerable-b{n}" for n in range(6)}
-    assert all(row["answers"] == ["I don't know", "I do not know"] for row in drawn)
-    known = sorted((row for row in every if row not in drawn), key=lambda row: row["level"])
-    assert [(row["id"], row["question"], row["answers"]) for row in known] == [
-        (row["id"], row["q"], row["a"]) for row in ROWS
-    ]
-    assert not any(row["ook"] for row in known)
-    assert "evidence" not in known[0]
-    assert len(load_examples("out.jsonl")) == 40
-    assert every == mixed([*NOBODY, ANSWERED])
-    assert every != mixed([*NOBODY, ANSWERED], "--seed", "1")
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"answers": ["I don't know"]}, []),
-        ({"answers": ["Ada"], "answerable": False}, []),
-        ({"answers": ["Ada"], "answerable": "False"}, []),  # as a .csv has it
-        ({"answerable": None}, []),
-        ({"question": "1 + 1?", "answer": "2", "aliases": ["II"]}, ["--column", "why"]),
-    ],
-)
-def test_what_counts_as_unanswerable(change: dict[str, Any], words: list[str]) -> None:
-    rows = [{**row, "why": row["question"], **change} for row in NOBODY]
-    also = [{**row, "id": f"c{n}", "answerable": True} for n, row in enumerate(rows)] if not words else []
-    drawn = [row for row in mixed([*rows, *also], *words) if row.get("answerable") is False]
-    assert len(drawn) == 4
-    assert all(row["question"].startswith("Who wins") for row in drawn)
-    assert {one.answers[2:] for one in load_examples("out.jsonl")} == {()}
-
-
-def test_a_question_of_both_is_answerable(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = mixed([*NOBODY, {"question": ROWS[0]["q"].lower(), "answers": None}])
-    assert "1 of 7 unanswerable questions are in asked.jsonl too, and left out" in capsys.readouterr().err
-    assert ROWS[0]["q"].lower() not in [row["question"] for row in rows]
-
-
-@pytest.mark.parametrize(
-    ("rows", "words", "message"),
-    [
-        (NOBODY[:3], [], "--share 0.1 beside 36 questions takes 4 unanswerable ones, and f.jsonl has 3"),
-        (NOBODY, ["--share", "0.5"], "takes 36 unanswerable ones, and f.jsonl has 6"),
-        (NOBODY, ["--against", "eval.jsonl"], "takes 4 unanswerable ones, and f.jsonl has 3"),
-        ([ANSWERED], [], "f.jsonl: each row has an accepted answer, or an `answerable` that is not false"),
-    ],
-)
-def test_a_share_that_cannot_be_had(
-    rows: list[dict[str, Any]], words: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, some in (("asked", ROWS), ("f", rows), ("eval", NOBODY[:3])):
-        write(f"{name}.jsonl", *some)
-    assert main(["prepare", "mix", *MIX, "--output", "out.jsonl", *words]) == 2
-    assert message in capsys.readouterr().err
-    assert not Path("out.jsonl").exists()
-
 
 @pytest.mark.parametrize("spec", ["truthrl", "threshold", "rlcr", "truthrl:knowledge-ternary"])
 def test_declining_pays_most_where_nobody_can_answer(spec: str) -> None:
-    mixed([{**row, "threshold": 0.5} for row in NOBODY])
-    example = next(one for one in load_examples("out.jsonl") if one.meta.get("answerable") is False)
+    """The rows of docs/offline.md."""
+    row = {"question": "Who wins the cup of 2090?", "answers": ["I don't know", "I do not know"]}
+    example = to_example({"id": "1", **row, "answerable": False, "threshold": 0.5})
     form = "\\boxed{%s}"
     if spec == "rlcr":
         form = "<think>Hm.</think><answer>%s</answer><analysis>A</analysis><confidence>0.9</confidence>"

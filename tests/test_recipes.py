@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from commands import write
 from factrl.cli import main
 from factrl.errors import ConfigError
 from factrl.job import read_job
@@ -18,6 +19,7 @@ from factrl.runs import RECIPES as OWN
 from factrl.runs import recipe_of
 from factrl.runs.config import flat, read_setting
 from factrl.runs.data import render_prompt
+from factrl.runs.rows import read_rows
 from factrl.runs.settings import RunSettings
 from factrl.train.plan import make_plan
 from factrl.types import Example
@@ -65,9 +67,8 @@ def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("recipe", [*RECIPES, *SMALL], ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_recipe_plans_its_run(recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = str(tmp_path / "asked.jsonl")
-    assert main(["prepare", "thresholds", QUESTIONS, "--output", asked]) == 0
-    capsys.readouterr()
+    rows = ({**row, "threshold": 0.5, "penalty": "1"} for row in read_rows(QUESTIONS))
+    asked = str(write(tmp_path / "asked.jsonl", *rows))
     words = [word.replace("{asked}", asked) for word in given(recipe)]
     assert main(["train", str(recipe.relative_to(ROOT)), *words, "--dry-run"]) == 0
     shown = capsys.readouterr()

@@ -36,10 +36,8 @@ WRITERS = [
     (CONVERT, "rows.jsonl", "rows.jsonl"),
     (CONVERT, "o.jsonl", "o.jsonl"),
     (CONVERT, "o.parquet", "o.parquet"),
-    ("prepare thresholds rows.jsonl --output {}", "o.jsonl", "o.jsonl"),
+    ("prepare retrieve rows.jsonl --output {}", "o.jsonl", "o.jsonl"),
     ("prepare retrieve rows.jsonl --withhold 1 --output {}", "soft.jsonl", "rows.jsonl"),
-    ("prepare entities rows.jsonl --judge http://127.0.0.1:9/v1#m --output {}", "o.jsonl", "o.jsonl"),
-    ("prepare questions --output {}", "folder", "folder/train.jsonl"),
     (KLCF, "folder", "folder/train.jsonl"),
     (PROBE, "rows.jsonl", "rows.jsonl"),
     (PROBE, "o.jsonl", "o.jsonl"),
@@ -126,9 +124,9 @@ def test_of_two_evaluations_at_once_one_is_refused(capsys: pytest.CaptureFixture
 
 
 def test_of_two_processes_that_write_one_file_one_is_refused() -> None:
-    words = ["-m", "factrl", "prepare", "thresholds", "rows.jsonl", "--output", "o.jsonl", "--seed"]
+    words = ["-m", "factrl", "prepare", "retrieve", "rows.jsonl", "--output", "o.jsonl", "--withhold"]
     with ThreadPoolExecutor() as pool:
-        both = [pool.submit(process, *words, seed) for seed in "12"]
+        both = [pool.submit(process, *words, share) for share in "01"]
         assert sorted(one.result().returncode for one in both) == [0, 2]
     assert len(Path("o.jsonl").read_text().splitlines()) == 40
 
@@ -151,7 +149,7 @@ def test_of_two_processes_that_write_one_file_one_is_refused() -> None:
         (CONVERT, "s.jsonl"),
         (CONVERT, "s.parquet"),
         (EVAL, "s"),
-        ("prepare thresholds rows.jsonl --output {}", "s.jsonl"),
+        ("prepare retrieve rows.jsonl --output {}", "s.jsonl"),
         ("index notes.txt --out {}", "s"),
     ],
 )

@@ -95,7 +95,7 @@ def test_a_resumed_run_has_what_is_left(tmp_path: Path) -> None:
     spend(meter, 4 * MILLION)
     spending.note([spending.here()])
     spending.save(tmp_path)
-    words = [*JUDGE, *PRICES, f"run.resume={tmp_path}"]
+    words = [*JUDGE, *PRICES, f"run.output={tmp_path}"]
     judge = read_job(None, [*words, "run.max_cost=10"]).judge
     client = judge_meter(judge)
     assert client is not None

@@ -6,20 +6,31 @@ import re
 import xml.etree.ElementTree as ET
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from commands import write
 from factrl.cli import main
 from factrl.errors import ConfigError, DataError
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
 from factrl.runs.data import load_examples
-from factrl.studies import add_row, load_study, row_reward, study_names
+from factrl.studies import StartSettings, add_row, load_study, row_reward, study_names
 from factrl.studies.measure import COLUMNS, change, lines, measure, over_seeds, overview, value
 from factrl.studies.picture import write_picture
 from factrl.studies.table import TableFacts
-from factrl.studies.world import ABSTENTION, PREFILLS, World, split, tagged, target, with_checklist
+from factrl.studies.world import (
+    ABSTENTION,
+    PARTS,
+    PREFILLS,
+    World,
+    open_world,
+    split,
+    tagged,
+    target,
+    with_checklist,
+)
 from factrl.text.html import chart_style
 from factrl.types import Completion, TrainingState
 from factrl.verifier import Verifier
@@ -285,15 +296,15 @@ def test_the_world_is_written_as_files(tmp_path: Path) -> None:
         f"{e},{r},{v[0]}" for e, facts in TABLE.facts.items() for r, values in facts.items() for v in values
     ]
     (tmp_path / "facts.csv").write_text("\n".join(["entity,relation,value", *rows, "Town 1,twin,A|B"]))
-    words = ["prepare", "questions", "--table", str(tmp_path / "facts.csv"), "--output", str(tmp_path / "q")]
-    assert main(words) == 0
     table = Table.read(tmp_path / "facts.csv")
     (tmp_path / "again.csv").write_bytes(table.to_csv())
     assert Table.read(tmp_path / "again.csv").facts == table.facts
-    asked = {
-        path.stem: load_examples(str(path), require_answers=False)
-        for path in (tmp_path / "q").glob("*.jsonl")
-    }
+    world, asked = open_world(tmp_path / "facts.csv", 0), dict[str, Any]()
+    for before, task in (("", "reasoned"), ("profiles-", "profile")):
+        for part in PARTS:
+            rows = world.rows(cast(Any, task), part, 0, decline=StartSettings().decline)
+            file = write(tmp_path / f"{before}{part}.jsonl", *rows)
+            asked[file.stem] = load_examples(str(file), require_answers=False)
     assert [len({one.topic for one in asked[part]}) for part in ("warm", "train", "test")] == [10, 18, 12]
     assert len({one.topic for part in ("warm", "train", "test") for one in asked[part]}) == 40
     assert all(one.checklist and one.evidence for one in asked["profiles-train"])

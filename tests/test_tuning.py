@@ -8,7 +8,6 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +17,14 @@ from commands import write
 from factrl.cli import tune as cli
 from factrl.errors import ConfigError, DataError
 from factrl.job import Job
-from factrl.papers import load_reward
-from factrl.rewards.resources import supply
-from factrl.runs.config import dump_toml, flat, load_settings
-from factrl.runs.data import render_prompt
-from factrl.runs.rows import read_lines
+from factrl.runs.config import flat, load_settings
+from factrl.runs.resume import settings_text
 from factrl.runs.settings import AskSettings, RunSettings
-from factrl.text import think_answer
-from factrl.train.tuning.plan import demonstrated, plan_tuning
+from factrl.train.tuning.plan import plan_tuning
 from factrl.train.tuning.rules import RULES, UNDECIDED, Candidate, TargetFormat
-from factrl.train.tuning.samples import TuningResult, grading, measure_samples, measurement
+from factrl.train.tuning.samples import TuningResult, grading, measure_samples
 from factrl.train.tuning.settings import TuneSettings, completion_for, read_tuning_job
-from factrl.types import Completion, Example, Label
+from factrl.types import Example, Label
 
 KNOWN = Example("Who wrote Emma?", ("Jane Austen", "Austen"), id="1", ook=False)
 UNKNOWN = Example("Who wrote Emma?", ("Jane Austen",), id="1", ook=True)
@@ -63,13 +58,6 @@ def learnt(
         ("rft", KNOWN, (WRONG, MASKED, RIGHT, IDK), "Austen"),
         ("rft", UNKNOWN, (WRONG, MASKED, RIGHT, IDK), "no idea"),
         ("rft", KNOWN, (WRONG, IDK), "none: no right sample"),
-        (
-            "sft-seed",
-            KNOWN,
-            (Candidate("a", value=0.5), Candidate("b", value=0.9), Candidate("c", value=0.9)),
-            "b",
-        ),
-        ("sft-seed", KNOWN, (MASKED, Candidate("d", cause="declines")), "none: nothing measured"),
         ("correctness", KNOWN, (IDK, RIGHT, MASKED, WRONG), [("Austen", "Dickens")]),
         ("correctness", UNKNOWN, (IDK, RIGHT, MASKED, WRONG), [("I don't know", "Dickens")]),
         ("correctness", KNOWN, (RIGHT, RIGHT), "none: no wrong sample"),
@@ -88,68 +76,6 @@ def test_an_answer_is_written_in_the_form_that_is_read() -> None:
     assert learnt("rft", KNOWN, [RIGHT], target) == "Austen"  # its own text stays as it is
 
 
-def valued(*values: float | None, lengths: Sequence[int] = ()) -> list[Candidate]:
-    lengths = lengths or [10] * len(values)
-    return [
-        Candidate(str(n), length=length, value=value, cause=None if value is not None else "timeout")
-        for n, (value, length) in enumerate(zip(values, lengths, strict=True))
-    ]
-
-
-FEW, EQUAL = "none: fewer than two samples measured", "none: all samples equal"
-
-
-@pytest.mark.parametrize(
-    ("rules", "values", "expected"),
-    [
-        (("max-min", "klc", "factscore-ends"), (0.5, -1.0, None, 2.0, 2.0, -1.0), [("3", "1")]),
-        (("max-min", "klc", "factscore"), (1.0, 1.0, None), EQUAL),
-        (("max-min", "klc", "factscore"), (0.3, 0.1 + 0.2), EQUAL),
-        (("max-min", "klc", "factscore", "margin-length"), (1.0, None), FEW),
-        (("factscore",), (0.5, 1.0, 0.5, None), [("1", "0"), ("1", "2")]),
-    ],
-)
-def test_pairs_by_value(rules: tuple[str, ...], values: tuple[float | None, ...], expected: object) -> None:
-    for rule in rules:
-        assert learnt(rule, KNOWN, valued(*values)) == expected
-
-
-@pytest.mark.parametrize("rule", ["max-min", "klc", "factscore-ends"])
-@pytest.mark.parametrize(
-    ("text", "values", "expected"),
-    [
-        ("R1's", (0.5, None, -1.0, 2.0), [("R1's", "2")]),
-        ("R1's", (1.0,), [("R1's", "0")]),  # one sample is enough
-        ("R1's", (None,), "none: nothing measured"),
-        ("", (0.5, 1.0), "none: no chosen text"),
-    ],
-)
-def test_a_given_text_is_preferred_to_the_worst_sample(
-    rule: str, text: str, values: tuple[float | None, ...], expected: object
-) -> None:
-    assert learnt(rule, KNOWN, valued(*values), TargetFormat(chosen=text)) == expected
-
-
-@pytest.mark.parametrize(
-    ("values", "lengths", "pair"),
-    [
-        # 0 against 1 differs most, but in length too; 0 against 3 is next.
-        ((1.0, 0.0, 0.9, 0.4, 0.6), (100, 50, 100, 95, 100), ("0", "3")),
-        ((0.4, 0.3), (10, 10), None),  # the margin itself is not over it, nor by rounding
-        ((0.61, 0.5), (10, 10), ("0", "1")),
-        ((1.0, 0.0), (11, 10), ("0", "1")),  # 1.1 is within 0.1 of 1
-        ((1.0, 0.0), (10, 11), ("0", "1")),  # the better one is the numerator: 1 - 10/11 = 0.091
-        ((1.0, 0.0), (89, 100), None),
-        ((1.0, 0.0), (0, 0), None),
-    ],
-)
-def test_margin_and_length(
-    values: Sequence[float], lengths: Sequence[int], pair: tuple[str, str] | None
-) -> None:
-    found = learnt("margin-length", KNOWN, valued(*values, lengths=lengths))
-    assert found == ([pair] if pair else "none: no pair within margin and length")
-
-
 def test_chance_depends_on_the_seed_alone() -> None:
     labels: list[Label] = [*["correct"] * 9, *["incorrect"] * 9]  # type: ignore[list-item]
     samples = [Candidate(str(n), label=label) for n, label in enumerate(labels)]
@@ -163,11 +89,11 @@ def test_chance_depends_on_the_seed_alone() -> None:
 def test_a_sample_without_a_measure_is_in_no_row_of_any_rule() -> None:
     """Masked is never learnt from."""
     masked = [Candidate("masked", length=10, cause="timeout")] * 2
-    good = Candidate("a", 10, label="correct", value=1.0)
-    samples = [*masked, good, replace(good, label="incorrect", value=0.0), replace(good, label="abstained")]
+    good = Candidate("a", 10, label="correct")
+    samples = [*masked, good, replace(good, label="incorrect"), replace(good, label="abstained")]
     for rule, example in [(rule, example) for rule in RULES for example in (KNOWN, UNKNOWN)]:
         assert "masked" not in str(learnt(rule, example, samples))
-        if RULES[rule].measure is not None:
+        if RULES[rule].samples:
             assert str(learnt(rule, example, masked)).startswith("none: ")
 
 
@@ -183,33 +109,28 @@ def settings(*overrides: str) -> TuneSettings:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "rate", "rows", "samples", "rounds"),
+    ("overrides", "rate", "rows", "samples"),
     [
-        (["tune.method=dpo", "rule=margin-length"], 1e-6, 16, 10, 1),
-        (["tune.method=iterative-dpo", "rule=max-min"], 3e-6, 32, 32, 4),
-        (["tune.method=rft", "learning_rate=1e-4", "num_samples=8"], 1e-4, 16, 8, 1),
+        (["tune.method=dpo", "rule=correctness"], 3e-6, 32, 32),
+        (["tune.method=dpo", "rule=given"], 3e-6, 32, 1),
+        (["tune.method=rft", "learning_rate=1e-4", "num_samples=8"], 1e-4, 16, 8),
     ],
 )
 def test_a_method_comes_with_the_values_of_its_paper(
-    overrides: list[str], rate: float, rows: int, samples: int, rounds: int
+    overrides: list[str], rate: float, rows: int, samples: int
 ) -> None:
     told = settings(*overrides)
     assert (told.train.learning_rate, told.train.prompts_per_step) == (rate, rows)
-    assert (told.sampling.num_samples, told.tune.rounds) == (samples, rounds)
+    assert told.sampling.num_samples == samples
 
 
 @pytest.mark.parametrize(
     ("overrides", "problem"),
     [
         ([], "tune.method is required"),
-        (["tune.method=dpo"], "'dpo' needs tune.rule, one of correctness, max-min"),
-        (["tune.method=sft", "rule=klc"], "'klc' makes pairs, and 'sft' learns from none"),
-        (["tune.method=iterative-dpo", "rule=given"], "the same pairs in every round; it is for dpo"),
-        (["tune.method=rft", "rounds=2"], "rounds = 2 is for iterative-dpo"),
-        (["tune.method=dpo", "rule=klc", "paper=truthrl"], "KLCF's Eq. 11, not by 'truthrl'"),
+        (["tune.method=dpo"], "'dpo' needs tune.rule, one of correctness, given"),
+        (["tune.method=sft", "rule=given"], "'given' makes pairs, and 'sft' learns from none"),
         (["tune.method=sft", "tune.target=x"], "must hold {answer} once"),
-        (["tune.method=dpo", "rule=factscore", "tune.chosen=r1"], "max-min, factscore-ends and klc, not for"),
-        (["tune.method=sft", "tune.chosen=r1"], "'r1' is for the rules max-min"),
         (["tune.method=sft", "model.name=local"], "'local' cannot be trained"),
         (["tune.method=sft", "micro_batch_size=5"], "micro_batch_size = 5 does not divide"),
     ],
@@ -223,13 +144,7 @@ def test_wrong_settings_are_named(overrides: list[str], problem: str) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("sft-seed", "paper=factreason"), {"verifier.preset": "veriscore", "train.learning_rate": 5.5e-6}),
-        (("dpo", "rule=margin-length", "paper=factreason"), {"verifier.preset": "veriscore"}),
-        (("dpo", "rule=factscore", "paper=knowrl"), {"verifier.preset": "knowrl", "verifier.judge": "llm"}),
-        (
-            ("iterative-dpo", "rule=max-min", "paper=knowrl"),
-            {"verifier.preset": "knowrl", "model.lora": True},
-        ),
+        (("dpo", "rule=given", "paper=knowrl"), {"model.lora": True}),
         (
             ("sft", "paper=knowrl", "lora_rank=256"),
             {
@@ -239,10 +154,6 @@ def test_wrong_settings_are_named(overrides: list[str], problem: str) -> None:
         ),
         (("sft", "paper=truthrl"), {"verifier.preset": "local", "model.lora": False, "train.beta": 0.0}),
         (("sft", "paper=knowrl", "model.lora=false"), {"model.lora": False}),
-        (
-            ("truthfulness", "paper=knowrl"),
-            {"data.system": None, "model.lora": False, "train.max_completion_length": 4},
-        ),
     ],
 )
 def test_a_stage_takes_what_its_paper_says_of_all_stages(
@@ -262,14 +173,11 @@ def test_a_stage_takes_what_its_paper_says_of_all_stages(
         (("sft", "train.beta=0.1"), "train.beta = 0.1 is not used: it is for training with a reward"),
         (("rft", "train.temperature=0.6"), "train.temperature = 0.6 is not used"),
         (("rft", "tune.beta=0.2"), "tune.beta = 0.2 is not used: rft learns from no pairs"),
-        (("rft", "tune.target={answer}"), "tune.target = '{answer}' is not used: all completions are"),
+        (("rft", "tune.target={answer}"), "tune.target = '{answer}' is not used: no completion"),
         (("sft", "sampling.top_p=0.5"), "sampling.top_p = 0.5 is not used: sft writes no samples"),
-        (("sft", "tune.demonstrations=d.jsonl"), "tune.demonstrations = 'd.jsonl' is not used"),
         (("sft", "judge.url=http://h/v1#m"), "judge.url = 'http://h/v1#m' is not used: it is for grade"),
         (("rft", "verifier.index=w"), "verifier.index = 'w' is not used: it is for verify"),
-        (("dpo", "rule=klc", "judge.reward_model=m"), "judge.reward_model = 'm' is not used: it is for rate"),
-        (("dpo", "rule=factscore", "judge.checklist_model=m"), "judge.checklist_model = 'm' is not used"),
-        (("sft", "tune.rounds=1"), "tune.rounds = 1 is not used: sft has one round"),
+        (("dpo", "rule=given", "tune.abstention=no"), "tune.abstention = 'no' is not used"),
         (
             ("rft", "run.max_cost=1", "judge.url=http://h/v1#m", "judge.price_in=1", "judge.price_out=1"),
             "run.max_cost = 1 is not used: factrl tune has no limit of cost",
@@ -286,7 +194,7 @@ def test_a_setting_that_the_method_does_not_read_is_refused(words: tuple[str, ..
     [
         (("sft",), "text", "Rome"),
         (("sft", "paper=truthrl"), "boxed", r"\boxed{Rome}"),
-        (("sft-seed", "paper=factreason"), "answer", "<answer>Rome</answer>"),
+        (("sft", "paper=factreason"), "answer", "<answer>Rome</answer>"),
         (("sft", "paper=truthrl", "reward.answer=text", "tune.target= {answer}."), "text", " Rome."),
     ],
 )
@@ -310,16 +218,19 @@ def test_what_is_the_answer_follows_the_reward(spec: str, knobs: dict[str, Any],
     assert Job(AskSettings.model_construct(paper=spec, reward=knobs)).extract == extract
 
 
-def test_given_answers_after_an_opened_reasoning_need_a_target() -> None:
+def test_given_answers_after_an_opened_reasoning_need_a_target(tmp_path: Path) -> None:
+    file = write(tmp_path / "q.jsonl", {"question": "Capital?", "answers": ["Rome"], "evidence": ["x"]})
+    words = ("tune.method=sft", "paper=fspo", f"data.train={file}")
     with pytest.raises(ConfigError, match=r"tune\.target .*<think>"):
-        settings("tune.method=sft", "paper=fspo")
-    told = job("tune.method=sft", "paper=fspo", "tune.target=I recall.</think><answer>{answer}</answer>")
+        plan_tuning(job(*words))
+    told = job(*words, "tune.target=I recall.</think><answer>{answer}</answer>")
     assert completion_for(told, "Rome") == "I recall.</think><answer>Rome</answer>"
-    assert job("tune.method=rft", "paper=fspo").extract == "answer", "its own texts are as they are"
+    write(tmp_path / "q.jsonl", {"prompt": "Capital?", "completion": "So.</think><answer>Rome</answer>"})
+    assert plan_tuning(job(*words)).given, "what is given is as it is"
 
 
 def test_how_the_model_is_asked_is_read_by_other_verbs(tmp_path: Path) -> None:
-    told = settings("tune.method=dpo", "rule=max-min", "max_completion_length=7")
+    told = settings("tune.method=dpo", "rule=given", "paper=truthrl", "max_completion_length=7")
     (tmp_path / "config.toml").write_text(told.asking(), "utf-8")
     for kind in (RunSettings, AskSettings):
         found = load_settings(kind, tmp_path / "config.toml", knobs={"reward": told.reward})
@@ -429,153 +340,66 @@ def test_grades_are_not_kept_for_other_accepted_answers(questions: Path, tmp_pat
         measure_samples(measure, about, others, samples, **told)
 
 
-def test_a_malformed_text_is_no_seed(questions: Path, tmp_path: Path) -> None:
-    rows = (row | {"evidence": ["Rome is in Italy."]} for row in [*read_lines(questions)])
-    file = write(tmp_path / "evidence.jsonl", *rows)
-    words = ("tune.method=sft-seed", f"data.train={file}", "paper=factreason", "verifier.cache=false")
-    plan = plan_tuning(job(*words, "verifier.preset=local", "verifier.judge=weak"))
-    measure, _ = measurement(plan.job)
-    said = ("<think>I know.</think><answer>Rome is in Italy.</answer>", "<answer>Rome is in Italy.</answer>")
-    good, bad = measure(plan.examples[:2], [Completion(text) for text in said])
-    assert good == {"value": 1.0, "cause": None}
-    assert bad == {"cause": "no_think"}
-
-
-@pytest.mark.parametrize(
-    ("claims_of", "values"), [("answer", [1.0, None, 0.0]), ("reasoning", [0.5, None, 1.0])]
-)
-def test_facttune_scores_the_facts_of_the_reasoning_where_it_is_told(
-    questions: Path, tmp_path: Path, claims_of: str, values: list[float | None]
-) -> None:
-    """As the fact term of `knowrl:format+fact` has them; a short answer alone is one claim or none."""
-    facts = ["Marie Curie was born in Warsaw.", "Rome is in Italy."]
-    rows = [row | {"evidence": facts} for row in [*read_lines(questions)]]
-    file = write(tmp_path / "evidence.jsonl", *rows)
-    words = ("rule=factscore", f"data.train={file}", "paper=knowrl", f"claims_of={claims_of}")
-    weak = ("verifier.preset=local", "verifier.judge=weak", "verifier.embedder=", "verifier.cache=false")
-    plan = plan_tuning(job("tune.method=dpo", *words, *weak))
-    measure, _ = measurement(plan.job)
-    said = (
-        "<think>Marie Curie was born in Warsaw. Rome is in France.</think><answer>Rome is in Italy.</answer>",
-        "<answer>Rome is in Italy.</answer>",
-        "<think>Marie Curie was born in Warsaw.</think><answer>Rome is in France.</answer>",
-    )
-    measured = measure(plan.examples, [Completion(text) for text in said])
-    assert [row.get("value") for row in measured] == values
-    if claims_of == "reasoning":
-        reward = supply(load_reward("knowrl:format+fact"), supplier=plan.job.supplier)
-        terms = [reward(plan.examples[0], said[n]).terms["fact"] for n in (0, 2)]
-        assert terms == [values[0], values[2]]
-
-
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        (("tune.method=sft-seed",), "3 of 3 questions come without evidence"),
-        (("tune.method=dpo", "rule=margin-length"), "come without evidence"),
-        (("tune.method=dpo", "rule=klc"), "klcf needs reward.alpha"),
-        (("tune.method=dpo", "rule=klc", "paper=klcf:table-2-row"), "has no checklist"),
-        (
-            ("tune.method=dpo", "rule=max-min", "paper=truthrl", "tune.demonstrations=nowhere.jsonl"),
-            "nowhere.jsonl",
-        ),
-        (("tune.method=dpo", "rule=max-min", "paper=truthrl:ternary-ook"), "ook"),
-        (("tune.method=dpo", "rule=max-min", "tune.chosen=r1"), "'r1': none of 3 rows of "),
-        (("tune.method=dpo", "rule=max-min", "claims_of=reasoning"), "a rule that measures precision"),
-        (("tune.method=dpo", "rule=factscore", "claims_of=reasoning"), "such as paper=knowrl"),
-    ],
-)
-def test_questions_without_what_measuring_needs_are_refused(
-    questions: Path, words: tuple[str, ...], problem: str
-) -> None:
-    with pytest.raises((DataError, ConfigError)) as caught:
-        plan_tuning(job(f"data.train={questions}", *words))
-    assert problem in str(caught.value)
-
-
-def test_demonstrations_come_before_the_question(tmp_path: Path) -> None:
-    file = write(tmp_path / "d.jsonl", *({"prompt": f"P{n}", "response": f"{{R{n}}}"} for n in range(3)))
-    told = settings("tune.method=sft-seed", "data.prompt=Q: {question}", f"tune.demonstrations={file}")
-    prompt = demonstrated(told).data.prompt
-    assert prompt.format(question="P9") == "Q: P0\n{R0}\n\nQ: P1\n{R1}\n\nQ: P9"
-    assert demonstrated(settings("tune.method=sft")).data.prompt == "{question}"
-    with pytest.raises(DataError, match=r"3 rows, fewer than tune\.shots = 4"):
-        demonstrated(settings("tune.method=sft-seed", f"tune.demonstrations={file}", "shots=4"))
-    asked = write(tmp_path / "q.jsonl", {"question": "P9?", "answers": ["R9"], "evidence": ["x"]})
-    words = ("tune.method=sft-seed", f"data.train={asked}", "verifier.preset=local", "verifier.judge=weak")
-    [note] = plan_tuning(job(*words, "data.prompt=Q: {question}")).notes
-    assert "tune.demonstrations" in note
-    assert plan_tuning(job(*words, f"tune.demonstrations={file}")).notes == []
-
-
-@pytest.mark.parametrize("words", [("tune.method=sft-seed",), ("tune.method=dpo", "rule=margin-length")])
-def test_factreasons_samples_are_asked_for_with_two_worked_examples(
-    tmp_path: Path, words: tuple[str, ...]
-) -> None:
-    asked = write(tmp_path / "q.jsonl", {"question": "What is a {cave}?", "evidence": ["x"]})
-    told = job(*words, f"data.train={asked}", "verifier.preset=local", "verifier.judge=weak")
-    assert (told.settings.paper, told.extract) == ("factreason", "answer")
-    assert plan_tuning(told).notes == []
-    shown = demonstrated(told.settings)
-    text = render_prompt(Example("What is a {cave}?"), shown.data.prompt)
-    *examples, last = text.split("Request: ")[1:]
-    assert last == "What is a {cave}?"
-    assert ["Fire" in examples[0], "Cave" in examples[1]] == [True, True]
-    for example in examples:
-        blocks = think_answer(example.partition("\n\n")[2].strip())
-        assert blocks.think is not None
-        assert blocks.answer is not None
-        assert "Let me check" in blocks.think.text
-        assert "leave that out" in blocks.think.text
-    assert shown.data.prompt != told.settings.data.prompt, "it is trained without them"
-    file = write(tmp_path / "d.jsonl", *({"prompt": f"P{n}", "response": "R"} for n in range(2)))
-    assert "Great Fire" not in demonstrated(settings(*words, f"tune.demonstrations={file}")).data.prompt
-
-
-def test_given_pairs_are_learnt_as_they_stand(tmp_path: Path) -> None:
-    rows = [{"p": "Why?", "better": "<think>a</think>x", "worse": "y"}, {"p": "Who?", "better": "x"}]
-    file = write(tmp_path / "pairs.jsonl", *rows)
-    columns = ("data.columns.question=p", "data.columns.answers=better", "data.columns.rejected=worse")
-    words = ("tune.method=dpo", "rule=given", f"data.train={file}", "paper=factreason")
-    plan = plan_tuning(job(*words, *columns))
-    assert plan.samples == 0
-    target = TargetFormat(partial(completion_for, plan.job))
-    [first] = (learnt("given", example, (), target) for example in plan.examples)
-    assert (first, plan.notes) == ([("<think>a</think>x", "y")], ["1 rows left out: no given pair"])
-    with pytest.raises(DataError, match=r"data\.columns\.rejected=…, and .* data\.columns\.answers=…"):
-        plan_tuning(job(*words, *columns[:2]))
-
+# Rows that are given
 
 SAID = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "y"}]
 
 
-@pytest.mark.parametrize(
-    ("worse", "text"),
-    [(SAID, "y"), (json.dumps(SAID), "y"), ('{"a": 1}', '{"a": 1}')],  # as TRL has it, in a .csv, and JSON
-)
-def test_a_worse_completion_is_a_text_or_a_conversation(worse: object, text: str, tmp_path: Path) -> None:
-    file = write(tmp_path / "pairs.jsonl", {"question": "Why?", "answer": "x", "rejected": worse})
-    [example] = plan_tuning(job("tune.method=dpo", "rule=given", f"data.train={file}")).examples
-    assert learnt("given", example, ()) == [("x", text)]
+def given(tmp_path: Path, *rows: dict[str, Any], pairs: bool = False, more: Sequence[str] = ()) -> Any:
+    """What is learned of each row: its prompt, then its texts; and the notes."""
+    file = write(tmp_path / "rows.jsonl", *rows)
+    words = ("tune.method=dpo", "rule=given") if pairs else ("tune.method=sft",)
+    plan = plan_tuning(job(*words, f"data.train={file}", *more))
+    assert plan.samples == 0
+    return [(one.prompt, *one.texts.values()) for one in plan.given], plan.notes
 
 
 @pytest.mark.parametrize(
-    ("worse", "message"),
+    ("row", "prompt"),
     [
-        (" x ", "no row has a pair to learn from; 1 rows left out: both completions equal"),
-        ('["y"]', "row 1: the worse completion is \"['y']\", not text or null"),
-        (["y"], "row 1: the worse completion is \"['y']\", not text"),
-        (
-            5,
-            "row 1: the worse completion is '5', not text or null; write the text, or messages with role and",
-        ),
+        ({"prompt": "Q: Why?\nA:", "completion": " y"}, "Q: Why?\nA:"),
+        ({"prompt": SAID[:1], "completion": SAID[1:]}, SAID[:1]),
+        ({"prompt": json.dumps(SAID[:1]), "completion": json.dumps(SAID[1:])}, SAID[:1]),  # of a .csv
+        ({"messages": SAID}, SAID[:1]),
+        ({"question": "Why?", "completion": '["#### y"]'}, None),
     ],
 )
-def test_a_worse_completion_that_is_none_is_refused(worse: object, message: str, tmp_path: Path) -> None:
-    file = write(tmp_path / "pairs.jsonl", {"question": "Why?", "answer": "x", "rejected": worse})
-    with pytest.raises(DataError) as caught:
-        plan_tuning(job("tune.method=dpo", "rule=given", f"data.train={file}"))
-    assert message in str(caught.value)
+def test_rows_are_learned_as_they_stand(tmp_path: Path, row: dict[str, Any], prompt: object) -> None:
+    [found], notes = given(tmp_path, row)
+    assert found[0] == prompt
+    assert found[1].strip() == ('["#### y"]' if "question" in row else "y")
+    assert notes == []
+
+
+def test_pairs_are_learned_as_they_stand(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"prompt": "Why?", "chosen": "<think>a</think>x", "rejected": [*SAID]},
+        {"prompt": "Who?", "chosen": "x"},
+        {"prompt": "Who?", "chosen": "x", "rejected": " x "},
+    ]
+    found, notes = given(tmp_path, *rows, pairs=True)
+    assert found == [("Why?", "<think>a</think>x", "y")]
+    assert notes == ["1 rows left out: no rejected", "1 rows left out: both completions equal"]
+    named = [{"p": "Why?", "better": "x", "worse": '{"a": 1}'}]
+    columns = ("data.columns.question=p", "data.columns.answers=better", "data.columns.rejected=worse")
+    found, _ = given(tmp_path, *named, pairs=True, more=columns)
+    assert found == [(None, "x", '{"a": 1}')]
+
+
+@pytest.mark.parametrize(
+    ("row", "name"),
+    [
+        ({"prompt": "Why?", "chosen": "x"}, r"data\.columns\.rejected"),
+        ({"prompt": "Why?", "rejected": "x"}, r"data\.columns\.answers"),
+        ({"prompt": "Why?", "chosen": "x", "rejected": 5}, "row 1: rejected"),
+        ({"prompt": "Why?", "chosen": "x", "rejected": ["y"]}, "row 1: rejected"),
+        ({"prompt": 5, "chosen": "x", "rejected": "y"}, "row 1: prompt"),
+        ({"prompt": "Why?", "chosen": "x", "rejected": "x"}, "both completions equal"),
+    ],
+)
+def test_a_row_that_is_no_pair_is_named(tmp_path: Path, row: dict[str, Any], name: str) -> None:
+    with pytest.raises(DataError, match=name):
+        given(tmp_path, row, pairs=True)
 
 
 # The command line
@@ -609,20 +433,21 @@ def test_wrong_words_are_named(words: tuple[str, ...], problem: str) -> None:
     assert problem in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        (("--model", "n"), r"model\.name was 'm', not 'n'"),
-        (("rule=factscore",), r"tune\.rule was 'correctness', not 'factscore'"),
-    ],
-)
-def test_a_resumed_run_keeps_its_settings(tmp_path: Path, words: tuple[str, ...], problem: str) -> None:
+def test_a_run_goes_on_with_its_own_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = settings("tune.method=dpo", "rule=correctness", f"data.train={tmp_path / 'none.jsonl'}")
-    (tmp_path / "tune.toml").write_text(dump_toml(told), "utf-8")
-    with pytest.raises(ConfigError, match=problem):
-        run("--resume", str(tmp_path), *words)
-    with pytest.raises(DataError, match=r"none\.jsonl"):  # and other ones may change
-        run("--resume", str(tmp_path), "--steps", "7", "--evaluate", "e.jsonl", "--dry-run")
+    (tmp_path / "tune.toml").write_text(settings_text(told), "utf-8")
+    for words, name in (
+        (("--model", "n"), r"model\.name"),
+        (("rule=given",), r"tune\.rule"),
+        (("--evaluate", "e.jsonl"), r"data\.eval"),
+    ):
+        with pytest.raises(ConfigError, match=name):
+            run("--resume", str(tmp_path), *words)
+    with pytest.raises(DataError, match=r"none\.jsonl"):
+        run("--resume", str(tmp_path), "--steps", "7", "--dry-run")
+    (tmp_path / "done.json").write_text('{"steps": 7}')
+    assert run("--resume", str(tmp_path)) == 0
+    assert "7 of 7 steps" in capsys.readouterr().err
 
 
 # Before and after

@@ -14,8 +14,7 @@ from factrl.evals import shortqa
 from factrl.llm import FakeLLM, quoting
 from factrl.llm.bodies import excerpt
 from factrl.llm.replies import read_supported, read_true_false, read_verdict, read_verdicts, records_by_id
-from factrl.prepare import dataset, entities
-from factrl.prepare import prompts as new_prompts
+from factrl.prepare import dataset
 from factrl.rewards import grading, guards, mathematics, preference
 from factrl.rewards.checklist import Checklist, read_checklist
 from factrl.rewards.truthfulness import shown_claim
@@ -97,7 +96,7 @@ PLAIN: tuple[Any, ...] = (
     *(shortqa.continued, shortqa.final_part, confidence.stated_confidence, mathematics.is_number),
     *(excerpt, metrics.split, escape.visible, escape.one_line, escape.markup),
     *(escape.markdown, escape.attribute, escape.linked, llm.read_facts, read_true_false, read_supported),
-    *(prepare.normalised, entities.read_entities, new_prompts.read_new_prompt),
+    prepare.normalised,
     *(quoting.broken.__wrapped__, quoting.forges, sources.cut, search.without_secrets, sentences),
     *(strip_end_tokens, grading.read_letter, text.think_answer, text.opened, text.implied, text.boxed),
     *(text.unwrap_latex, text.clean, shown_claim, words.read),
@@ -154,7 +153,6 @@ READERS: dict[str, Reader] = {
     "text.mentions.mentions (question)": lambda raw: mentions.mentions(raw, "In Rome", ["Paris"]),
     "text.mentions.mentions (answers)": lambda raw: mentions.mentions("Where?", "In Rome", [raw]),
     "prepare.dataset.read_choices": lambda raw: dataset.read_choices(raw, ["a", "b"]),
-    "prepare.entities.name_entities": lambda raw: entities.name_entities(FakeLLM(["[]"]), raw, [raw]),
     "prepare.answer_part": lambda raw: prepare.answer_part(Completion(raw)),
     "rewards.preference.guarded": lambda raw: preference.guarded(lambda *_: 0.9, QUESTION, raw),
     "prepare.Sieve.found_in": prepare.Sieve({QUESTION: "a"}).found_in,

@@ -38,7 +38,10 @@ S = TypeVar("S", bound=RunSettings)
 REWARD_ALONE = ("model.name=none", "data.train=none")
 """Overrides for a job that makes a reward and trains nothing: values of the settings that every job needs."""
 _ADAPTER = ("lora_rank", "lora_alpha", "lora_dropout", "lora_target_modules")
-_READ_IN_ASKING = ("max_completion_length", "bf16", "use_vllm", "vllm_mode", "vllm_server_base_url")
+_READ_IN_ASKING = (
+    *("max_completion_length", "max_prompt_length", "max_long_share"),
+    *("bf16", "use_vllm", "vllm_mode", "vllm_server_base_url"),
+)
 _EXTRACTS: Mapping[str, Extract] = {
     "boxed": "boxed",
     "text": "text",
@@ -77,7 +80,7 @@ class Job(Generic[S]):
         run, price = self.settings.run, self.settings.judge.price
         if isinstance(self.settings, AskSettings):
             return open_judge(self.settings.judge)
-        account = read_account(run.resume) if run.resume else Account()
+        account = read_account(run.output) if run.output else Account()
         if why := account.overdraft(price, run.max_cost):
             raise ConfigError(f"{why}; to go on, raise it: --max-cost MORE")
         allowed = account.allowance(price, run.max_cost, int(os.environ.get("WORLD_SIZE", "1")))

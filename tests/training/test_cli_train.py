@@ -51,7 +51,7 @@ def test_a_package_that_is_not_there_is_all_that_is_said(
         (["--judge", "{closed}#m"], "{closed} could not be reached: "),
         (
             ["train.max_prompt_length=1"],
-            "0 of 8 questions can be used (train.max_prompt_length = 1), fewer than",
+            "8 of 8 prompts have more than train.max_prompt_length = 1 tokens",
         ),
     ],
 )
@@ -75,7 +75,7 @@ def test_train_then_eval_then_resume(
     assert train("--steps", "2", "--output", "here", "--seed", "1") == 0
     out, err = capsys.readouterr()
     run = Path(out.rstrip("\n"))
-    assert run.parent == Path("here")
+    assert run == Path("here")
     assert max(line["step"] for line in read_metrics(run)) == 2
 
     line = next(line for line in err.splitlines() if line.startswith("evaluate:"))
@@ -92,7 +92,15 @@ def test_train_then_eval_then_resume(
 
     assert main(["train", "--resume", str(run), "--steps", "3"]) == 0
     assert capsys.readouterr().out == f"{run}\n"
+    for more in ([], ["--steps", "3"], []):
+        capsys.readouterr()
+        before = (run / "model" / "model.safetensors").stat()
+        assert main(["train", "--resume", str(run), *more]) == 0
+        out, err = capsys.readouterr()
+        assert (out, err) == (f"{run}\n", "nothing to do: 3 of 3 steps are done\n")
+        assert (run / "model" / "model.safetensors").stat() == before
     assert [line["step"] for line in read_metrics(run) if "reward" in line] == [1, 2, 3]
+    assert "steps = 3" in (run / "config.toml").read_text()
 
 
 def test_a_measured_dry_run_takes_one_step_and_leaves_nothing(

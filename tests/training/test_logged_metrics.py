@@ -134,7 +134,7 @@ def from_tensorboard(run: Path) -> Mapping[int, Mapping[str, float]]:
     """What TensorBoard would draw."""
     from tensorboard.backend.event_processing import event_accumulator
 
-    [folder] = (run / "checkpoints" / "runs").iterdir()
+    folder = run / "tensorboard"
     events = event_accumulator.EventAccumulator(str(folder)).Reload()
     got: dict[int, dict[str, float]] = defaultdict(dict)
     for name in events.Tags()["scalars"]:

@@ -20,7 +20,7 @@ from factrl.runs.folder import read_metrics
 from factrl.runs.rows import read_lines
 from factrl.runs.settings import ModelSettings
 from factrl.train import offline
-from factrl.train.model import load_policy
+from factrl.train.model import load_policy, load_tokenizer
 from factrl.train.offline import tune
 from factrl.train.tuning.plan import TunePlan, plan_tuning
 from factrl.train.tuning.rules import Candidate
@@ -30,14 +30,6 @@ from factrl.train.writing import PolicyWriter
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-REWARDS = """
-import factrl as fx
-
-@fx.reward
-def early(example, completion, *, knob=1.0):
-    return {"early": knob / (1 + completion.find(example.answers[0]))} if example.answers[0] in completion \\
-        else {"early": -float(len(completion))}
-"""
 SIZES = ("train.prompts_per_step=4", "train.micro_batch_size=4", "train.max_completion_length=5")
 OFF = ("train.gradient_checkpointing=false", "train.bf16=false")
 COMMON = ("data.prompt={question}", *SIZES, *OFF, "train.learning_rate=1e-3", "run.seed=3")
@@ -46,13 +38,11 @@ SAMPLED = ("sampling.num_samples=4", "sampling.temperature=1.0")
 
 @pytest.fixture
 def words(tiny_model: Path, questions: Path, tmp_path: Path) -> list[str]:
-    (tmp_path / "own.py").write_text(REWARDS, "utf-8")
     return [
         *COMMON,
         f"model.name={tiny_model}",
         f"data.train={questions}",
         f"run.dir={tmp_path / 'runs'}",
-        f"paper={tmp_path / 'own.py'}:early",
     ]
 
 
@@ -72,35 +62,39 @@ def probed(questions: Path, tmp_path: Path) -> Path:
 
 
 def planned(words: Sequence[str], *more: str) -> TunePlan:
-    sampled = () if {"tune.method=sft", "tune.method=r-tuning"} & {*more} else SAMPLED
-    return plan_tuning(read_tuning_job(None, [*words, *sampled, *more]))
+    return plan_tuning(read_tuning_job(None, [*words, *more]))
 
 
-def test_a_given_completion_opens_no_reasoning_that_its_prompt_has_opened(
-    words: list[str], questions: Path, tmp_path: Path
-) -> None:
-    """Chat templates of DeepSeek-R1's distillations end with `<think>`, and R1's texts begin with it."""
-    rows = [*read_lines(questions)][:3]
-    texts = ("<think>\nHmm.\n</think><answer>Rome</answer>", "Hmm.</think>Oslo", " ")
-    given = (row | {"r1": text} for row, text in zip(rows, texts, strict=True))
-    file = write(tmp_path / "r1.jsonl", *given)
-    plan = planned(words, "tune.method=dpo", "rule=max-min", "tune.chosen=r1", f"data.train={file}")
-    group, prompts = [Candidate("worst", value=0.0)], ["Q<think>\n", "Q<think>", "Q"]
-    made, left_out = offline.make_rows(plan, [group] * 3, prompts, 0)
-    assert [(row["chosen"], row["rejected"]) for row in made] == [
-        ("Hmm.\n</think><answer>Rome</answer>", "worst"),
-        ("Hmm.</think>Oslo", "worst"),
+def test_given_rows_are_read_as_they_stand(words: list[str], tiny_model: Path, tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(ModelSettings(name=str(tiny_model)))
+    ask = [{"role": "user", "content": "where"}]
+    rows = [
+        {"prompt": "where ?", "completion": "rome"},
+        {"prompt": ask, "completion": "oslo"},
+        {"prompt": [*ask, {"role": "assistant", "content": "i"}], "completion": "know"},
+        {"question": "where ?", "completion": "lima"},
+        {"question": "where <think>", "completion": "<think>\nHmm.</think>lima"},
     ]
-    assert left_out == {"no chosen text": 1}
-    made, _ = offline.make_rows(plan, [group] * 3, ["Q"] * 3, 0)
-    assert made[0]["chosen"] == texts[0]
-    plan = planned(words, "tune.method=sft", "data.columns.answers=r1", f"data.train={file}", "data.limit=2")
-    made, _ = offline.make_rows(plan, [[], []], prompts[:2], 0)
-    assert [row["completion"] for row in made] == ["Hmm.\n</think><answer>Rome</answer>", "Hmm.</think>Oslo"]
+    file = write(tmp_path / "given.jsonl", *rows)
+    plan = planned(words, "tune.method=sft", f"data.train={file}", "data.prefill=<think>")
+    found = [(row["prompt"], row["chat"], row["completion"]) for row in offline.given_rows(plan, tokenizer)]
+    assert found == [
+        ("where ?", False, "rome"),
+        ("user where is ", True, "oslo"),
+        ("user where assistant i", True, "know"),
+        ("user where ? is <think>", True, "lima"),
+        ("user where <think> is <think>", True, "Hmm.</think>lima"),  # which the prompt has opened
+    ]
+    write(file, {"messages": [*ask, {"role": "assistant", "content": "rome oslo"}]})
+    run, _ = tune(planned(words, "tune.method=sft", f"data.train={file}", "prompts_per_step=1", "steps=30"))
+    model, _ = load_policy(ModelSettings(name=str(run / "model")))
+    ids = tokenizer("user where is ", return_tensors="pt")
+    written = model.generate(**ids, max_new_tokens=3, do_sample=False)[0, ids["input_ids"].size(1) :]
+    assert tokenizer.decode(written) == "rome oslo <end>"
 
 
-def rows_of(run: Path, part: str = "") -> list[dict[str, Any]]:
-    return [*read_lines(run / "data" / part / "train.jsonl")]
+def rows_of(run: Path) -> list[dict[str, Any]]:
+    return [*read_lines(run / "data" / "train.jsonl")]
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -122,6 +116,7 @@ def test_sft_learns_the_answers(words: list[str], questions: Path) -> None:
     assert rows_of(run)[0] == {
         "id": "ada",
         "prompt": "user where is ada from ? is ",
+        "chat": True,
         "completion": "rome",
         "truncated": False,
         "why": "accepted answer",
@@ -161,12 +156,18 @@ def test_methods_that_need_a_probe_learn_from_its_samples(
     assert read_metrics(run)[-1]["step"] == 3
 
 
-def test_dpo_on_a_reward_moves_towards_the_chosen(words: list[str]) -> None:
-    plan = planned(words, "tune.method=dpo", "tune.rule=max-min", "train.steps=12")
-    run, _ = tune(plan)
-    for row in rows_of(run):
-        better, worse = map(float, row["why"].split(" over "))
-        assert better > worse
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """Eight pairs, of which the better one is a place and the worse one none."""
+    rows = [
+        {"prompt": f"where is {who} from ?", "chosen": "rome", "rejected": "i don ' t know ."}
+        for who in ("ada", "bo", "cleo", "dan", "eve", "fay", "gus", "hal")
+    ]
+    return write(tmp_path / "pairs.jsonl", *rows)
+
+
+def test_dpo_moves_towards_the_chosen(words: list[str], pairs: Path) -> None:
+    run, _ = tune(planned(words, "tune.method=dpo", "rule=given", f"data.train={pairs}", "train.steps=12"))
     lines = read_metrics(run)
     assert lines[0]["rewards/margins"] == 0  # the reference is where it starts
     assert lines[0]["loss"] == pytest.approx(math.log(2), abs=1e-4)
@@ -206,50 +207,22 @@ def test_masked_samples_are_not_kept_and_too_many_stop_the_run(tmp_path: Path, w
     assert check_masked(found, 0.5, tmp_path) == {"timeout": 2}
     with pytest.raises(TooManyMasked, match=r"2 of 16 samples .*2 timeout.*factrl tune --resume"):
         check_masked(found, 0.1, tmp_path)
-    assert check_masked([[Candidate("", cause="declines")]], 0.1, tmp_path) == {"declines": 1}
     assert check_masked([[Candidate("", cause="no_think")]], 0.1, tmp_path) == {"no_think": 1}
 
 
-def test_every_round_compares_with_the_model_of_the_round_before(
-    words: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loaded: list[str] = []
-
-    def recorded(settings: Any) -> Any:
-        loaded.append(Path(settings.name).name)
-        return load_policy(settings)
-
-    monkeypatch.setattr(offline, "load_policy", recorded)
-    plan = planned(words, "tune.method=iterative-dpo", "tune.rule=max-min", "tune.rounds=2", "train.steps=3")
-    run, _ = tune(plan)
-    assert loaded[2:] == ["1", "1"]  # the second round's policy and its reference
-    lines = read_metrics(run)
-    assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
-    margins = [line["rewards/margins"] for line in lines]
-    assert margins[0] == margins[3] == 0
-    assert all(margin != 0 for margin in (*margins[1:3], *margins[4:]))
-    first, second = (run / "data" / f"round_{n}" / "samples.jsonl" for n in (1, 2))
-    heads = [json.loads(path.read_text("utf-8").splitlines()[0]) for path in (first, second)]
-    assert heads[0]["model"] != heads[1]["model"]
-    assert [head["numbers"] for head in heads] == [[0, 3], [4, 7]]
-    assert not same(run / "iterates" / "1", run / "model")
-
-
 def test_what_an_adapter_was_tuned_to_is_the_whole_start_of_the_next_stage(
-    words: list[str], tiny_model: Path, tmp_path: Path
+    words: list[str], tiny_model: Path, pairs: Path, tmp_path: Path
 ) -> None:
-    lora = ("model.lora=true", "model.lora_rank=4", "train.steps=2", "tune.rule=max-min")
+    lora = ("model.lora=true", "model.lora_rank=4", "train.steps=2", "tune.rule=given", f"data.train={pairs}")
     run, _ = tune(planned(words, "tune.method=dpo", *lora))
     first = run / "model"
     again, _ = tune(planned(words, "tune.method=dpo", *lora, f"model.name={first}", "learning_rate=1e-12"))
     moved, kept = weights(first), weights(again / "model")
     assert all(torch.allclose(moved[name], kept[name], atol=1e-6) for name in moved)
     assert not same(tiny_model, first)
-    run, _ = tune(planned(words, "tune.method=iterative-dpo", "tune.rounds=2", *lora))
-    for folder in (first, again / "model", run / "iterates" / "1", run / "model"):
+    for folder in (first, again / "model"):
         assert (folder / "config.json").is_file()
         assert not (folder / "adapter_config.json").exists()
-    assert not same(run / "iterates" / "1", run / "model")
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     (adapter / "adapter_config.json").touch()
@@ -257,55 +230,22 @@ def test_what_an_adapter_was_tuned_to_is_the_whole_start_of_the_next_stage(
         tune(planned(words, "tune.method=sft", f"model.name={adapter}"))
 
 
-def test_label_smoothing_is_conservative_dpo(words: list[str], tmp_path: Path) -> None:
-    smoothing = 0.3
-    losses = []
-    for e in (0.0, smoothing):
-        plan = planned(words, "tune.method=dpo", "tune.rule=max-min", f"tune.label_smoothing={e}")
-        model, tokenizer = load_policy(plan.settings.model)
-        row = {"prompt": "where is ada", "chosen": "rome", "rejected": "oslo ."}
-        row |= {"chosen_truncated": False, "rejected_truncated": True}
-        trainer: Any = offline.trainer_of(
-            plan.settings, plan.settings.model, model, tokenizer, [row], tmp_path
-        )
-        with torch.no_grad():
-            model.get_input_embeddings().weight[7] += 0.5
-        batch = next(iter(trainer.get_train_dataloader()))
-        losses.append(trainer.compute_loss(trainer.model, batch).item())
-        assert batch["completion_mask"].sum(dim=1).tolist() == [2, 2]  # `rome <end>`, `oslo .`
-    margin = -math.log(math.expm1(losses[0]))
-    assert abs(margin) > 1e-3
-    assert losses[1] == pytest.approx(
-        (1 - smoothing) * losses[0] + smoothing * (losses[0] + margin), abs=1e-6
-    )
-
-
 # Killed and resumed
-
-
-@pytest.mark.fault("F20")
-def test_killed_before_a_round_is_said_to_be_done_it_goes_on(words: list[str]) -> None:
-    plan = planned(words, "tune.method=sft", "train.steps=2", "train.save_steps=1")
-    run, _ = tune(plan)
-    before = weights(run / "model")
-    (run / "data" / "done.json").unlink()
-    resumed, _ = tune(plan_tuning(read_tuning_job(run / "tune.toml", [f"run.resume={run}"])))
-    after = weights(resumed / "model")
-    assert all(torch.equal(before[name], after[name]) for name in before)
-    assert (run / "data" / "done.json").is_file()
 
 
 KILLED = """
 import os, sys
 from factrl.runs import disk, folder as run
+from factrl.train import callbacks, offline
 from factrl.train.tuning import samples
-from factrl.train.offline import tune
 from factrl.train.tuning.plan import plan_tuning
 from factrl.train.tuning.settings import read_tuning_job
 
 samples.PART = 8
 where, after, *words = sys.argv[1:]
-kind, method = (disk.Journal, "add") if where == "sampling" else (run.Run, "log")
+kind, method = {
+    "sampling": (disk.Journal, "add"), "training": (run.Run, "log"), "ending": (offline, "say_done")
+}[where]
 left, plain = int(after), getattr(kind, method)
 
 def dying(self, *args):
@@ -316,46 +256,41 @@ def dying(self, *args):
     return plain(self, *args)
 
 setattr(kind, method, dying)
-tune(plan_tuning(read_tuning_job(None, words)))
+offline.tune(plan_tuning(read_tuning_job(None, words)))
 """
 
 
 @pytest.mark.fault("F20")
-@pytest.mark.parametrize(("where", "after"), [("sampling", 5), ("training", 5)])
-def test_a_killed_run_goes_on_with_the_same_rows_and_weights(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, after: int
+def test_a_run_that_is_killed_three_times_ends_as_one_that_never_was(
+    words: list[str], questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("factrl.train.tuning.samples.PART", 8)
-    more = (*SAMPLED, "tune.method=iterative-dpo", "tune.rule=max-min", "tune.rounds=2")
-    more += ("train.steps=4", "train.save_steps=2")
+    flagged = ({**row, "ook": False} for row in read_lines(questions))
+    file = write(tmp_path / "flagged.jsonl", *flagged)
+    more = (*SAMPLED, "tune.method=rft", f"data.train={file}", "prompts_per_step=2", "micro_batch_size=2")
+    more += ("train.steps=6", "train.save_steps=2")
+    # A model that knows two of the four places, so that some samples are right.
+    known = write(tmp_path / "known.jsonl", *({**row, "answers": ["rome"]} for row in read_lines(questions)))
+    start, _ = tune(
+        planned(words, "tune.method=sft", f"data.train={known}", "steps=20", "learning_rate=1e-2")
+    )
+    more += (f"model.name={start / 'model'}",)
     whole, _ = tune(planned(words, *more))
-    folder = tmp_path / "killed"
-    command = [sys.executable, "-c", KILLED, where, str(after), *words, *more, f"run.dir={folder}"]
-    died = subprocess.run(command, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert died.returncode == 9, died.stderr.decode()
-    [run] = folder.iterdir()
-
-    written: list[Sequence[str]] = []
-    plain = PolicyWriter.write
-
-    def counted(self: Any, examples: Any, *args: Any, **named: Any) -> Any:
-        written.append([example.id for example in examples])
-        return plain(self, examples, *args, **named)
-
-    monkeypatch.setattr(PolicyWriter, "write", counted)
-    job = read_tuning_job(run / "tune.toml", [f"run.resume={run}"])
-    resumed, _ = tune(plan_tuning(job))
+    run = tmp_path / "killed"
+    told = [*words, *more, f"run.output={run}"]
+    for where, after in (("sampling", 3), ("training", 3), ("ending", 0)):
+        command = [sys.executable, "-c", KILLED, where, str(after), *told]
+        died = subprocess.run(command, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        assert died.returncode == 9, died.stderr.decode()
+        assert not (run / "done.json").exists()
+    resumed, _ = tune(plan_tuning(read_tuning_job(None, told)))
     assert resumed == run
     assert not [*run.rglob("*.unfinished"), *run.rglob("*.tmp")]
-    assert len(written) == (6 if where == "sampling" else 0)  # 4 parts a round, 2 of them done; or all done
-    for part in ("round_1", "round_2"):
-        assert rows_of(run, part) == rows_of(whole, part)
+    assert rows_of(run) == rows_of(whole)
     assert same(run / "model", whole / "model")
     curves = [[(line["step"], line["loss"]) for line in read_metrics(path)] for path in (run, whole)]
     assert curves[0] == curves[1]
-    written.clear()
-    tune(plan_tuning(job))  # there is nothing left to do
-    assert written == []
+    assert json.loads((run / "done.json").read_text("utf-8")) == {"steps": 6}
 
 
 @pytest.mark.parametrize("lora", [True, False])
@@ -378,6 +313,6 @@ def test_before_and_after_are_answered_in_one_precision(
     monkeypatch.setattr(PolicyWriter, "load", recorded)
     more = (f"model.name={half}", f"data.eval={questions}", f"model.lora={str(lora).lower()}")
     tune(planned(words, "tune.method=sft", *more, "train.steps=1"))
-    _, before, after = found
+    before, after = found
     assert before == after
     assert before[1] == (torch.bfloat16 if lora else torch.float32)

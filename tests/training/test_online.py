@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -119,22 +121,24 @@ def _wait_for(folder: Path, pattern: str, process: subprocess.Popen[bytes]) -> N
 
 
 @pytest.mark.fault("F20")
-def test_a_run_killed_midway_goes_on_with_the_same_curve(
+def test_a_run_that_is_killed_three_times_goes_on_with_the_same_curve(
     recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = _curve(train(_plan(recipe)))
-    folder = tmp_path / "killed"
-    process = _start(recipe, f"run.dir={folder}")
-    _wait_for(folder, "*/rollouts/step_000007.parquet", process)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    [run] = folder.iterdir()
+    run = tmp_path / "killed"
+    told = (f"run.output={run}", 'train.report_to=["tensorboard"]')
+    for moment in ("rollouts/step_000002.parquet", "rollouts/step_000007.parquet"):
+        process = _start(recipe, *told)
+        _wait_for(run, moment, process)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
     written = read_metrics(run)
     assert written
     assert written[-1]["step"] < STEPS
+    name = (run / "tracker.json").read_text("utf-8")
     monkeypatch.setattr(progress, "HEARTBEAT_SECONDS", 0.0)
     capsys.readouterr()
-    assert train(_plan(recipe, f"run.resume={run}")) == run
+    assert train(_plan(recipe, *told)) == run
     beats = re.findall(r"^train truthrl: (\d+)/", capsys.readouterr().err, re.M)
     assert int(beats[0]) > 5
     assert int(beats[-1]) == STEPS
@@ -142,6 +146,15 @@ def test_a_run_killed_midway_goes_on_with_the_same_curve(
     assert [line["step"] for line in resumed] == [line["step"] for line in whole]
     for found, expected in zip(resumed, whole, strict=True):
         assert found == pytest.approx(expected, abs=1e-6, nan_ok=True)
+    assert (run / "tracker.json").read_text("utf-8") == name, "trackers see one run"
+    assert len([*(run / "tensorboard").glob("events*")]) == 3
+    shutil.rmtree(run / "model")  # killed between its last checkpoint and its model
+    (run / "done.json").unlink()
+    before = read_metrics(run)
+    train(_plan(recipe, *told))
+    assert read_metrics(run) == before
+    assert (run / "model" / "model.safetensors").is_file()
+    assert (run / "done.json").read_text("utf-8") == json.dumps({"steps": STEPS})
 
 
 @pytest.mark.fault("F32")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -203,34 +204,80 @@ def word_signs(text: str, width: int) -> Any:
     return torch.tensor([[*signs, *[0] * (width - len(signs))]])
 
 
-def test_the_verb_on_two_processes_leaves_one_folder_that_goes_on(tiny_model: Path, tmp_path: Path) -> None:
+NAMES = ("ada", "bo", "cleo", "dan", "eve", "fay", "gus", "hal")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> dict[str, Path]:
+    """A file for each verb."""
     from commands import write  # beside this folder: not found where this file is run as a program
 
-    names = ("ada", "bo", "cleo", "dan")
-    rows = ({"question": f"where is {name} from ?", "answers": ["rome"]} for name in names)
-    data = write(tmp_path / "q.jsonl", *rows)
-    told = [f"data.train={data}", "data.chat=false", f"run.dir={tmp_path / 'runs'}"]
-    told += small_run(micro_batch_size=2, steps=2, save_steps=1)
-    launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "factrl", "train")
+    asked = [f"where is {name} from ?" for name in NAMES]
+    rows = {
+        "train": [{"question": one, "answers": ["rome"]} for one in asked],
+        "sft": [{"prompt": one, "completion": "rome ."} for one in asked],
+        "dpo": [{"prompt": one, "chosen": "rome .", "rejected": "i don ' t know ."} for one in asked],
+    }
+    rows["sft"][3]["completion"] = "oslo . lima . cairo ."  # the processes have tokens of different number
+    return {verb: write(tmp_path / f"{verb}.jsonl", *some) for verb, some in rows.items()}
 
-    def verb(*words: str) -> None:
-        done = subprocess.run(
-            [sys.executable, *launch, *words],
-            timeout=SECONDS,
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
 
-    verb("truthrl", f"--model={tiny_model}", *told)
-    (folder,) = (tmp_path / "runs").iterdir()
-    verb(f"--resume={folder}", "train.steps=3")
-    assert list((tmp_path / "runs").iterdir()) == [folder]
-    assert [row["step"] for row in read_metrics(folder) if "reward" in row] == [1, 2, 3]
-    assert (folder / "model" / "config.json").is_file()
-    assert (folder / "report.html").is_file()
+def verb(words: Sequence[str], processes: int, until: Path | None = None) -> None:
+    """Run `factrl` by accelerate on CPUs; to its end, or until a file is there, and it is killed."""
+    import psutil  # which accelerate brings
+
+    recipe = Path(__file__).parents[2] / "recipes" / "accelerate" / "cpu.yaml"
+    launcher = ["-m", "accelerate.commands.launch", "--config_file", str(recipe), "--num_processes", "2"]
+    start = [sys.executable, *(launcher if processes == 2 else ()), "-m", "factrl", *words]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "FACTRL_BF16": "0"}
+    with subprocess.Popen(start, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as started:
+        while until is not None and not until.exists():
+            assert started.poll() is None, started.stderr and started.stderr.read().decode()[-3000:]
+            time.sleep(0.02)
+        if until is not None:
+            workers = psutil.Process(started.pid).children(recursive=True)
+            for process in (started, *workers):  # which torchrun has put into sessions of their own
+                process.kill()
+        error = started.stderr.read().decode() if started.stderr else ""
+    assert until is not None or started.returncode == 0, error[-3000:]
+
+
+@pytest.mark.parametrize("method", ["sft", "dpo"])
+def test_tune_on_two_processes_is_tune_on_one_also_when_it_was_killed(
+    tiny_model: Path, data: dict[str, Path], tmp_path: Path, method: str
+) -> None:
+    words = ["tune", method, str(data[method]), "--model", str(tiny_model), "--steps", "4"]
+    words += ["prompts_per_step=4", "micro_batch_size=2", "train.save_steps=1", "learning_rate=1e-2"]
+    words += ["gradient_checkpointing=false", *["tune.rule=given"] * (method == "dpo")]
+    one, two = tmp_path / "one", tmp_path / "two"
+    verb([*words, "--output", str(one)], 1)
+    verb([*words, "--output", str(two)], 2, until=two / "checkpoints" / "checkpoint-2" / "complete")
+    assert not (two / "done.json").exists()
+    verb([*words, "--output", str(two)], 2)
+    losses = [[(row["step"], row["loss"]) for row in read_metrics(run)] for run in (one, two)]
+    assert [step for step, _ in losses[1]] == [1, 2, 3, 4]
+    assert [loss for _, loss in losses[1]] == pytest.approx([loss for _, loss in losses[0]], rel=1e-4)
+    first, second = (AutoModelForCausalLM.from_pretrained(run / "model").state_dict() for run in (one, two))
+    for name, weights in first.items():
+        assert torch.allclose(weights, second[name], atol=1e-4), name
+    verb([*words, "--output", str(two)], 2)  # there is nothing to do
+    assert len(read_metrics(two)) == 4
+
+
+def test_train_on_two_processes_leaves_one_folder_that_goes_on(
+    tiny_model: Path, data: dict[str, Path], tmp_path: Path
+) -> None:
+    words = ["train", "truthrl", f"--model={tiny_model}", f"data.train={data['train']}", "data.chat=false"]
+    words += [*small_run(micro_batch_size=2, steps=3, save_steps=1), "--output", str(tmp_path / "run")]
+    run = tmp_path / "run"
+    for step in (1, 2):
+        verb(words, 2, until=run / "checkpoints" / f"checkpoint-{step}" / "complete")
+    verb(words, 2)
+    assert [row["step"] for row in read_metrics(run) if "reward" in row] == [1, 2, 3]
+    assert len([*(run / "rollouts").iterdir()]) == 3
+    assert (run / "model" / "config.json").is_file()
+    assert (run / "report.html").is_file()
+    assert (run / "done.json").read_text() == '{"steps": 3}'
 
 
 if __name__ == "__main__":

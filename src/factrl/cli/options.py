@@ -35,7 +35,7 @@ _FOR_SETTINGS: Mapping[str, tuple[str, str, str]] = {
         "model server that grades, e.g. http://host:8000/v1#model; `local` is a small one in this process",
     ),
     "paper": ("paper", "SPEC", "truthrl, truthrl:binary or my.py:reward"),
-    "rule": ("tune.rule", "RULE", "how samples become pairs (dpo, iterative-dpo)"),
+    "rule": ("tune.rule", "RULE", "where pairs are from, for dpo: correctness or given"),
     "probe": ("tune.probe", "FILE", "output of factrl probe on QUESTIONS"),
     "evaluate": ("data.eval", "FILE", "questions that are answered before and after, for one table"),
     "samples": ("sampling.num_samples", "N", "answers per question (default: 1)"),
@@ -46,7 +46,11 @@ _FOR_SETTINGS: Mapping[str, tuple[str, str, str]] = {
         "USD",
         "stop, with a checkpoint, before the judge has cost more; needs judge.price_in and price_out",
     ),
-    "runs": ("run.dir", "DIR", "folder for the run folder (default: runs)"),
+    "runs": (
+        "run.output",
+        "DIR",
+        "folder of the run, in which the same command goes on (default: a new one in runs)",
+    ),
 }
 
 

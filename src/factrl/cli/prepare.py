@@ -4,43 +4,30 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 from factrl.errors import ConfigError, TooManyMasked
-from factrl.evals.catalogue import benchmarks
-from factrl.job import open_judge, read_job
-from factrl.llm import preflight
-from factrl.llm.models import cache_folder
-from factrl.llm.store import Store, kept
-from factrl.papers.threshold import VALUES, penalty
-from factrl.prepare import FEW_SHOT, ZERO_SHOT, Sieve, few_shot, normalised, read_demonstrations
+from factrl.job import read_job
+from factrl.prepare import FEW_SHOT, ZERO_SHOT, Sieve, few_shot, read_demonstrations
 from factrl.prepare.dataset import (
     FILES,
     JOURNAL,
     Target,
     convert,
-    lines_of,
     write_dataset,
     write_rows,
 )
-from factrl.prepare.entities import entity_rows
 from factrl.prepare.klcf import open_preparation
-from factrl.prepare.mix import FACTS, MATHEMATICS, mix_fspo, mix_unanswerable, unanswerable
-from factrl.prepare.prompts import journal_of, write_prompts
 from factrl.prepare.retrieve import retrieve
 from factrl.runs.config import load_settings
-from factrl.runs.data import ColumnName, columns_of, load_examples, load_training
-from factrl.runs.disk import Journal, check_begun, check_free, nothing, write_whole
+from factrl.runs.data import load_training
+from factrl.runs.disk import Journal, check_begun
 from factrl.runs.progress import Progress
-from factrl.runs.rows import Row, read_rows
+from factrl.runs.rows import read_rows
 from factrl.runs.settings import AskSettings, RunSettings
-from factrl.studies import StartSettings
-from factrl.studies.world import PARTS, Task, open_world
 from factrl.text.escape import one_line
-from factrl.train.answering import open_writer
 from factrl.types import Example
 from factrl.verifier import open_search
 
@@ -48,7 +35,6 @@ from .options import (
     Verbs,
     add_option,
     add_options,
-    add_seed,
     add_settings,
     add_verb,
     as_overrides,
@@ -62,20 +48,16 @@ from .options import (
 from .terminal import say, tally, tell
 
 _LENGTH = 512  # tokens of an answer that is taken apart; a training run's 2,048 are for thoughts too
-_TEMPERATURE = {"klcf": 0.7, "prompts": 1.0}  # ours: KLCF's is lost, the other is not in its paper
+_TEMPERATURE = 0.7  # ours: KLCF's is lost
 _ASKED = "folder, hub id, local, or http://host/v1#model"
 _QUESTIONS = "questions, in any form that factrl train reads"
-_WORLD_FILES: Mapping[str, Task] = {"": "reasoned", "profiles-": "profile"}
 
 
 def add_verbs(verbs: Verbs) -> None:
     """Add this module's verbs to the command line."""
-    about = "make what training reads: datasets, prompts, passages, thresholds"
+    about = "make what training reads: KLCF's dataset, passages, rows of other trainers"
     parser = add_verb(verbs, "prepare", _explain, about=about, example="")
-    for add in (
-        *(_add_questions, _add_klcf, _add_entities, _add_fspo, _add_mix),
-        *(_add_thresholds, _add_retrieve, _add_prompts, _add_convert),
-    ):
+    for add in (_add_klcf, _add_retrieve, _add_convert):
         add(verbs)
     kinds = {each.dest: each.help for each in verbs._choices_actions if each.dest.startswith("prepare ")}
     lines = [f"  factrl {name:<20}{about}" for name, about in kinds.items()]
@@ -116,52 +98,6 @@ def _add_klcf(verbs: Verbs) -> None:
     _add_against(parser, "any other setting, e.g. verifier.index=wiki train.max_completion_length=256")
 
 
-def _add_prompts(verbs: Verbs) -> None:
-    parser = add_verb(
-        verbs,
-        "prepare prompts",
-        _prompts,
-        about="have a model write new prompts that ask for facts",
-        example=(
-            "example:\n"
-            "  factrl prepare prompts --model http://host:8000/v1#Llama-4-Maverick --count 7000 \\\n"
-            "      --demonstrations longfact.jsonl --like wildchat.jsonl --output prompts.jsonl\n"
-            "The same command again goes on where it was stopped."
-        ),
-    )
-    add_options(parser, "seed", model=f"who writes: {_ASKED}")
-    add_option(parser, "--count N", "prompts that are wanted", required=True, type=at_least_one)
-    add_option(
-        parser, "--demonstrations FILE", "prompts that ask for facts; each call shows two", required=True
-    )
-    add_option(parser, "--like FILE", "prompts as users write them; each call shows four", required=True)
-    add_option(parser, "--output FILE.jsonl", "where they go; journal beside it", required=True)
-    _add_against(parser, "any other setting, e.g. sampling.temperature=0.8")
-
-
-def _add_entities(verbs: Verbs) -> None:
-    parser = add_verb(
-        verbs,
-        "prepare entities",
-        _entities,
-        about="make KnowRL's rows: a model names the entities",
-        example=(
-            "examples:\n"
-            "  factrl prepare entities google-research-datasets/nq_open --judge openai/gpt-4o \\\n"
-            "      --output nq.jsonl --limit 2000\n"
-            "  factrl prepare entities stanfordnlp/web_questions --judge openai/gpt-4o --output wq.jsonl\n"
-            "  factrl prepare entities ComplexWebQuestions.json --judge openai/gpt-4o --output cwq.jsonl\n"
-            "writes id, question, answers and title, the entities parted by semicolons.\n"
-            "What was answered is kept: where some were left out, remove the file and run it again.\n"
-            "then: cat nq.jsonl wq.jsonl cwq.jsonl > train.jsonl; factrl train knowrl --data train.jsonl …"
-        ),
-    )
-    parser.add_argument("file", metavar="FILE", help=f"{_QUESTIONS}, with accepted answers")
-    add_options(parser, "limit", judge="names the entities, GPT-4o in the paper; or local")
-    add_option(parser, "--output FILE.jsonl", "the rows that `factrl train knowrl` reads", required=True)
-    _add_against(parser, "columns or the judge's, e.g. data.columns.question=q")
-
-
 def _add_retrieve(verbs: Verbs) -> None:
     parser = add_verb(
         verbs,
@@ -200,68 +136,6 @@ def _add_retrieve(verbs: Verbs) -> None:
     _add_against(parser, "columns or a ranking, e.g. data.columns.question=q verifier.embedder=NAME")
 
 
-def _add_thresholds(verbs: Verbs) -> None:
-    parser = add_verb(
-        verbs,
-        "prepare thresholds",
-        _thresholds,
-        about="say in each row how sure an answer has to be",
-        example=(
-            "examples:\n"
-            "  factrl prepare thresholds questions.jsonl --output train.jsonl\n"
-            "  factrl prepare thresholds held_out.jsonl --each --output asked.jsonl\n"
-            "writes the columns `threshold` and `penalty`, what a wrong answer costs, t / (1 - t).\n"
-            "then: factrl train threshold --data train.jsonl …, factrl eval asked.jsonl --by threshold …"
-        ),
-    )
-    parser.add_argument("file", metavar="FILE", help=_QUESTIONS)
-    of = f"from 0 up to 1; one is drawn for each question ({' '.join(f'{t:g}' for t in VALUES)})"
-    add_option(parser, "--of T", of, nargs="+", type=float, default=VALUES)
-    add_option(parser, "--each", "each question at each threshold, to evaluate")
-    add_options(parser, "limit", "seed")
-    add_option(parser, "--output FILE.jsonl", "the rows with their thresholds", required=True)
-    _add_against(parser, "columns, e.g. data.columns.question=q")
-
-
-def _add_mix(verbs: Verbs) -> None:
-    parser = add_verb(
-        verbs,
-        "prepare mix",
-        _mix,
-        about="mix unanswerable questions into others",
-        example=(
-            "examples:\n"
-            "  factrl prepare mix questions.jsonl --unanswerable selfaware.jsonl --output train.jsonl\n"
-            "  factrl prepare mix mathematics.jsonl --unanswerable lime-nlp/Synthetic_Unanswerable_Math \\\n"
-            "      --column unanswerable_question --share 0.1 --output train.jsonl\n"
-            "then: factrl train truthrl --data train.jsonl …, or factrl probe train.jsonl … first\n"
-            "All of QUESTIONS are kept, and the order is drawn. A tenth is the share in The Hallucination\n"
-            "Tax of Reinforcement Finetuning (arXiv:2505.13988)."
-        ),
-    )
-    parser.add_argument("file", metavar="QUESTIONS", help=f"{_QUESTIONS}, with accepted answers")
-    about = "share of the rows written that are unanswerable (0.1)"
-    add_option(parser, "--share SHARE", about, type=between(0.001, 0.9), default=0.1)
-    add_options(parser, "limit", "seed")
-    add_option(
-        parser,
-        "--unanswerable FILE",
-        "questions that nobody can answer: rows with `answerable` false or, where they have no such "
-        "column, without an answer; others are left out",
-        required=True,
-    )
-    add_option(
-        parser, "--column NAME", "the column of FILE with the question; then answers beside it do not count"
-    )
-    add_option(
-        parser,
-        "--output FILE.jsonl",
-        "the rows, the unanswerable ones with `answerable` false",
-        required=True,
-    )
-    _add_against(parser, "columns of QUESTIONS, e.g. data.columns.question=q")
-
-
 def _add_convert(verbs: Verbs) -> None:
     parser = add_verb(
         verbs,
@@ -281,51 +155,6 @@ def _add_convert(verbs: Verbs) -> None:
     _add_against(parser, "prompt and columns, e.g. paper=truthrl data.system=... data.columns.question=q")
 
 
-def _add_fspo(verbs: Verbs) -> None:
-    parser = add_verb(
-        verbs,
-        "prepare fspo",
-        _fspo,
-        about="mix FSPO's questions: HotpotQA, 2Wiki and mathematics",
-        example=(
-            "examples:\n"
-            "  factrl prepare fspo hotpotqa 2wiki simplerl.jsonl --output train.jsonl\n"
-            "  factrl prepare fspo hotpotqa 2wiki --facts 500 --seed 1 --against train.jsonl \\\n"
-            "      --output held_out.jsonl\n"
-            "then: factrl train fspo:mixed --data train.jsonl …\n"
-            "Of the first two the gold paragraphs are kept (supporting_facts), as in the release."
-        ),
-    )
-    source = "a file as released or with a column `evidence`, or {} for the hub's training split"
-    parser.add_argument("hotpotqa", metavar="HOTPOTQA", help=source.format("hotpotqa"))
-    parser.add_argument("wiki", metavar="2WIKI", help=source.format("2wiki"))
-    about = "questions and answers without evidence, all of which are taken; the paper's are SimpleRL's 8,523"
-    parser.add_argument(MATHEMATICS, metavar="MATHEMATICS", nargs="?", help=about)
-    about = f"questions of the first two, drawn in the release's proportion (default: {sum(FACTS)})"
-    add_option(parser, "--facts N", about, type=at_least_one, default=sum(FACTS))
-    add_seed(parser, "seed of what is drawn (default: 0)")
-    add_option(parser, "--output FILE.jsonl", "the rows, in an order drawn", required=True)
-    _add_against(parser)
-
-
-def _add_questions(verbs: Verbs) -> None:
-    parser = add_verb(
-        verbs,
-        "prepare questions",
-        _questions,
-        about="write the studies' questions on countries and cities",
-        example="example:\n  factrl prepare questions --output questions\n"
-        "writes warm.jsonl, train.jsonl and test.jsonl, each about other entities, with what is known of an\n"
-        "entity as evidence; profiles-warm.jsonl and so on, which ask for all that is known of an entity,\n"
-        "with its facts as checklist; in both of warm a column `reasoned`, a text as the studies teach it,\n"
-        "of whose answers a share declines, at random; and, without --table, facts.csv, which is for\n"
-        "verifier.judge=table:facts.csv and factrl study --table",
-    )
-    add_option(parser, "--output DIR", "folder for the files", required=True)
-    add_option(parser, "--table FILE", "your own facts: entity,relation,value")
-    add_seed(parser, "seed of the split (default: 0)")
-
-
 def _add_against(parser: argparse.ArgumentParser, settings: str = "") -> None:
     """`--against`, and maybe settings with this help."""
     about = "an evaluation set, file or folder, whose questions are left out; may be repeated"
@@ -340,7 +169,7 @@ def _klcf(args: argparse.Namespace) -> int:
     shown = read_demonstrations(args.demonstrations) if args.demonstrations else []
     template = FEW_SHOT if shown else ZERO_SHOT
     overrides = [f"data.train={args.file}", *as_overrides(args)]
-    settings = load_settings(AskSettings, args.config, overrides, _defaults("klcf", template))
+    settings = load_settings(AskSettings, args.config, overrides, _defaults(template))
     template, own = settings.data.prompt, settings.data.prompt in (ZERO_SHOT, FEW_SHOT)
     examples, contamination = _read(args, settings)
     data = settings.data.model_copy(update={"prompt": few_shot(template, shown)})
@@ -368,46 +197,6 @@ def _klcf(args: argparse.Namespace) -> int:
     return 0
 
 
-def _prompts(args: argparse.Namespace) -> int:
-    path = Path(args.output)
-    check_place("--output", path, ".jsonl")
-    check_begun(journal_of(path), path)
-    overrides = ["data.train=none", *as_overrides(args)]
-    settings = load_settings(AskSettings, None, overrides, _defaults("prompts", "{question}"))
-    groups = [load_examples(name, require_answers=False) for name in (args.demonstrations, args.like)]
-    sieve = Sieve.read(args.against)
-    quiet_policy(settings.model)
-    made = write_prompts(open_writer(settings), settings, groups, args.count, path, sieve)
-    tell(f"{made.tries} tries: " + tally(made.outcomes))
-    if len(made.rows) < args.count:
-        tell(
-            f"only {len(made.rows)} of {args.count} prompts; more demonstrations or another "
-            "sampling.temperature give others (with another --output)"
-        )
-    if not made.rows:
-        raise TooManyMasked(f"no reply held a prompt ({tally(made.outcomes)})")
-    say(args.output)
-    return 0
-
-
-def _entities(args: argparse.Namespace) -> int:
-    check_place("--output", Path(args.output), ".jsonl", may_replace=nothing)
-    settings = _settings(args)
-    judge = open_judge(settings.judge)
-    if judge is None:
-        raise ConfigError("prepare entities needs --judge: the model that names the entities")
-    examples, _ = _read(args, settings, require_answers=True)
-    preflight(judge)
-    store = Store(cache_folder() / "verdicts.db") if settings.verifier.cache else None
-    with Progress("entities", len(examples)) as progress:
-        rows, left_out = entity_rows(
-            kept(judge, store), examples, callers=settings.judge.callers, on_done=progress.advance
-        )
-    if not rows:
-        raise TooManyMasked(f"none of the {len(examples)} questions has entities ({tally(left_out)})")
-    return _write(args, rows, f"{len(rows)} rows; {tally(left_out) or 'none'} left out")
-
-
 def _retrieve(args: argparse.Namespace) -> int:
     settings = _settings(args)
     search, pairs = open_search(index=args.index, embedder=settings.verifier.embedder), _rows(args, settings)
@@ -427,72 +216,6 @@ def _retrieve(args: argparse.Namespace) -> int:
         f"{counts['withheld']} lost what holds an answer; in {counts['helps']} a passage holds an answer"
     )
     return _write(args, rows, note)
-
-
-def _thresholds(args: argparse.Namespace) -> int:
-    costs, rows, settings = {t: f"{penalty(t):g}" for t in args.of}, [], _settings(args)
-    for row, example in _rows(args, settings):
-        draw = random.Random(f"{settings.run.seed} {example.id}")
-        for t in costs if args.each else [draw.choice([*costs])]:
-            name = f"{example.id}@{t:g}" if args.each else example.id
-            rows.append({**row, "id": name, "threshold": t, "penalty": costs[t]})
-    return _write(args, rows)
-
-
-def _mix(args: argparse.Namespace) -> int:
-    settings, file = _settings(args), args.unanswerable
-    questions = load_training(settings.data, limit=args.limit)
-    columns: dict[ColumnName, str] = {"question": args.column} if args.column else {}
-    others = load_examples(file, columns=columns, require_answers=False)
-    found = unanswerable(others, every=bool(args.column))
-    answered = {normalised(one.question) for one in questions}
-    pool = {one.id: one for one in found if normalised(one.question) not in answered}
-    if twice := len(found) - len(pool):
-        tell(f"{twice} of {len(found)} unanswerable questions are in {args.file} too, and left out")
-    if not found:
-        raise ConfigError(f"{file}: each row has an accepted answer, or an `answerable` that is not false")
-    kept, _ = _sifted(args, [*questions, *pool.values()])
-    known = [one for one in kept if one.id not in pool]
-    unknown = [one for one in kept if one.id in pool]
-    mixed, count = mix_unanswerable(known, unknown, args.share, settings.run.seed, file)
-    empty = (None, "", [])
-    rows = ({**one.meta, **{k: v for k, v in columns_of(one).items() if v not in empty}} for one in mixed)
-    return _write(args, rows, f"{len(mixed)} rows, {count} of them unanswerable")
-
-
-def _fspo(args: argparse.Namespace) -> int:
-    check_place("--output", Path(args.output), ".jsonl")
-    files = {"hotpotqa": args.hotpotqa, "2wikimultihopqa": args.wiki, MATHEMATICS: args.mathematics}
-    sources = {name: (file, _released(file)) for name, file in files.items() if file}
-    rows, counts = mix_fspo(sources, args.facts, args.seed, Sieve.read(args.against))
-    note, facts = f"{len(rows)} rows ({tally(counts)})", len(rows) - counts.get(MATHEMATICS, 0)
-    if facts < args.facts:
-        note += f"\nonly {facts} of {args.facts} questions with evidence; give more, or a lower --facts"
-    return _write(args, rows, note)
-
-
-def _released(source: str) -> Iterator[Row]:
-    """The rows of a benchmark's training split, or of a file."""
-    named = benchmarks().get(source)
-    return read_rows(named.hub, "train", named.subset) if named and named.hub else read_rows(source)
-
-
-def _questions(args: argparse.Namespace) -> int:
-    world, folder, decline = open_world(args.table, args.seed), Path(args.output), StartSettings().decline
-    contents = {
-        folder / f"{before}{part}.jsonl": lines_of(world.rows(task, part, args.seed, decline=decline))
-        for before, task in _WORLD_FILES.items()
-        for part in PARTS
-    }
-    if not args.table:  # a table of the user's is there already, and could hold what a spreadsheet would run
-        contents[folder / "facts.csv"] = world.table.to_csv()
-    for path, content in contents.items():  # all of them, before the first is written
-        check_free(path, lambda there, content=content: there.read_bytes() == content)
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, content in contents.items():
-        write_whole(path, content, nothing)
-    say(args.output)
-    return 0
 
 
 def _write(args: argparse.Namespace, rows: Iterable[Mapping[str, Any]], note: str = "") -> int:
@@ -531,10 +254,10 @@ def _convert(args: argparse.Namespace) -> int:
     return 0
 
 
-def _defaults(job: str, prompt: str) -> dict[str, Any]:
+def _defaults(prompt: str) -> dict[str, Any]:
     return {
         "data": {"prompt": prompt},
-        "sampling": {"temperature": _TEMPERATURE[job]},
+        "sampling": {"temperature": _TEMPERATURE},
         "train": {"max_completion_length": _LENGTH},
     }
 

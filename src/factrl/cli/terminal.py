@@ -35,13 +35,20 @@ _FULL = (
 
 
 def say(text: str) -> None:
-    """One line, or a block of lines, on stdout."""
-    sys.stdout.write(f"{text}\n")
+    """One line, or a block of lines, on stdout; of several processes the first one says it."""
+    if _is_first():
+        sys.stdout.write(f"{text}\n")
 
 
 def tell(text: str) -> None:
     """The same on stderr, for a person who watches; text of others in it cannot steer the terminal."""
-    sys.stderr.write(f"{visible(text)}\n")
+    if _is_first():
+        sys.stderr.write(f"{visible(text)}\n")
+
+
+def _is_first() -> bool:
+    """Whether no other process of a launcher (torchrun, accelerate) speaks for this one."""
+    return os.environ.get("RANK", "0") == "0" or "WORLD_SIZE" not in os.environ
 
 
 def users_frames(error: RewardBug) -> str:
@@ -107,7 +114,7 @@ def complain(*problems: str) -> None:
         line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}"
         for line in map(one_line, problems)
     ]
-    tell("factrl: " + "\n        ".join(lines))
+    sys.stderr.write(visible("factrl: " + "\n        ".join(lines)) + "\n")
 
 
 def open_streams() -> None:

@@ -15,6 +15,8 @@ from factrl.job import Job, read_job, unread_in_training
 from factrl.runs.config import dump_toml
 from factrl.runs.folder import gpus_here, read_metrics, settings_in
 from factrl.runs.progress import clock
+from factrl.runs.resume import going_on, nothing_to_do
+from factrl.runs.settings import RunSettings
 from factrl.text.escape import one_line
 from factrl.train.page import PAGE
 from factrl.train.plan import Plan, estimate, make_plan, not_installed
@@ -45,7 +47,8 @@ def add_verbs(verbs: Verbs) -> None:
             "  factrl train small/truthrl --data mine.jsonl\n"
             "  factrl train recipe.toml --dry-run --measure\n"
             "  factrl train recipe.toml --max-cost 5 judge.price_in=0.15 judge.price_out=0.6\n"
-            "  factrl train --resume runs/truthrl-20260101-120000\n"
+            "  factrl train recipe.toml --output here; killed, the same words again go on\n"
+            "  factrl train --resume here --steps 200\n"
             "exit code 4: the run stopped before --max-cost, with a checkpoint that --resume goes on from"
         ),
     )
@@ -76,6 +79,12 @@ def _train(args: argparse.Namespace) -> int:
     settings = job.settings
     if args.measure and not args.dry_run:
         raise ConfigError("--measure goes with --dry-run")
+    job = Job(going_on(settings, "config.toml"))
+    settings = job.settings
+    if (nothing := nothing_to_do(settings)) and not args.dry_run:
+        tell(nothing)
+        say(str(settings.run.output))
+        return 0
     plan = make_plan(job)
     missing = not_installed(settings, job.reward)
     if missing is not None and find_spec("torch") is not None and find_spec("trl") is not None:
@@ -97,14 +106,14 @@ def _train(args: argparse.Namespace) -> int:
         _check_vllm()
     elif not gpus_here():
         tell("no GPU here, so this trains on the CPU; the time left is shown once a step is done")
-    folder: Path = needs_extra("train.online", "train").train(plan)
+    folder: Path = needs_extra("train.online", "train").train(plan, tell)
     page, model, recipe, run = (
         shlex.quote(str(path)) for path in (folder / PAGE, folder / "model", folder / "config.toml", folder)
     )
     tell(f"look at it: {page}")
     tell(f"evaluate:   factrl eval QUESTIONS.jsonl --model {model} --config {recipe} --output after")
     tell(f"train on:   factrl train --resume {run} --steps MORE")
-    tell(f"publish:    hf upload ME/NAME {model} --private --exclude training_args.bin")
+    tell(f"publish:    hf upload ME/NAME {model} --private")
     say(str(folder))
     return 0
 
@@ -117,7 +126,7 @@ def _measured(plan: Plan) -> str:
     settings, place = plan.settings, Path(plan.settings.run.dir).absolute().parent
     with TemporaryDirectory(prefix="factrl-measure-", dir=place) as folder:
         train = settings.train.model_copy(update={"steps": 1, "eval_steps": None, "report_to": ()})
-        run = settings.run.model_copy(update={"dir": folder, "resume": None, "max_cost": None})
+        run = settings.run.model_copy(update={"dir": folder, "output": None, "max_cost": None})
         job = Job(settings.model_copy(update={"train": train, "run": run}))
         once = replace(plan, job=job, held_out=())
         row = read_metrics(needs_extra("train.online", "train").train(once))[-1]
@@ -133,11 +142,13 @@ def _layers(args: argparse.Namespace) -> tuple[str | Path | None, list[str]]:
     """The recipe and the overrides behind the command line."""
     overrides = as_overrides(args)
     if args.resume is not None:
+        if args.runs is not None:
+            raise ConfigError(f"--resume goes on in the run's own folder; leave out --output {args.runs}")
         if args.paper or args.config:
             raise ConfigError(
                 f"--resume takes everything from the run; leave out {args.paper or '--config'!r}"
             )
-        return settings_in(args.resume, "config.toml"), [*overrides, f"run.resume={args.resume}"]
+        return settings_in(args.resume, "config.toml"), [*overrides, f"run.output={args.resume}"]
     if args.paper is None:
         return args.config, overrides
     if not args.paper.endswith(".toml") and ("/" not in args.paper or ".py" in args.paper):
@@ -175,6 +186,7 @@ def _described(plan: Plan) -> str:
         "model": settings.model.name + (" (LoRA)" if settings.model.lora else ""),
         "questions": f"{len(plan.examples)} to train on, {len(plan.held_out)} to evaluate on",
         "prompt": prompt if len(prompt) <= 200 else f"{prompt[:200]}…",
+        "prompts": limit_of_prompts(settings),
         "steps": f"{plan.steps} of {train.prompts_per_step} questions with {train.num_generations} "
         "completions",
         "to grade": f"{plan.completions} completions",
@@ -189,6 +201,17 @@ def _described(plan: Plan) -> str:
     if "verify" in reward.missing:
         lines["claims"] = f"verifier {verifier.preset}, evidence: {source}"
     return as_lines(lines | estimate(plan))
+
+
+def limit_of_prompts(settings: RunSettings) -> str:
+    """How long prompts may be, for a plan; which of them are longer only a tokenizer can tell."""
+    train = settings.train
+    if train.max_prompt_length is None:
+        return "of any length (train.max_prompt_length)"
+    return (
+        f"at most {train.max_prompt_length:,} tokens (train.max_prompt_length): documents are cut, longer "
+        f"ones left out, and refused if more than {train.max_long_share:.0%} (train.max_long_share)"
+    )
 
 
 def as_lines(lines: dict[str, str]) -> str:

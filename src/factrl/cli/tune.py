@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import shlex
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from factrl.errors import ConfigError
-from factrl.runs.config import dump_toml, flat
+from factrl.job import Job
+from factrl.runs.config import dump_toml
 from factrl.runs.folder import settings_in
+from factrl.runs.resume import going_on, nothing_to_do
 from factrl.train.tuning.plan import TunePlan, plan_tuning
 from factrl.train.tuning.settings import (
     TUNE,
     Method,
-    TuneSettings,
     completion_for,
     read_tuning_job,
 )
@@ -30,11 +31,9 @@ from .options import (
     needs_extra,
 )
 from .terminal import say, show_table, tell
-from .train import as_lines
+from .train import as_lines, limit_of_prompts
 
 METHODS = get_args(Method)
-# What decides rows and weights; how long to train, who judges and what is evaluated may still change.
-_FIXED = ("paper", "reward", "tune", "sampling", "model", "data", "run.seed", "run.dir")
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -45,19 +44,19 @@ def add_verbs(verbs: Verbs) -> None:
         _tune,
         about="train on given answers or own pairs: SFT, RFT, R-Tuning, DPO",
         example=(
-            "methods: sft, r-tuning, rft, sft-seed; dpo and iterative-dpo with --rule correctness, max-min,\n"
-            "margin-length, factscore or klc; on labelled rows truthfulness,\n"
-            "checklist-verifier, extractor\n\n"
             "examples:\n"
+            "  factrl tune sft rows.jsonl --model Qwen/Qwen2.5-0.5B-Instruct --output sft\n"
             "  factrl probe train.jsonl --model SmolLM2-135M-Instruct --output probed.jsonl\n"
             "  factrl tune r-tuning train.jsonl --model SmolLM2-135M-Instruct --probe probed.jsonl \\\n"
             "      --evaluate test.jsonl\n"
-            "  factrl tune dpo train.jsonl --model Qwen/Qwen2.5-0.5B-Instruct --rule max-min paper=truthrl\n"
-            "  factrl tune --resume runs/dpo-max-min-20260101-120000"
+            "  factrl tune dpo pairs.jsonl --model sft/model --rule given --output dpo\n"
+            "Rows of sft have `prompt` and `completion`, or `messages`, and are learned as they stand, or\n"
+            "`question` and `answers`; given pairs have `prompt`, `chosen` and `rejected`.\n"
+            "The same words again, with --output, go on where they were stopped."
         ),
     )
     parser.add_argument("method", nargs="?", metavar="METHOD", help=", ".join(METHODS))
-    parser.add_argument("file", nargs="?", metavar="QUESTIONS", help="questions, or rows of claims")
+    parser.add_argument("file", nargs="?", metavar="QUESTIONS", help="questions, or rows as they are learned")
     names = ("config", "model", "rule", "judge", "probe", "evaluate", "steps", "seed", "runs", "resume")
     add_options(parser, *names)
     add_option(parser, "--dry-run", "print the resolved settings and the plan; train nothing")
@@ -65,11 +64,12 @@ def add_verbs(verbs: Verbs) -> None:
 
 
 def _tune(args: argparse.Namespace) -> int:
-    source, overrides = _layers(args)
-    job = read_tuning_job(source, overrides)
+    job = Job(going_on(read_tuning_job(*_layers(args)).settings, TUNE))
     settings = job.settings
-    if args.resume is not None:
-        _check_unchanged(args.resume, read_tuning_job(source, ()).settings, settings)
+    if (nothing := nothing_to_do(settings)) and not args.dry_run:
+        tell(nothing)
+        say(str(settings.run.output))
+        return 0
     plan = plan_tuning(job)
     for note in plan.notes:
         tell(note)
@@ -77,7 +77,7 @@ def _tune(args: argparse.Namespace) -> int:
         tell(_described(plan))
         say(dump_toml(settings).rstrip())
         return 0
-    if not settings.judge.url and (settings.measure == "grade" or plan.held_out):
+    if not settings.judge.url and (settings.samples or plan.held_out):
         tell(RULES_ALONE)
     needs_extra("train.model", "train").for_command_line()
     folder, outcome = needs_extra("train.offline", "train").tune(plan, tell)
@@ -95,9 +95,11 @@ def _layers(args: argparse.Namespace) -> tuple[Path | str | None, list[str]]:
     overrides = as_overrides(args)
     given = args.method or args.file or args.config
     if args.resume is not None:
+        if args.runs is not None:
+            raise ConfigError(f"--resume goes on in the run's own folder; leave out --output {args.runs}")
         if given is not None:
             raise ConfigError(f"--resume takes everything from the run; leave out {given!r}")
-        return settings_in(args.resume, TUNE), [*overrides, f"run.resume={args.resume}"]
+        return settings_in(args.resume, TUNE), [*overrides, f"run.output={args.resume}"]
     if args.method is None and args.config is None:
         raise ConfigError(f"name a method: factrl tune METHOD QUESTIONS, one of {', '.join(METHODS)}")
     if args.method is not None:
@@ -107,38 +109,20 @@ def _layers(args: argparse.Namespace) -> tuple[Path | str | None, list[str]]:
     return args.config, overrides
 
 
-def _check_unchanged(run: str, before: TuneSettings, now: TuneSettings) -> None:
-    """Refuse other settings of what a resumed run has partly done."""
-    first, last = _fixed(before), _fixed(now)
-    changed = [name for name in {**first, **last} if first.get(name) != last.get(name)]
-    if changed:
-        changes = "; ".join(f"{name} was {first.get(name)!r}, not {last.get(name)!r}" for name in changed)
-        raise ConfigError(
-            f"--resume {run} goes on with what the run began ({changes}); leave that out, or start a new run"
-        )
-
-
-def _fixed(settings: TuneSettings) -> dict[str, Any]:
-    values = flat(settings.model_dump())
-    return {
-        name: value
-        for name, value in values.items()
-        if (name in _FIXED or name.split(".")[0] in _FIXED) and not name.startswith("data.eval")
-    }
-
-
 def _described(plan: TunePlan) -> str:
     """What the settings, which are printed below, do not say themselves."""
     settings, sampling = plan.settings, plan.settings.sampling
-    samples = "none are needed" if settings.measure is None else "those of the probe"
+    samples = "those of the probe" if settings.samples else "none are needed"
     if plan.samples:
         samples = f"{plan.samples} to write, {sampling.num_samples} a question"
-    return as_lines(
-        {
-            "questions": f"{len(plan.examples)} to learn from, {len(plan.held_out)} to evaluate on",
-            "samples": samples,
-            "measure": settings.measure or "nothing",
-            "judge": settings.judge.url or "none: rules alone compare answers",
-            "answers": f"written as {completion_for(plan.job, 'ANSWER')!r}",
-        }
-    )
+    lines = {
+        "questions": f"{len(plan.examples)} to learn from, {len(plan.held_out)} to evaluate on",
+        "prompts": limit_of_prompts(settings),
+        "samples": samples,
+        "judge": settings.judge.url or "none: rules alone compare answers",
+    }
+    if plan.given:
+        lines["rows"] = "learned as they stand"
+    elif settings.writes_answers:
+        lines["answers"] = f"written as {completion_for(plan.job, 'ANSWER')!r}"
+    return as_lines(lines)

@@ -12,7 +12,7 @@ answering, which is above 0 exactly where p > t: one policy, asked at several t,
 coverage without a confidence being read.  At t = 0.5 it is TruthRL's ternary reward; at 0 guessing is free.
 
 t is a column of the row, `threshold`, and what a wrong answer costs another, `penalty`, for the prompt:
-`factrl prepare thresholds` draws a t for each question, or writes each question at every t.
+docs/papers/threshold.md has the lines that write both.
 
 What is known: the rule and its values 0.5, 0.75 and 0.9 are of the first paper, which trains nothing (it says
 "penalty 2" of 0.75, where its formula gives 3).  The second was read in its abstract alone: its rewards,
@@ -35,9 +35,6 @@ from factrl.types import Completion, Example, Score
 
 from . import no_answers, truthrl
 
-VALUES = (0.0, 0.25, 0.5, 0.75, 0.9)
-"""The thresholds that `factrl prepare thresholds` draws from: the paper's three, and two below, ours."""
-
 
 def penalty(t: float) -> float:
     """What a wrong answer costs at a threshold.
@@ -55,7 +52,7 @@ def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
         return no_answers(example)
     if (t := _stated(example)) is None:
         has = "nothing in the" if "threshold" in example.meta else "no"
-        return f"it has {has} column `threshold`; factrl prepare thresholds writes one"
+        return f"it has {has} column `threshold`; docs/papers/threshold.md says how to write one"
     try:
         penalty(t)
     except ConfigError as error:

@@ -213,13 +213,8 @@ def render_prompt(example: Example, template: str) -> str:
     return text
 
 
-_DOCUMENTS = 80_000  # characters of all blocks, as in TruthRL
-
-
 def documents(passages: Sequence[Passage]) -> str:
     """Passages as TruthRL shows them to the policy: each in a `<DOC>` block, numbered from 1.
-
-    Those after 80,000 characters are left out, and the first is cut to that length.
 
     >>> print(documents([Passage("It is in France.", "Paris")]))
     <DOC>
@@ -227,12 +222,8 @@ def documents(passages: Sequence[Passage]) -> str:
     It is in France.
     </DOC>
     """
-    shown = ("\n".join(filter(None, (passage.title, passage.text)))[:_DOCUMENTS] for passage in passages)
-    blocks = [f"<DOC>\nDocument [{number}]: {text}\n</DOC>" for number, text in enumerate(shown, 1)]
-    ends = itertools.accumulate(len(block) + 1 for block in blocks)
-    return "\n".join(
-        block for n, (block, end) in enumerate(zip(blocks, ends, strict=True)) if not n or end <= _DOCUMENTS
-    )
+    shown = ("\n".join(filter(None, (passage.title, passage.text))) for passage in passages)
+    return "\n".join(f"<DOC>\nDocument [{number}]: {text}\n</DOC>" for number, text in enumerate(shown, 1))
 
 
 def to_example(row: Row, columns: Mapping[ColumnName, str] | None = None, at: str = "the row") -> Example:

@@ -6,7 +6,9 @@
     rollouts/step_000001.parquet   one row per completion of that step
     checkpoints/                   the trainer's
     spent.json                     what the judge has cost, over all sessions
+    tracker.json                   the run's name for trackers
     model/                         the trained model
+    done.json                      how many steps it has; written last
     lock                           which process writes here
 
 Only one process writes: rank 0 of a training job.  A run survives being killed at any moment: files
@@ -33,6 +35,7 @@ from typing import Any
 
 from factrl.errors import ConfigError, DataError, nearest
 from factrl.runs.disk import FileLock, whole_file, whole_lines, write_whole
+from factrl.runs.settings import OutputSettings
 from factrl.types import Result, plain
 
 _PACKAGES = ("factrl", "torch", "transformers", "trl", "peft", "accelerate", "datasets", "vllm", "pyarrow")
@@ -99,17 +102,60 @@ class Run:
         Raises:
             ConfigError: the folder cannot be created.
         """
+        return cls(cls._new(root, name))._begun({"config.toml": settings_toml})
+
+    @staticmethod
+    def _new(root: Path | str, name: str) -> Path:
+        """A new folder of a run.
+
+        Raises:
+            ConfigError: it cannot be created.
+        """
         # At most 48 characters (192 bytes) that every file system takes and that stay inside the folder.
         name = re.sub(r"[^\w.-]+", "-", name)[:48].strip(".-") or "run"
         stem = f"{name}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
         try:
             Path(root).mkdir(parents=True, exist_ok=True)
-            path = new_folder(Path(root), stem)
+            return new_folder(Path(root), stem)
         except OSError as error:
             raise ConfigError(f"run.dir = {str(root)!r}: cannot create the run folder: {error}") from error
-        run = cls(path)
-        run.rollouts.mkdir()
-        write_whole(path / "config.toml", settings_toml.encode())
+
+    @classmethod
+    def begin(cls, options: OutputSettings, name: str, files: Mapping[str, str]) -> Run:
+        """The run of a command: a new one, or the one in `options.output`, which it goes on with.
+
+        Args:
+            name: of a new folder in `options.dir`, where there is no `options.output`.
+            files: of settings, by name; the last of them says that the run has begun.
+
+        Raises:
+            ConfigError: the folder cannot be created, another process writes to it, or it holds something
+                that is no run.
+        """
+        *_, last = files
+        if options.output is None:
+            path = cls._new(options.dir, name)
+        elif (Path(options.output) / last).is_file():
+            run = cls.open(options.output)
+            for file, text in files.items():  # with more steps, maybe
+                write_whole(run.path / file, text.encode())
+            return run
+        else:
+            path = Path(options.output)
+            try:
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                others = sorted(one.name for one in path.iterdir() if not _is_of_a_start(one, files))
+            except OSError as error:
+                raise ConfigError(f"--output {path}: cannot create the run folder: {error}") from error
+            if others:
+                raise ConfigError(
+                    f"--output {path} holds {others[0]!r} and is no run folder; give one that is new or empty"
+                )
+        return cls(path)._begun(files)
+
+    def _begun(self, files: Mapping[str, str]) -> Run:
+        """The same with what a new run holds, its settings last."""
+        self.rollouts.mkdir(exist_ok=True)
         environment = {
             "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "python": platform.python_version(),
@@ -117,8 +163,10 @@ class Run:
             "packages": {package: version_of(package) for package in _PACKAGES},
             "commit": _commit(),
         }
-        write_whole(path / "env.json", json.dumps(environment, indent=2).encode())
-        return run
+        write_whole(self.path / "env.json", json.dumps(environment, indent=2).encode())
+        for file, text in files.items():
+            write_whole(self.path / file, text.encode())
+        return self
 
     @classmethod
     def open(cls, path: Path | str) -> Run:
@@ -272,6 +320,11 @@ def new_folder(root: Path, stem: str) -> Path:
             path.mkdir(mode=0o700)
             return path
         path = path.with_name(f"{path.name}-2")
+
+
+def _is_of_a_start(path: Path, files: Mapping[str, str]) -> bool:
+    """Whether a run that was killed before it had its settings left this."""
+    return path.name in ("lock", "rollouts", "env.json", *files) or path.suffix == ".tmp"
 
 
 def _whole_lines(path: Path) -> list[bytes]:

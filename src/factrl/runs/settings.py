@@ -146,8 +146,7 @@ class JudgeSettings(Section):
     """Model that was tuned to find claims, a folder, hub id or server (KLCF): those that a verifier judges or
     a truthfulness model reads; by default the preset's way."""
     checklist_model: str | None = None
-    """Model that `factrl tune checklist-verifier` made, likewise, which checks lists (KLCF); by default the
-    judge."""
+    """Model that was tuned to check lists (KLCF), likewise; by default the judge."""
     preference_model: str | None = None
     """Model whose own answer another must beat and that compares them, a folder, hub id or server: the base
     model (factreason, Figure 9); by default the judge. A server's key is in FACTRL_PREFERENCE_API_KEY."""
@@ -265,7 +264,9 @@ class TrainSettings(Section):
     max_completion_length: Positive = 2048
     """Tokens a completion may have."""
     max_prompt_length: Positive | None = None
-    """Tokens a prompt may have; longer questions are left out and counted."""
+    """Tokens a prompt may have; documents in it are cut, and what is longer still is left out and counted."""
+    max_long_share: float = Field(default=0.1, ge=0, le=1)
+    """Refuse to go on when more than this share of the prompts is longer than that."""
     learning_rate: float = Field(default=1e-6, gt=0, lt=1)
     """Peak learning rate of AdamW."""
     lr_scheduler_type: Literal["constant", "constant_with_warmup", "linear", "cosine"] = "constant"
@@ -313,7 +314,8 @@ class TrainSettings(Section):
     eval_steps: Positive | None = None
     """Steps between evaluations on `data.eval`; only at the end by default."""
     use_vllm: bool = False
-    """Generate with vLLM; `factrl eval`, `probe` and `prepare` do so too, where it is installed."""
+    """Generate with vLLM. What is written outside of training's steps (`tune`, `eval`, `probe`, `prepare`) is
+    its too where it is installed and a GPU is here, and else this process's."""
     vllm_mode: Literal["colocate", "server"] = "colocate"
     """vLLM inside the training processes or on a server of its own."""
     vllm_server_base_url: str | None = None
@@ -369,14 +371,14 @@ class SamplingSettings(Section):
 class OutputSettings(Section):
     """`[run]`: where the run goes."""
 
+    output: str | None = Field(default=None, min_length=1)
+    """The run folder itself, in which the same command goes on; by default a new one in `dir`."""
     dir: str = Field(default="runs", min_length=1)
-    """Folder that holds all runs."""
+    """Folder that holds all runs without a place of their own."""
     name: str | None = None
-    """Start of the run folder's name; the paper's name by default."""
+    """Start of the name of a folder in `dir`; the paper's name by default."""
     seed: int = Field(default=0, ge=0, lt=2**32)
     """Seed of everything that is random."""
-    resume: str | None = None
-    """Run folder to go on with."""
     max_cost: float | None = Field(default=None, gt=0)
     """US dollars that the judge may cost in the whole run, resumed or not; the run stops before."""
 

@@ -32,13 +32,19 @@ def open_writer(settings: RunSettings) -> Writer:
         preflight(llm)
         return ServerWriter(llm, settings.data, limit, workers)
     try:
-        from .writing import PolicyWriter  # needs torch, which a server's client does not
+        from .vllm_writing import VLLMWriter, takes_vllm  # need torch, which a server's client does not
+        from .writing import PolicyWriter
     except ModuleNotFoundError as error:
         package = (error.name or "factrl").partition(".")[0]
         if package == "factrl":
             raise
         raise MissingExtra(package, "train") from error
-    return PolicyWriter.load(settings)
+    return VLLMWriter(settings) if takes_vllm(settings) else PolicyWriter.load(settings)
+
+
+def close(writer: Writer) -> None:
+    """Let a writer go that takes all of a GPU's memory; others need no closing."""
+    getattr(writer, "close", lambda: None)()
 
 
 def check_no_search(settings: RunSettings) -> None:

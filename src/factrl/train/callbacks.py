@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
+import shutil
 import signal
 import sys
 import threading
@@ -14,7 +17,8 @@ from types import FrameType
 from typing import Any
 
 import torch
-from accelerate.utils import gather_object
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list, gather_object
 from transformers import PrinterCallback, Trainer, TrainerCallback
 from transformers.integrations import integration_utils
 
@@ -22,13 +26,20 @@ from factrl.errors import ConfigError, nearest
 from factrl.job import Job
 from factrl.llm import preflight
 from factrl.llm.spending import Spending
+from factrl.runs.disk import write_whole
 from factrl.runs.folder import Run
 from factrl.runs.progress import Progress
+from factrl.runs.resume import DONE
 from factrl.runs.settings import RunSettings
 
 from .model import check_start, uses_bf16
 
 COMPLETE = "complete"  # an empty file that says a checkpoint was written to its end
+_TRACKER = "tracker.json"
+_NO_MODEL = (  # of a checkpoint: what goes on with training
+    *("optimizer*", "scheduler*", "scaler*", "rng_state*", "trainer_state.json", "training_args.bin"),
+    *("global_step*", "latest", "zero_to_fp32.py", "pytorch_model_fsdp*", COMPLETE),
+)
 _SAME = {  # settings of `[train]` that all of TRL's configurations have
     *("learning_rate", "lr_scheduler_type", "warmup_steps", "weight_decay", "max_grad_norm"),
     *("optim", "gradient_checkpointing", "save_steps"),
@@ -115,6 +126,7 @@ class RunCallback(TrainerCallback):
         self._callbacks = trainer.callback_handler.callbacks
         with _signals(self._interrupted), ExitStack() as self._bar:
             self._label = label
+            self._bar.enter_context(_same_trackers(self.run))
             try:
                 trainer.train(resume_from_checkpoint=str(checkpoint[0]) if checkpoint else None)
             except KeyboardInterrupt as error:  # the second one, in the middle of a step
@@ -166,6 +178,7 @@ class RunCallback(TrainerCallback):
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Mark a checkpoint when all of it is on disk: one cut short by a kill is not resumed from."""
+        PartialState().wait_for_everyone()  # each process writes a part
         if state.is_world_process_zero and args.output_dir:
             (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
 
@@ -200,6 +213,32 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(f"stopped after step {step}; go on with: factrl {verb} --resume {run}")
 
 
+def open_run(settings: RunSettings, name: str, files: Mapping[str, str]) -> Run:
+    """The folder, which one process takes and tells the others of; see `Run.begin`."""
+    state = PartialState(cpu=not torch.cuda.is_available())
+    run = Run.begin(settings.run, name, files) if state.is_main_process else None
+    path = broadcast_object_list([run and run.path])[0]
+    return run or Run(Path(str(path)), shared=True)
+
+
+@contextmanager
+def _same_trackers(run: Run) -> Iterator[None]:
+    """For trackers the run is the same one, whichever process goes on with it."""
+    about = run.path / _TRACKER
+    if PartialState().is_main_process and not about.exists():
+        write_whole(about, json.dumps({"id": secrets.token_hex(8)}).encode())
+    told = {"TENSORBOARD_LOGGING_DIR": str(run.path / "tensorboard")}
+    if PartialState().is_main_process:  # which alone reports
+        told |= {"WANDB_RUN_ID": json.loads(about.read_text("utf-8"))["id"], "WANDB_RESUME": "allow"}
+    new = {name: value for name, value in told.items() if name not in os.environ}
+    os.environ.update(new)
+    try:
+        yield
+    finally:
+        for name in new:
+            os.environ.pop(name, None)
+
+
 @contextmanager
 def _signals(flag: threading.Event) -> Iterator[None]:
     """Turns the first SIGINT or SIGTERM into a flag; the second SIGINT ends the process as usual.
@@ -228,3 +267,43 @@ def last_checkpoint(folder: Path) -> tuple[Path, int] | None:
         int(path.parent.name.removeprefix("checkpoint-")) for path in folder.glob(f"checkpoint-*/{COMPLETE}")
     ]
     return (folder / f"checkpoint-{max(steps)}", max(steps)) if steps else None
+
+
+def is_finished(checkpoint: tuple[Path, int] | None, steps: int | None) -> bool:
+    """Whether training ended with this checkpoint.
+
+    Args:
+        steps: all that are wanted; None for those that it was to end with.
+    """
+    if checkpoint is None:
+        return False
+    state = json.loads((checkpoint[0] / "trainer_state.json").read_text("utf-8"))
+    return checkpoint[1] >= (steps or state["max_steps"])
+
+
+def keep_model(checkpoint: Path, target: Path) -> None:
+    """Make the trained model of the last checkpoint, at once and, where links are, without more disk."""
+    unfinished = target.with_name(f"{target.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    leave_out = shutil.ignore_patterns(*_NO_MODEL)
+    shutil.copytree(checkpoint, unfinished, ignore=leave_out, copy_function=_link)
+    replace_folder(unfinished, target)
+
+
+def replace_folder(new: Path, target: Path) -> None:
+    """Put a folder in another's place."""
+    if target.exists():
+        shutil.rmtree(target)
+    new.replace(target)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # a file system without
+        shutil.copy2(source, target)
+
+
+def say_done(run: Run, steps: int) -> None:
+    """Write that the run is finished."""
+    write_whole(run.path / DONE, json.dumps({"steps": steps}).encode())

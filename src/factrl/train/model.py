@@ -15,8 +15,10 @@ import io
 import os
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +27,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 from transformers.cache_utils import DynamicLayer
 from transformers.utils import logging
 
-from factrl.errors import ConfigError, MissingExtra, ModelError, first_line, nearest
+from factrl.errors import ConfigError, DataError, MissingExtra, ModelError, first_line, nearest
 from factrl.llm import models
 from factrl.llm.writers import conversation
-from factrl.runs.settings import DataSettings, ModelSettings, TrainSettings
+from factrl.runs.data import template_names
+from factrl.runs.settings import DataSettings, ModelSettings, RunSettings, TrainSettings
 from factrl.text import opened
 from factrl.types import Example
 
@@ -48,12 +51,7 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
         ConfigError: `freeze_layers` is no fewer than the model has, or bitsandbytes or a GPU is missing.
         ModelError: it cannot be loaded.
     """
-    check_model(settings.name)
-    name = str(embedded_policy(settings.name)) if is_embedded(settings.name) else settings.name
-    options: dict[str, Any] = {
-        "revision": settings.revision or "main",
-        "trust_remote_code": settings.trust_remote_code,
-    }
+    tokenizer, (name, options) = load_tokenizer(settings), _source(settings)
     check_4bit(settings)
     quantised: dict[str, Any] = {}
     if settings.load_in_4bit:  # as QLoRA does (arXiv:2305.14314, section 3)
@@ -62,19 +60,44 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
         device = int(os.environ.get("LOCAL_RANK", "0"))
         quantised = {"quantization_config": config, "device_map": {"": device}}
     dtype = settings.dtype if settings.lora or settings.dtype != "auto" else "float32"
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name, **options)
+    with _loading(settings):
         model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, **options, **quantised)
+    _freeze(model, settings)
+    return model, tokenizer
+
+
+def load_tokenizer(settings: ModelSettings) -> Any:
+    """The model's tokenizer alone.
+
+    Raises:
+        ModelError: it cannot be loaded.
+    """
+    check_model(settings.name)
+    name, options = _source(settings)
+    with _loading(settings):
+        tokenizer: Any = AutoTokenizer.from_pretrained(name, **options)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.padding_side = "left"
+    return tokenizer
+
+
+def _source(settings: ModelSettings) -> tuple[str, dict[str, Any]]:
+    """Where a model is, and how it is opened."""
+    name = str(embedded_policy(settings.name)) if is_embedded(settings.name) else settings.name
+    code = settings.trust_remote_code
+    return name, {"revision": settings.revision or "main", "trust_remote_code": code}
+
+
+@contextlib.contextmanager
+def _loading(settings: ModelSettings) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(
             f"model.name = {settings.name!r} cannot be loaded: {first_line(error)}; check the name and the "
             "network, or give a local folder"
         ) from error
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    tokenizer.padding_side = "left"
-    _freeze(model, settings)
-    return model, tokenizer
 
 
 def check_model(name: str) -> None:
@@ -233,6 +256,100 @@ def render_prompts(
             text = tokenizer.apply_chat_template(messages, tools=list(tools) or None, **options)
         prompts.append(text + data.prefill)
     return prompts
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Prompts that are no longer than they may be.
+
+    Attributes:
+        prompts: rendered; None where one is too long.
+        cut: how many have fewer documents, or less of the last one.
+    """
+
+    prompts: Sequence[str | None]
+    cut: int = 0
+
+    @property
+    def kept(self) -> list[int]:
+        """The numbers of those that fit."""
+        return [number for number, prompt in enumerate(self.prompts) if prompt is not None]
+
+    @property
+    def too_long(self) -> int:
+        """How many do not."""
+        return sum(prompt is None for prompt in self.prompts)
+
+
+def fit_prompts(
+    examples: Sequence[Example], tokenizer: Any, settings: RunSettings, tools: Sequence[Any] = ()
+) -> Fitted:
+    """Rendered prompts of at most `train.max_prompt_length` tokens.
+
+    Where {evidence} is in the prompt, its last documents are left out, and the last that is shown is cut.
+    """
+    data, limit = settings.data, settings.train.max_prompt_length
+    prompts: list[str | None] = [*render_prompts(examples, tokenizer, data, tools)]
+    if limit is None or not prompts:
+        return Fitted(prompts)
+    cut, shows = 0, "evidence" in template_names(data.prompt)
+    lengths = [len(ids) for ids in encode([str(p) for p in prompts], tokenizer, chat=data.chat)]
+    for number, (example, length) in enumerate(zip(examples, lengths, strict=True)):
+        if length > limit:
+            prompts[number] = _cut(example, tokenizer, data, limit) if shows else None
+            cut += prompts[number] is not None
+    return Fitted(prompts, cut)
+
+
+def _cut(example: Example, tokenizer: Any, data: DataSettings, limit: int) -> str | None:
+    """The prompt with as much of its documents as fits; None where not even a part of the first does."""
+    sizes = [_size(passage.text, tokenizer) for passage in example.evidence]
+    most = sum(total <= limit for total in accumulate(sizes))  # the words around them come on top
+    passages = [*example.evidence[: most + 1]]
+    while passages:
+        [prompt] = render_prompts([replace(example, evidence=tuple(passages))], tokenizer, data)
+        excess = len(encode([prompt], tokenizer, chat=data.chat)[0]) - limit
+        if excess <= 0:
+            return prompt
+        last = passages.pop()
+        if (left := _size(last.text, tokenizer) - excess) > 0:
+            passages.append(replace(last, text=_first_tokens(last.text, left, tokenizer)))
+    return None
+
+
+def _size(text: str, tokenizer: Any) -> int:
+    return len(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _first_tokens(text: str, count: int, tokenizer: Any) -> str:
+    if not tokenizer.is_fast:
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        return tokenizer.decode(ids[:count])
+    ends = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+    return text[: ends[count - 1][1]]
+
+
+def refuse_long(too_long: int, total: int, settings: RunSettings) -> None:
+    """Refuse to go on where more prompts are too long than may be.
+
+    Raises:
+        DataError: more than `train.max_long_share`.
+    """
+    train = settings.train
+    if too_long > train.max_long_share * total:
+        raise DataError(
+            f"{too_long} of {total} prompts have more than train.max_prompt_length = "
+            f"{train.max_prompt_length} tokens, a larger share than train.max_long_share = "
+            f"{train.max_long_share:g}; raise one of them"
+        )
+
+
+def told_of_prompts(too_long: int, cut: int, total: int, settings: RunSettings) -> str:
+    """What became of prompts that were too long, in a line; "" where none was."""
+    parts = [f"{too_long} of {total} prompts are left out"] * bool(too_long)
+    parts += [f"the documents of {cut} are cut"] * bool(cut)
+    limit = settings.train.max_prompt_length
+    return f"{', and '.join(parts)}: more than train.max_prompt_length = {limit} tokens" if parts else ""
 
 
 def beginning(tokenizer: Any, prefill: str, *, chat: bool = True) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -17,15 +17,14 @@ from typing import Any
 
 import torch
 from accelerate import PartialState
-from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 
 from factrl.errors import ConfigError, OverBudget, TooManyMasked
 from factrl.llm.spending import Spending, judge_meter, read_account
 from factrl.llm.writers import conversation
 from factrl.rewards import Reward
-from factrl.runs.config import dump_toml
-from factrl.runs.folder import Run, version_of
+from factrl.runs.folder import Run, read_metrics, version_of
+from factrl.runs.resume import settings_text
 from factrl.runs.settings import RunSettings
 from factrl.train.held_out import Evaluate, TrueGap, evaluator
 from factrl.train.page import write_run_page
@@ -38,16 +37,22 @@ from .callbacks import (
     Interrupted,
     RunCallback,
     check_setup,
+    is_finished,
+    keep_model,
     last_checkpoint,
+    open_run,
+    say_done,
     shared_arguments,
 )
 from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer
 from .model import (
+    Fitted,
     beginning,
-    encode,
+    fit_prompts,
     load_policy,
     lora_config,
-    render_prompts,
+    refuse_long,
+    told_of_prompts,
 )
 from .search import SearchEnvironment, check_calls
 from .shortcuts import restore_forward
@@ -61,8 +66,11 @@ _SAME = {  # settings of `[train]` that TRL, or our own configuration, calls by 
 }
 
 
-def train(plan: Plan) -> Path:
+def train(plan: Plan, tell: Callable[[str], None] = lambda text: None) -> Path:
     """Train a model with a reward; returns the run folder.
+
+    Args:
+        tell: gets what a person should know before it starts.
 
     Raises:
         SetupError: something the user must change; nothing has been written.
@@ -78,24 +86,32 @@ def train(plan: Plan) -> Path:
     model, tokenizer = load_policy(settings.model)
     if search is not None:
         check_calls(settings.model.name, tokenizer)
-    examples, prompts = fitting_prompts(plan.examples, tokenizer, settings)
-    with _run_folder(settings) as run:
-        trainer = optimise(
-            settings,
-            model,
-            tokenizer,
-            reward,
-            examples,
-            prompts,
-            run,
-            _evaluation(plan, tokenizer, run),
-            _spending(plan, run),
-            search,
-        )
-        trainer.save_model(str(run.path / "model"))
-        if trainer.accelerator.is_main_process:
-            tokenizer.save_pretrained(str(run.path / "model"))
+    examples, prompts, fitted = fitting_prompts(plan.examples, tokenizer, settings)
+    if note := told_of_prompts(fitted.too_long, fitted.cut, len(plan.examples), settings):
+        tell(note)
+    name = settings.run.name or Path(settings.paper.replace(":", "-")).name
+    with open_run(settings, name, {"config.toml": settings_text(settings)}) as run:
+        if note and PartialState().is_main_process and not read_metrics(run.path):
+            run.log(0, {"prompts/too_long": fitted.too_long, "prompts/cut": fitted.cut})
+        steps, _ = in_order(len(examples), settings)
+        if not is_finished(last_checkpoint(run.checkpoints), steps):
+            optimise(
+                settings,
+                model,
+                tokenizer,
+                reward,
+                examples,
+                prompts,
+                run,
+                _evaluation(plan, tokenizer, run),
+                _spending(plan, run),
+                search,
+            )
+        if PartialState().is_main_process:
+            checkpoint, done = last_checkpoint(run.checkpoints) or (run.checkpoints, 0)
+            keep_model(checkpoint, run.path / "model")
             write_run_page(run.path)
+            say_done(run, done)
     return run.path
 
 
@@ -247,26 +263,18 @@ def grpo_config(settings: RunSettings, output_dir: Path) -> FactualGRPOConfig:
 
 def fitting_prompts(
     examples: Sequence[Example], tokenizer: Any, settings: RunSettings
-) -> tuple[list[Example], list[str]]:
-    """Rendered prompts, without those longer than `train.max_prompt_length`."""
+) -> tuple[list[Example], list[str], Fitted]:
+    """The questions whose prompts fit into `train.max_prompt_length`, those prompts, and what became of all.
+
+    Raises:
+        DataError: too many do not, or too few are left for a step.
+    """
     tools = [SearchEnvironment(Given(())).search] if settings.search.index else []
-    prompts = render_prompts(examples, tokenizer, settings.data, tools)
-    kept = list(range(len(prompts)))
-    limit = settings.train.max_prompt_length
-    if limit is not None:
-        lengths = [len(ids) for ids in encode(prompts, tokenizer, chat=settings.data.chat)]
-        kept = [index for index in kept if lengths[index] <= limit]
-    check_enough(len(kept), len(prompts), settings)
-    return [examples[index] for index in kept], [prompts[index] for index in kept]
-
-
-def _run_folder(settings: RunSettings) -> Run:
-    """The folder, which one process takes and tells the others of."""
-    state = PartialState(cpu=not torch.cuda.is_available())
-    run: Run | None = None
-    if state.is_main_process:
-        name = settings.run.name or Path(settings.paper.replace(":", "-")).name
-        resume = settings.run.resume
-        run = Run.open(resume) if resume else Run.create(settings.run.dir, name, dump_toml(settings))
-    path = broadcast_object_list([run and run.path])[0]
-    return run or Run(Path(str(path)), shared=True)
+    fitted = fit_prompts(examples, tokenizer, settings, tools)
+    refuse_long(fitted.too_long, len(examples), settings)
+    check_enough(len(fitted.kept), len(examples), settings)
+    return (
+        [examples[number] for number in fitted.kept],
+        [prompt for prompt in fitted.prompts if prompt is not None],
+        fitted,
+    )

@@ -78,6 +78,7 @@ def write_run_page(folder: str | Path, path: str | Path | None = None) -> Path:
                 "loss": str(train.get("loss_type")),
                 "seed": str(settings.get("run", {}).get("seed", 0)),
                 "time in steps": _minutes(metrics),
+                **_prompts(logged),
             },
             outcome=_outcome(points, metrics),
             thinned=len(metrics) > MOST,
@@ -93,6 +94,13 @@ def write_run_page(folder: str | Path, path: str | Path | None = None) -> Path:
             settings=(folder / "config.toml").read_text("utf-8"),
         )
     return write_page(path if path is not None else folder / PAGE, html)
+
+
+def _prompts(logged: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What became of prompts that were too long; nothing where none was."""
+    counts = next((row for row in logged if "prompts/too_long" in row), {})
+    shown = {"prompts too long, left out": "too_long", "prompts with documents cut": "cut"}
+    return {name: str(n) for name, key in shown.items() if (n := counts.get(f"prompts/{key}"))}
 
 
 @contextmanager

@@ -25,12 +25,23 @@ import numpy as np
 import torch
 from transformers import DynamicCache
 
+from factrl.errors import Unscored
 from factrl.llm.writers import Written, check_numbers, digest_of, seed_of
 from factrl.runs.settings import RunSettings
 from factrl.types import Completion, Example
 
 from .answering import check_no_search
-from .model import beginning, encode, end_tokens, load_policy, render_prompts, roomy_cache, uses_bf16
+from .model import (
+    beginning,
+    encode,
+    end_tokens,
+    fit_prompts,
+    load_policy,
+    refuse_long,
+    render_prompts,
+    roomy_cache,
+    uses_bf16,
+)
 
 AT_ONCE = 128  # completions that are sampled together
 _ROWS = 8  # of one forward pass that certainty is read from
@@ -184,11 +195,15 @@ def answer(
 ) -> list[list[Any]]:
     """Answers of the policy as it is now, asked as in training: for every question `num_samples` of them.
 
+    None where the prompt is longer than `train.max_prompt_length`.
+
     Raises:
         ConfigError: it searches (`search.index`), which it does in training alone.
     """
     check_no_search(settings)
-    prompts = encode(render_prompts(examples, tokenizer, settings.data), tokenizer, chat=settings.data.chat)
+    fitted = fit_prompts(examples, tokenizer, settings)
+    rendered = [str(prompt) for prompt in fitted.prompts if prompt is not None]
+    prompts = encode(rendered, tokenizer, chat=settings.data.chat) if rendered else []
     with evaluating(model, bf16=uses_bf16(settings.train)):
         groups = sample(
             model,
@@ -199,7 +214,8 @@ def answer(
             eos_ids=end_tokens(model, tokenizer),
             batch_size=batch_size,
         )
-    return [tokenizer.batch_decode(group, skip_special_tokens=True) for group in groups]
+    texts = (tokenizer.batch_decode(group, skip_special_tokens=True) for group in groups)
+    return [[None] * num_samples if prompt is None else next(texts) for prompt in fitted.prompts]
 
 
 class PolicyWriter:
@@ -217,6 +233,7 @@ class PolicyWriter:
         data, limit = settings.data, settings.train.max_completion_length
         self._bf16 = settings.train.bf16 is True
         self.begun = beginning(tokenizer, data.prefill, chat=data.chat)
+        self._asked = self._too_long = 0
         digest = digest_of(data.system, data.prompt, data.prefill, data.chat, limit, self._bf16)
         self.identity = f"{weights} {digest}"
 
@@ -251,8 +268,16 @@ class PolicyWriter:
         """
         check_numbers(numbers, temperature)
         settings, answers = self.settings, []
-        limit = settings.train.max_completion_length
-        rendered = render_prompts(examples, self.tokenizer, settings.data)
+        limit, fitted = settings.train.max_completion_length, fit_prompts(examples, self.tokenizer, settings)
+        self._asked, self._too_long = self._asked + len(examples), self._too_long + fitted.too_long
+        refuse_long(self._too_long, self._asked, settings)
+        if fitted.too_long:
+            kept = [examples[number] for number in fitted.kept]
+            sampling: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "seed": seed}
+            groups = iter(self.write(kept, numbers, **sampling, on_done=on_done) if kept else ())
+            why = Unscored("prompt_too_long", f"more than {settings.train.max_prompt_length} tokens")
+            return [[why] * len(numbers) if p is None else next(groups) for p in fitted.prompts]
+        rendered = [str(prompt) for prompt in fitted.prompts]
         prompts = encode(rendered, self.tokenizer, chat=settings.data.chat)
         at_once = max(1, AT_ONCE // len(numbers))
         ends = end_tokens(self.model, self.tokenizer)

@@ -1,4 +1,4 @@
-"""Samples of many questions, written and measured, each on disk as soon as it exists; no torch here.
+"""Samples of many questions, written and graded, each on disk as soon as it exists; no torch here.
 
 Questions are asked in parts of a fixed size, and a part is repeated as a whole when it was cut off: texts can
 depend on what is sampled beside them, by rounding, and a resumed run is to have the same ones.
@@ -18,22 +18,19 @@ from factrl.evals.shortqa import grade_completions
 from factrl.job import Job
 from factrl.llm.writers import Writer, Written, digest_of
 from factrl.rewards.grading import graded_by
-from factrl.rewards.resources import supply
 from factrl.runs.disk import Journal
 from factrl.runs.progress import Progress
-from factrl.text import MALFORMED, Slice, think_answer
+from factrl.text import MALFORMED
 from factrl.train.tuning.rules import Candidate
-from factrl.train.tuning.settings import TuneSettings, measuring_job
 from factrl.types import Completion, Example, Grade
-from factrl.verifier.report import Report
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 PART = 128  # samples that are written, and measured, together
-THEIR_OWN = ("declines", *MALFORMED)  # causes for which the text itself is to blame
+THEIR_OWN = MALFORMED  # causes for which the text itself is to blame
 Measure = Callable[[Sequence[Example], Sequence[Completion]], Sequence[Mapping[str, Any]]]
-"""What becomes of each text: `label`, `value`, `cause` and `floored`, as `Candidate` has them."""
+"""What becomes of each text: `label` and `cause`, as `Candidate` has them."""
 
 
 def write_samples(
@@ -82,7 +79,7 @@ def measure_samples(
     prefill: str,
     label: str,
 ) -> list[list[Candidate]]:
-    """The same samples with a label or a value each; those of `path` are not measured again.
+    """The same samples with a label each; those of `path` are not measured again.
 
     A question with a sample that our side could not measure is not kept, so that a resumed run tries again.
     What decides the outcome is `about`, the samples and what is known of the questions.
@@ -150,67 +147,6 @@ def grading(job: Job) -> tuple[Measure, Mapping[str, Any]]:
         return [{"label": row.grade and row.grade.label, "cause": row.cause} for row in rows]
 
     return grade, {"measure": "grade", "judge": graded_by(job.judge), "extract": extract}
-
-
-def measurement(job: Job[TuneSettings]) -> tuple[Measure, Mapping[str, Any]]:
-    """How the method measures samples, and what decides the outcome."""
-    settings, measuring = job.settings, measuring_job(job)
-    if measuring is None:
-        return grading(job)
-    tuned = {"reward_model", "truthfulness_model", "extractor_model", "checklist_model", "preference_model"}
-    models = settings.judge.model_dump(include=tuned)
-    digest = digest_of(settings.verifier.model_dump(exclude={"deadline", "cache"}), models)
-    about = {"measure": settings.measure, "judge": graded_by(job.judge), "settings": digest}
-    if settings.measure == "precision":
-        return _precision(job), about
-    reward = supply(measuring.reward, supplier=job.supplier)
-
-    def rank(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Mapping[str, Any]]:
-        return [
-            {"value": result.value, "cause" if result.value is None else "floored": result.cause}
-            for result in reward.batch(examples, texts)
-        ]
-
-    return rank, {**about, "reward": settings.paper, "knobs": dict(measuring.reward.knobs)}
-
-
-def _precision(job: Job[TuneSettings]) -> Measure:
-    """The share of the claims that are supported: of the block that `tune.claims_of` names, where there are
-    blocks.
-
-    There a text that is not `<think>…</think><answer>…</answer>` has none, or it would be taught.
-    """
-    verify, tagged = job.supplier.verify(), job.extract == "answer"
-    thought = job.settings.tune.claims_of == "reasoning"
-
-    def measure(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Mapping[str, Any]]:
-        forms = [think_answer(text, text.prefill) if tagged else None for text in texts]
-        parts = [
-            (form.think if thought else form.answer) if form else Slice(text, 0, len(text))
-            for form, text in zip(forms, texts, strict=True)
-        ]
-        some = [(e, part.text) for e, part in zip(examples, parts, strict=True) if part is not None]
-        reports = verify.batch(
-            [text for _, text in some],
-            [e.question for e, _ in some],
-            topics=[e.topic for e, _ in some],
-            evidence=[e.evidence or None for e, _ in some],
-        )
-        values = map(_value, reports)
-        return [
-            {"cause": form.malformed} if form and part is None else next(values)
-            for form, part in zip(forms, parts, strict=True)
-        ]
-
-    return measure
-
-
-def _value(report: Report) -> Mapping[str, Any]:
-    try:
-        value = report.precision
-    except Unscored as error:
-        return {"cause": error.cause}
-    return {"value": value, "cause": "declines" if value is None else None}
 
 
 @dataclass(frozen=True)
