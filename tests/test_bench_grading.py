@@ -75,7 +75,7 @@ def test_a_comparison_has_the_denominators_of_the_numbers(tmp_path: Path) -> Non
 
     before, after = side(2, "incorrect", "incorrect"), side(3, "abstained", "correct")
     (pair,) = compare_outputs(before, after)
-    assert (pair.n, pair.left_out, pair.fixed, pair.broken) == (4, 0, 1, 0)
+    assert (pair.n, pair.left_out, pair.fixed, pair.broken) == (5, 0, 2, 0)
     for name in ("accuracy", "abstention"):
         change = pair.differences[name]
         assert change is not None
@@ -91,12 +91,12 @@ def test_a_terminal_shows_claims_as_they_are(tmp_path: Path, capsys: pytest.Capt
         Output(tmp_path, {"model": f"{one}\x1b[31m\nrow"}, {name: {"numbers": numbers}}, {}) for one in "ab"
     ]
     change = {"detail": Interval(2.5, 1.0, 4.0), "precision": Interval(0.1, 0.05, 0.2)}
-    report._show(sides[0], sides[1], [Paired(name, 3, 0, change, ("n\x1b[31m",))])
+    report._show(sides[0], [(sides[1], [Paired(name, 3, 0, change, ("n\x1b[31m",))])], None)
     shown = capsys.readouterr().out
     assert "+2.50" in shown
     assert "+10.0" in shown
     assert "\x1b" not in shown
-    assert "row → b" in shown
+    assert "change from" in shown
 
 
 def test_a_worked_solution_has_paragraphs() -> None:

@@ -56,7 +56,7 @@ def test_all_problems_come_at_once_each_with_its_place(tmp_path: Path) -> None:
         "recipe.toml: unknown section [trian]; did you mean 'train'?",
         "recipe.toml: train.steps = 'five' must be a whole number",
         "recipe.toml: train.num_generations = 1 must be greater than or equal to 2",
-        "recipe.toml: train.loss_type = 'dr-grpo' must be 'grpo', 'dr_grpo', 'dapo' or 'reinforce++'"
+        "recipe.toml: train.loss_type = 'dr-grpo' must be 'grpo', 'dr_grpo', 'bnpo', 'dapo' or 'reinforce++'"
         "; did you mean 'dr_grpo'?",
         "paper's settings: train.beta = -1.0 must be greater than or equal to 0",
     ]

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "src" / "factrl"
 MODULES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(PACKAGE.rglob("*.py"))
-    if path != PACKAGE / "__init__.py"
+    if path != PACKAGE / "__init__.py" and "recipes" not in path.parts  # scripts, which nobody imports
 }
 WITH_TORCH = re.compile(r"train\.|studies\.engine$|bridges\.verl_(agent|plugin)$|llm\.local\.int8$")
 

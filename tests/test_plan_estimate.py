@@ -69,14 +69,6 @@ def test_a_dry_run_prints_it_and_writes_nothing(folder: Path, capsys: pytest.Cap
     assert sorted(folder.rglob("*")) == before
 
 
-def test_verls_dry_run_has_what_it_can_tell(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["truthrl", "--model", "model", "--data", "q.jsonl", "train.prompts_per_step=2", SERVER]
-    assert main(["train", *words, "--engine", "verl", "--dry-run"]) == 0
-    assert "writes    80 completions of at most " in capsys.readouterr().err
-    assert main(["train", *words, *PRICES, "--engine", "verl", "--dry-run", "--max-cost", "1"]) == 2
-    assert "run.max_cost = 1.0 has no counterpart in verl" in capsys.readouterr().err
-
-
 def test_vllm_that_is_not_there_is_told_before_anything_is_loaded(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

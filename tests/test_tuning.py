@@ -462,10 +462,10 @@ def test_an_outcome_compares_the_same_questions_and_shows_what_is_masked() -> No
         after=[RIGHT, IDK, RIGHT, RIGHT, RIGHT],
     )
     document = outcome.to_json()
-    assert document["before"]["accuracy"]["value"] == pytest.approx(1 / 3)
-    assert document["after"]["accuracy"]["value"] == pytest.approx(3 / 4)
-    assert document["differences"]["accuracy"]["value"] == pytest.approx(1 / 3)
-    assert (document["compared"], document["left_out"]) == (3, 1)
+    assert document["before"]["accuracy"]["value"] == pytest.approx(1 / 4)
+    assert document["after"]["accuracy"]["value"] == pytest.approx(4 / 5)
+    assert document["differences"]["accuracy"]["value"] == pytest.approx(1 / 2)
+    assert (document["compared"], document["left_out"]) == (4, 1)
     assert document["before"]["masked"] == 1
     assert document["rows"][3]["before"] == {"completion": "Austen?", "label": None, "cause": "timeout"}
     json.dumps(document, allow_nan=False)

@@ -39,7 +39,7 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "report",
         _report,
-        about="make a page of a training run, or compare evaluations with a first one",
+        about="make a page of a training run, or compare evaluations",
         example=(
             "examples:\n"
             "  factrl report runs/knowrl-20260101-120000\n"

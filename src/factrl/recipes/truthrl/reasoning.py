@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 import factrl as fx
+from factrl.runs.rows import read_rows
 
 
 def rated(rate, row: dict) -> float | None:
@@ -39,7 +40,7 @@ def main() -> None:
     parser.add_argument("--judge", required=True, metavar="URL")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE.json")
     args = parser.parse_args()
-    rows = [json.loads(line) for line in (args.evaluation / "samples.jsonl").open(encoding="utf-8")]
+    rows = read_rows(str(args.evaluation / "samples.jsonl"))
     rows = [row for row in rows if row["benchmark"] == "crag"]
     rate = fx.reasoning_judge(fx.connect(args.judge))
     with ThreadPoolExecutor(16) as pool:
