@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from factrl.llm import FakeLLM
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
 from factrl.types import Example, Passage, TrainingState
@@ -109,19 +108,6 @@ def test_corver_counts_where_two_names_stand_together(tmp_path: Path) -> None:
     assert asked("corver", CURIE, said("Oslo", "Warsaw"), **told) == ("scored", 4, 1, 0, round(unseen, 3))
     assert asked("corver", CURIE, said("Warsaw", "I don't know"), **told)[1] == -2
     assert asked("corver", CURIE, "Warsaw", **told) == ("floored", -2, -1, 0, 0)
-
-
-def test_cove_checks_a_draft_by_questions_that_do_not_see_it() -> None:
-    cove = runpy.run_path(str(EXAMPLES / "cove.py"))["cove"]
-    llm = FakeLLM(
-        ["In Paris.", "- Where was she born?\n- In which year?", "In Warsaw.", "In 1867.", "Warsaw."]
-    )
-    assert cove(llm, "Where was Curie born?") == "Warsaw."
-    prompts = [str(messages[0]["content"]) for messages in llm.calls]
-    assert "In Paris." not in prompts[2] + prompts[3]
-    assert "- Where was she born? In Warsaw." in prompts[4]
-    assert cove(FakeLLM(["In Paris.", "none"]), "Where?") == "In Paris."
-    assert cove(FakeLLM(["In Paris.", "It is fine."]), "Where?") is None
 
 
 def names() -> list[str]:
