@@ -112,8 +112,11 @@ def main(words=None):
     results = json.loads((Path(args.after) / "results.json").read_text("utf-8"))
     for name, row in results["benchmarks"].items():
         scores = [one for (benchmark, _), one in known.items() if benchmark == name]
+        if not scores and any(benchmark == name and (benchmark, id_) in after for benchmark, id_ in before):
+            sys.exit(f"{name}: no pair has a verdict in both orders; look at the judge, and run this again")
         if not scores:
-            sys.exit(f"{name}: no pair has a verdict in both orders")
+            print(f"{name}: no prompt has an answer in both; no win rate")
+            continue
         value, low, high = rate(scores)
         about = f"preferred to {args.before} ({args.by}); a tie counts half"
         number = {"value": value, "low": low, "high": high, "n": len(scores), "about": about}

@@ -4,9 +4,8 @@
 #   DATA=data JUDGE=http://host:8000/v1#meta-llama/Llama-3.3-70B-Instruct GPUS=8 OUT=out bash run.sh [STEP…]
 #
 # PREFERENCE is a server of the base model, which judges relevance; VERISCORE a clone of VeriScore, and PYTHON an
-# interpreter that has it; RANK who ranks answers; SAMPLER= a server of
-# the base for the samples of SFT and DPO.  EXISTING=1 adds the models that Table 1 takes as released,
-# with V3= and R1= addresses of the two large ones.
+# interpreter that has it; RANK who ranks answers; SAMPLER= a server of the base for the samples of SFT and DPO.
+# EXISTING=1 adds the models that Table 1 takes as released, with V3= and R1= addresses of the two large ones.
 #
 # Sources: "paper" with its section; "fairseq2" a default of the library that the paper trains with; "ours" is neither:
 # schedule, warm-up, temperature, lengths, DPO's beta and the KL weight are not in the paper.

@@ -6,7 +6,8 @@
 # WEIGHTS="alpha beta gamma" are those of the main rows, which are lost (Table 2): without it they are a printed row's,
 # and the rows are named after that.  BETA= is the weight of Table 4's KL penalty, lost too: without it there is no
 # such row.  MODEL=Qwen/Qwen2.5-7B or -32B, and SFT=, INSTRUCT= with it, are Table 3.  Servers: BASE of the model
-# before training, TEACHER, RANK; SAMPLER= of the SFT model, for DPO's samples.  EXTRACTOR= and CHECKER= are addresses once those two models are served.
+# before training, TEACHER, RANK; SAMPLER= of the SFT model, for DPO's samples.  EXTRACTOR= and CHECKER= are
+# addresses once those two models are served.
 #
 # Sources: "paper" with its section; "lost" is a value that the paper's text has lost, so that factrl's default stands;
 # "ours" is neither.  Table 8 (settings) and Table 9 (evaluation) are lost as a whole.
