@@ -3,7 +3,7 @@
     python pairs.py dpo data/r1.jsonl out/samples --output dpo.jsonl
     python pairs.py facttune data/sft.jsonl verifier.index=data/wiki judge.url=URL#MODEL --output rows.jsonl
 
-`dpo` prefers DeepSeek-R1's answer (the column `chosen` of r1.jsonl) to an own one that is not right, the first
+`dpo` prefers DeepSeek-R1's answer (`chosen` of r1.jsonl) to an own one that is not right, the first
 in out/samples, a folder of `factrl eval data/train.jsonl --samples 8`.  What the paper rejects is not known.
 
 `facttune` keeps of the rows for SFT those whose reasoning has the higher FActScore, the share of its claims
