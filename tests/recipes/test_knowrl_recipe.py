@@ -149,11 +149,13 @@ def pairs(*words: str) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_r1_is_preferred_to_the_first_own_wrong_answer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_r1_is_preferred_to_the_first_own_answer_that_is_not_right(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     write("r1.jsonl", *({"id": name, "question": f"{name}?", "chosen": "R1's"} for name in "abc"))
     Path("samples").mkdir()
     written = [("a", "correct", "1"), ("a", "incorrect", "2"), ("a", "incorrect", "3")]
-    written += [("b", "incorrect", "4"), ("b", "incorrect", " "), ("c", "abstained", "5"), ("c", None, "6")]
+    written += [("b", "incorrect", "4"), ("b", "incorrect", " "), ("c", "correct", "5"), ("c", None, "6")]
     samples = ({"question": f"{name}?", "label": label, "completion": text} for name, label, text in written)
     write("samples/samples.jsonl", *samples)
     pairs("dpo", "r1.jsonl", "samples")

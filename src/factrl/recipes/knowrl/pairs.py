@@ -3,8 +3,8 @@
     python pairs.py dpo data/r1.jsonl out/samples --output dpo.jsonl
     python pairs.py facttune data/sft.jsonl verifier.index=data/wiki judge.url=URL#MODEL --output rows.jsonl
 
-`dpo` prefers DeepSeek-R1's answer (the column `chosen` of r1.jsonl) to an own wrong one, the first in
-out/samples, a folder of `factrl eval data/train.jsonl --samples 8`.  What the paper rejects is not known.
+`dpo` prefers DeepSeek-R1's answer (`chosen` of r1.jsonl) to an own one that is not right, the first
+in out/samples, a folder of `factrl eval data/train.jsonl --samples 8`.  What the paper rejects is not known.
 
 `facttune` keeps of the rows for SFT those whose reasoning has the higher FActScore, the share of its claims
 that Wikipedia supports, without a penalty for few claims: the better half, and what equals the last of it
@@ -30,12 +30,12 @@ BATCH = 64  # rows that are checked within verifier.deadline
 
 def dpo(rows, samples):
     """Rows with `chosen` and `rejected`, and why the others have none."""
-    wrong = {}
+    own = {}
     for sample in samples:
-        if sample["label"] == "incorrect" and sample["completion"].strip():
-            wrong.setdefault(sample["question"], sample["completion"])
-    made = [{**row, "rejected": wrong[row["question"]]} for row in rows if row["question"] in wrong]
-    return made, {"no own wrong answer": len(rows) - len(made)}
+        if sample["label"] in ("incorrect", "abstained") and sample["completion"].strip():
+            own.setdefault(sample["question"], sample["completion"])
+    made = [{**row, "rejected": own[row["question"]]} for row in rows if row["question"] in own]
+    return made, {"all own answers right, or ungraded": len(rows) - len(made)}
 
 
 def facttune(rows, keep, words):
