@@ -4,6 +4,8 @@ VENV ?= .venv
 # -qq leaves only errors.
 INSTALL = -m pip install -qq -c constraints.txt
 VERL = tests/training/verl.txt
+TRL_oldest = trl==1.0.0
+TRL_newest = trl transformers
 OF_TRL = $(addprefix tests/training/test_,beside_trl.py frozen.py grpo.py search_episodes.py)
 HOSTS = tests/hosts/requirements.txt
 BESIDE = -q -n 2 --dist worksteal # two tests at a time
@@ -17,27 +19,22 @@ help: ## this list
 demo: $(VENV)/.demo ## teach a small real model to say when it does not know (ten to twenty-five minutes on two cores, 3 GB)
 	$(VENV)/bin/factrl demo
 
+test: $(VENV)/.dev ## every test but the slow ones
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(BESIDE) -m "not slow"
+
 test-core: $(VENV)-core/.test ## the tests that need no torch, which are all that Python 3.10 runs
-	OMP_NUM_THREADS=1 $(VENV)-core/bin/python -m pytest $(BESIDE) -m "not torch and not slow and not alone"
-	$(VENV)-core/bin/python -m pytest -q -m "alone and not torch and not slow"
+	OMP_NUM_THREADS=1 $(VENV)-core/bin/python -m pytest $(BESIDE) -m "not torch and not slow"
 
-test: test-core $(VENV)/.dev ## every test but the slow ones: without torch first, then those that train
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(BESIDE) -m "torch and not slow"
+test-all: test test-core test-slow test-trl test-hosts test-rows ## every night and before a release
 
-test-all: test test-slow test-trl test-hosts test-rows ## before a release: also the tests that take a minute and more each
+test-faults: $(VENV)/.dev ## what becomes of every fault of a server, a disk or a process
+	$(VENV)/bin/python -m pytest -q -m fault
 
+test-security: $(VENV)/.dev ## what a text, a file, a page or a client may not do
+	$(VENV)/bin/python -m pytest -q -m security
 
-test-faults: $(VENV)-core/.test $(VENV)/.dev ## what becomes of every fault of a server, a disk or a process
-	$(VENV)-core/bin/python -m pytest -q -m "fault and not torch"
-	$(VENV)/bin/python -m pytest -q -m "fault and torch" tests/training
-
-test-security: $(VENV)-core/.test $(VENV)/.dev ## what a text, a file, a page or a client may not do
-	$(VENV)-core/bin/python -m pytest -q -m "security and not torch"
-	$(VENV)/bin/python -m pytest -q -m "security and torch" tests/training
-
-test-slow: $(VENV)-core/.test $(VENV)/.dev ## what takes a minute and more: two processes, Ray, long searches
-	$(VENV)-core/bin/python -m pytest -q -m "slow and not torch"
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(BESIDE) -m "slow and torch"
+test-slow: $(VENV)/.dev ## what takes a minute and more: two processes, Ray, long searches
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(BESIDE) -m slow
 
 test-hosts: $(VENV)-hosts/.test ## factrl's rewards in other people's programs: Inspect, verifiers, lm-eval, OpenEnv, MCP
 	$(VENV)-hosts/bin/python -m pytest -q tests/hosts
@@ -45,11 +42,12 @@ test-hosts: $(VENV)-hosts/.test ## factrl's rewards in other people's programs: 
 test-rows: $(VENV)-core/.test ## each block of README's first screen in a new environment with the extra that it names (ten minutes, the models in the cache)
 	FACTRL_ROWS=$(VENV)-rows $(VENV)-core/bin/python -m pytest -q tests/rows
 
-test-trl: $(VENV)/.dev ## the trainer with the oldest TRL that it takes, and with the newest one and the newest transformers of the registry
-	rm -rf $(VENV)-trl
-	$(VENV)/bin/python -m pip install -qq --no-deps --target $(VENV)-trl/oldest trl==1.0.0
-	$(VENV)/bin/python -m pip install -qq --no-deps --target $(VENV)-trl/newest trl transformers
-	for trl in oldest newest; do OMP_NUM_THREADS=1 PYTHONPATH=$(VENV)-trl/$$trl $(VENV)/bin/python -m pytest -q -W default -m "not slow" $(OF_TRL) || exit; done
+test-trl: test-trl-oldest test-trl-newest ## the trainer with the oldest TRL that it takes, and with the newest one and the newest transformers of the registry
+
+test-trl-%: $(VENV)/.dev
+	rm -rf $(VENV)-trl/$*
+	$(VENV)/bin/python -m pip install -qq --no-deps --target $(VENV)-trl/$* $(TRL_$*)
+	OMP_NUM_THREADS=1 PYTHONPATH=$(VENV)-trl/$* $(VENV)/bin/python -m pytest -q -W default -m "not slow" $(OF_TRL)
 
 test-verl: $(VENV)-verl/.test ## verl's trainer in the environment that factrl[verl] makes, on CPU cores
 	OMP_NUM_THREADS=1 $(VENV)-verl/bin/python -m pytest -q -rs tests/training/test_verl_run.py

@@ -40,7 +40,6 @@ from factrl.text.abstention import (
     LEAST,
     NEW,
     Tables,
-    expanded,
     grams,
     hashed,
     in_question,
@@ -64,6 +63,16 @@ BARE_FORMS = (
     *("{N} {X} {Y} {X}.", "{T} {Y} {X}.", "{X} {Y} 1 {X}.", "{N}: {X}", "{T} {X}"),
 )
 SPACED = {"zh": "", "ja": ""}  # what stands between sentences, where it is no space
+
+
+def expanded(line: str) -> Iterator[str]:
+    """All that a line can say: `(a|b)` is a choice."""
+    found = _CHOICE.search(line)
+    if found is None:
+        yield line
+        return
+    for way in found[1].split("|"):
+        yield from expanded(line[: found.start()] + way + line[found.end() :])
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Two shapes of work, both read from the public data in the folder that `FACTRL_DA
   in the order of the file, with the facts and labels that people gave them (FActScore).  No two are the same.
 - `grouped(prompts, size)`: a training step, as a policy makes it: `size` samples of one model for each prompt
   (the GPT-3 biographies of wiki_bio_gpt3_hallucination; the prompts with the longest).  So the answers share
-  names and dates as samples do, and claims repeat within a group about as often (`repeats`).  Nobody labelled
+  names and dates as samples do, and claims repeat within a group about as often.  Nobody labelled
   the claims of these samples: `rule_made` makes them, and three in five are said to be true.
 
 What a search finds are sentences about the same person: of the reference and of the samples that are left
@@ -20,7 +20,7 @@ import os
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,6 @@ class Workload:
         samples = list(read_rows(str(folder / "wikibio_hallucination" / "passages.jsonl.gz")))
         samples.sort(key=lambda row: -sum(map(len, row["gpt3_samples"])))
         self._samples = [(re.split(r" \(| was | is ", row["response"])[0], row) for row in samples]
-        self.demos = _rows(folder / "veriscore_pipeline" / "demos.jsonl")
 
     def separate(self, count: int) -> list[Response]:
         """`count` different responses; the first is VeriScore's own sample."""
@@ -130,18 +129,6 @@ def data_folder() -> Path:
     if missing:
         raise SystemExit(f"FACTRL_DATA must name the folder of public data; no {missing[0]} in {folder}")
     return folder
-
-
-def repeats(groups: Iterable[Sequence[Response]]) -> float:
-    """Share of the claims that their group made before, equal but for case and punctuation."""
-    claims = distinct = 0
-    for group in groups:
-        seen: set[str] = set()
-        for response in group:
-            seen.update(map(key_of, response.claims))
-            claims += len(response.claims)
-        distinct += len(seen)
-    return 1 - distinct / claims
 
 
 def key_of(text: str) -> str:

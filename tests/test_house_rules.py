@@ -62,6 +62,59 @@ def test_import_loads_nothing_heavy() -> None:
     assert not HEAVY & {*loaded}
 
 
+NEED_TORCH = {
+    *("bridges.openrlhf", "bridges.verl_agent", "bridges.verl_plugin", "llm.local.int8", "studies.engine"),
+}
+"""Beside what trains."""
+IMPORTED = """
+import importlib, pkgutil, sys
+for name in ("torch", "transformers", "trl", "peft", "accelerate", "safetensors", "xllamacpp"):
+    sys.modules[name] = None  # as where it is not installed
+import factrl
+for module in pkgutil.walk_packages(factrl.__path__, "factrl."):
+    try:
+        importlib.import_module(module.name)
+    except ImportError as error:
+        if error.name == "torch":
+            print(module.name.removeprefix("factrl."))
+"""
+
+
+def test_without_torch_every_module_loads_but_those_that_train() -> None:
+    """So one environment, with torch, can run the tests of what needs none."""
+    lacking = {*run(IMPORTED).split()}
+    assert "train.grpo" in lacking
+    assert {module for module in lacking if not module.startswith("train.")} <= NEED_TORCH
+
+
+COUNTED = """
+import re, sys
+first, compiled, make = len(sys.modules), [], re._compile
+def _compile(pattern, flags):
+    if sys._getframe(2).f_globals["__name__"].startswith("factrl"):
+        compiled.append(pattern)
+    return make(pattern, flags)
+re._compile = _compile
+import contextlib, io
+with contextlib.redirect_stdout(io.StringIO()):
+    {code}
+print(len(sys.modules) - first, sum(name.startswith("factrl") for name in sys.modules), len(compiled))
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "most"),
+    [
+        ("import factrl", (40, 1, 0)),
+        ("from factrl.cli import main; main(['--help'])", (180, 8, 8)),
+    ],
+)
+def test_few_modules_and_regular_expressions_are_made_at_the_start(code: str, most: tuple[int, ...]) -> None:
+    """Loading costs what is loaded: .02 and .08 CPU seconds with so many modules, all, ours, and patterns."""
+    counts = [int(count) for count in run(COUNTED.replace("{code}", code)).split()]
+    assert all(count <= limit for count, limit in zip(counts, most, strict=True)), counts
+
+
 def run(code: str, **environment: str) -> str:
     environment = {**os.environ, **environment}
     command = [sys.executable, "-c", code]

@@ -24,8 +24,6 @@ from factrl.llm.limits import Limits, RateLimiter
 from factrl.llm.spending import Meter
 from factrl.runs.settings import JudgeSettings
 
-pytestmark = pytest.mark.alone
-
 # ---------------------------------------------------------------- the queue, by a clock that nobody waits for
 
 

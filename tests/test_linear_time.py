@@ -17,8 +17,6 @@ from text_readers import Reader, called
 
 from factrl.text import MAX_PAYLOAD
 
-pytestmark = pytest.mark.alone
-
 # Found by the search below, or by an attacker: (reader, before, unit, after).
 FOUND = [
     ("llm.replies.read_verdicts", "", '"\\', ""),

@@ -31,8 +31,6 @@ from factrl.rewards.preference import rating_judge
 from factrl.verifier.judges import LLMJudge
 from fault_server import Fault, FaultServer, answers, completion, says, until
 
-pytestmark = pytest.mark.alone
-
 KEY = "sk-canary-0123456789abcdef"
 ASK = [{"role": "user", "content": "Is water wet?"}]
 HTML = b"<html><body>Welcome to nginx!</body></html>"

@@ -20,8 +20,6 @@ from factrl.rewards import THREADS, Reward, reward
 from factrl.rewards.resources import supply
 from factrl.types import Completion, Example, Score, Span
 
-pytestmark = pytest.mark.alone
-
 CURIE = Example("Where was Marie Curie born?", ("Warsaw",), id="curie")
 
 

@@ -18,7 +18,6 @@ from factrl.verifier.search import WebSearch, without_secrets
 from factrl.verifier.search.web import PROVIDERS
 from fault_server import Fault, FaultServer, answers, hang, reset
 
-pytestmark = pytest.mark.alone
 Serve = Callable[..., FaultServer]
 
 KEY = "a-key-of-the-search-1"

@@ -16,14 +16,16 @@ the score does not call an answer (`factrl.rewards.grading`); an evaluation with
 
 from __future__ import annotations
 
+import os
 import re
+import threading
 import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, wraps
 from itertools import takewhile
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -31,9 +33,27 @@ from factrl.text import MAX_PAYLOAD, clean, unwrap_latex
 from factrl.text.answers import final_answer, is_contentless, normalize_answer, without_markup
 from factrl.text.words import fold
 
+T = TypeVar("T")
+_LOCKS: dict[int, threading.RLock] = {}  # by process: a lock that another thread held at a fork stays locked
+
+
+def _once(make: Callable[[], T]) -> Callable[[], T]:
+    """Made when first asked for, by one of the threads that grade a batch, for all of them."""
+    made: list[T] = []
+
+    @wraps(make)
+    def get() -> T:
+        if not made:
+            with _LOCKS.setdefault(os.getpid(), threading.RLock()):
+                if not made:
+                    made.append(make())
+        return made[0]
+
+    return get
+
+
 # -- Refusals
 
-_CHOICE = re.compile(r"\(([^()]*\|[^()]*)\)")
 _LONGEST = 160  # characters of a text that may be a refusal
 
 
@@ -51,27 +71,19 @@ def is_refusal(text: str, more: Iterable[str] = ()) -> bool:
     if len(text) > _LONGEST:
         return False
     form = _bare(text)
-    return form in _refusals() or any(form == _bare(one) for one in more)
+    return bool(_refusals().fullmatch(form)) or any(form == _bare(one) for one in more)
 
 
-@cache
-def _refusals() -> frozenset[str]:
+@_once
+def _refusals() -> re.Pattern[str]:
+    """The letters of every form: a list of all that the choices can say has 48,000, and takes a second."""
     lines = Path(__file__).with_name("refusals.txt").read_text(encoding="utf-8").split("\n")
-    return frozenset(_letters(form) for line in lines if line and line[0] != "#" for form in expanded(line))
+    forms = [re.split(r"([()|])", line) for line in lines if line and line[0] != "#"]
+    return re.compile("|".join("".join(map(_part, form)) for form in forms))
 
 
-def expanded(line: str) -> Iterator[str]:
-    """All that a line can say: `(a|b)` is a choice.
-
-    >>> [*expanded("I (do not|don't) know")]
-    ['I do not know', "I don't know"]
-    """
-    found = _CHOICE.search(line)
-    if found is None:
-        yield line
-        return
-    for way in found[1].split("|"):
-        yield from expanded(line[: found.start()] + way + line[found.end() :])
+def _part(part: str) -> str:
+    return {"(": "(?:", "|": "|", ")": ")"}.get(part) or re.escape(_letters(part))
 
 
 def _bare(text: str) -> str:
@@ -99,7 +111,7 @@ IS_RUN = re.compile(f"[{_RUN}]")
 """A character of such a script."""
 
 
-@cache
+@_once
 def tokens() -> re.Pattern[str]:
     """Quotations, numbers, runs without spaces, words and single signs."""
     marks = "".join(chr(c) for c in range(0x300, 0x11000) if unicodedata.category(chr(c))[0] == "M")
@@ -119,7 +131,7 @@ class Tables(NamedTuple):
     words: frozenset[int]  # hashes of words, of beginnings and of pairs of characters
 
 
-@cache
+@_once
 def tables() -> Tables:
     """The tables in `abstention.npy`, read once: scales, biases, mix, weights, then hashes."""
     raw = np.load(Path(__file__).with_suffix(".npy"))
