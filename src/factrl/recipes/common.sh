@@ -23,7 +23,7 @@ step() { # NAME VERB WORD…: factrl VERB WORD… --output $OUT/NAME
     case $verb in
         train) read -ra more <<<"${TRAIN:-}" ;;
         tune) read -ra more <<<"${TUNE:-}" ;;
-        eval) read -ra more <<<"${EVAL:-}" ;;
+        eval) [[ " $* " != *" --model "* ]] || read -ra more <<<"${EVAL:-}" ;; # not where answers exist
     esac
     if [[ ${GPUS:-1} -gt 1 && $verb =~ ^(train|tune)$ ]]; then
         start=(accelerate launch --config_file "$common/accelerate/${ACCELERATE:-fsdp}.yaml" --num_processes "$GPUS" -m factrl)
