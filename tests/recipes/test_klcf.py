@@ -12,12 +12,14 @@ from scripts import load, script
 import fault_server as fs
 from commands import read, write
 from factrl.evals.catalogue import find, load_questions
+from factrl.job import REWARD_ALONE, read_job
 from factrl.llm import FakeLLM
 from factrl.llm.background import wait_for
 from factrl.rewards.checklist import Checklist
 from factrl.rewards.truthfulness import TUNED_PROMPT
 from factrl.runs import RECIPES
 from factrl.runs.config import read_toml
+from factrl.types import Example
 from factrl.verifier.claims.llm import LLMClaims
 
 HERE = RECIPES / "klcf"
@@ -208,3 +210,14 @@ def test_a_win_needs_both_orders_and_stands_among_the_numbers(tmp_path: Path, se
     (tmp_path / "ranked").rename(tmp_path / "old")
     script(RECIPES / "win_rate.py", *words, str(tmp_path / "ranked"))
     assert len(server.requests) - asked <= 4  # of the mute pair alone, as often as a verdict is asked for
+
+
+def test_claims_that_are_verified_are_found_by_the_tuned_extractor(folder: Path, serve: Any) -> None:
+    """Stages 2 and 3 of the checklists, and FActScore as reward: the judge is asked for verdicts alone."""
+    Path("peru.txt").write_text("Lima is the capital of Peru.")
+    extractor = serve(fs.replies(lambda content: "- Lima is the capital of Peru."))
+    words = [*REWARD_ALONE, "paper=klcf:factscore", "verifier.docs=peru.txt", "verifier.judge=weak"]
+    words += [f"judge.extractor_model={extractor.url}#m", "judge.url=http://localhost:1/v1#nobody"]
+    reward = read_job(None, [*words, "verifier.cache=false"]).supplied
+    result = reward(Example("Tell me of Lima."), "<think>Hm.</think><answer>It is a capital.</answer>")
+    assert (result.value, result.facts["claims"]) == (1.0, 1)

@@ -16,7 +16,7 @@ here=$(dirname "$0") data=${DATA:-} out=${OUT:-}
 needs "$data"/{sft,rl}.jsonl "$data"/eval/{longfact,fava,alpacafact,biography,factory,factbench}.jsonl "${VERISCORE:=VeriScore}"
 
 base=${MODEL:-meta-llama/Llama-3.1-8B-Instruct}                     # paper
-preference=${PREFERENCE:-http://localhost:8001/v1#$base}            # paper: Figure 9, the base model
+relevance=(judge.preference_model="${PREFERENCE:-http://localhost:8001/v1#$base}") # paper: Figure 9, the base model
 rank=${RANK:-openai/gpt-4o}                                         # paper: AlpacaEval's template, GPT-4o
 sets=("$data"/eval/{longfact,fava,alpacafact,biography,factory,factbench}.jsonl)
 vllm=train.use_vllm=$(on_gpu)                                       # paper: vLLM workers
@@ -30,8 +30,8 @@ evaluate() { # ROW MODEL BASELINE WORD…: VeriScore's own two models, six sets;
     script "eval/$1" "$here/veriscore.py" "${sets[@]}" --model "$2" --veriscore "$VERISCORE" --python "${PYTHON:-python}" "$vllm" "${@:4}" "${more[@]}"
     [ "$1" = "$3" ] || script "ranked/$1" "$here/../win_rate.py" "$out/eval/$3" "$out/eval/$1" --by preference --judge "$rank"
 }
-rewarded() { # ROW REWARD: GRPO from SFT, then its evaluation; batch, rollouts, loss and epochs are recipe.toml's (paper)
-    step "$1" train "${asked[@]}" --model "$out/sft/model" --data "$data/rl.jsonl" paper="$2" judge.url="$JUDGE" judge.preference_model="$preference" verifier.web="${WEB:-serper}" train.beta="${BETA:-0.001}" "$vllm" # KL weight: fairseq2
+rewarded() { # ROW REWARD WORD…: GRPO from SFT, then its evaluation; batch, rollouts, loss and epochs are recipe.toml's (paper)
+    step "$1" train "${asked[@]}" --model "$out/sft/model" --data "$data/rl.jsonl" paper="$2" judge.url="$JUDGE" verifier.web="${WEB:-serper}" train.beta="${BETA:-0.001}" "$vllm" "${@:3}" # KL weight: fairseq2
     evaluate "$1" "$out/$1/model" base "${asked[@]}"
 }
 
@@ -46,12 +46,12 @@ steps() {
     script dpo-pairs.jsonl "$here/pairs.py" margin "$out/dpo-samples"                              # paper: largest margin over .1, lengths within 10 %
     step dpo tune dpo "$out/dpo-pairs.jsonl" --rule given --model "$out/sft/model" "${asked[@]}" train.epochs=1 train.learning_rate=1e-6 train.prompts_per_step=16 train.micro_batch_size=1 "${flat[@]}" # paper: 1 epoch, 1e-6, batch 1 (read as: on each of 16 GPUs); beta TRL's 0.1
     evaluate dpo "$out/dpo/model" base "${asked[@]}"
-    rewarded grpo factreason:paper                                                                 # paper: lambda 0, mu 0.1
+    rewarded grpo factreason:paper "${relevance[@]}"                                               # paper: lambda 0, mu 0.1
     # Table 2
     rewarded fact-only factreason:fact-only                                                        # paper: 0, 0
     rewarded fact+detail-0.01 factreason:fact+detail-0.01                                          # paper: 0.01, 0
-    rewarded detail-0.01 factreason:detail-0.01                                                    # paper: 0.01, 0.1
-    rewarded detail-0.1 factreason:detail-0.1                                                      # paper: 0.1, 0.1
+    rewarded detail-0.01 factreason:detail-0.01 "${relevance[@]}"                                  # paper: 0.01, 0.1
+    rewarded detail-0.1 factreason:detail-0.1 "${relevance[@]}"                                    # paper: 0.1, 0.1
     # Table 1, as released: a reasoning model against the one that it was made from
     [ -n "${EXISTING:-}" ] || return 0
     evaluate qwen2.5-32b Qwen/Qwen2.5-32B-Instruct qwen2.5-32b "data.prompt={question}"            # paper names "Qwen 2.5 32B": Instruct is our reading

@@ -16,8 +16,9 @@ case $row in
     fact-only | fact+detail-0.01 | detail-0.01 | detail-0.1) paper=factreason:$row ;;
     *) echo "$0: no ROW $row; grpo, fact-only, fact+detail-0.01, detail-0.01 or detail-0.1" >&2 && exit 2 ;;
 esac
-preference=${PREFERENCE:-http://localhost:8001/v1#${MODEL:-meta-llama/Llama-3.1-8B-Instruct}} # paper: Figure 9
-run=$out/$row settled=(--config "$here/recipe.toml" --model "$model" --data "$train" paper="$paper" judge.url="${JUDGE:?give JUDGE=}" judge.preference_model="$preference" verifier.web="${WEB:-serper}" train.beta="${BETA:-0.001}")
+relevance=()
+[[ $row == fact* ]] || relevance=(judge.preference_model="${PREFERENCE:-http://localhost:8001/v1#${MODEL:-meta-llama/Llama-3.1-8B-Instruct}}") # paper: Figure 9
+run=$out/$row settled=(--config "$here/recipe.toml" --model "$model" --data "$train" paper="$paper" judge.url="${JUDGE:?give JUDGE=}" verifier.web="${WEB:-serper}" train.beta="${BETA:-0.001}" "${relevance[@]}")
 
 train() { # verl's command; its own words come last
     local words=(python -m verl.trainer.main_ppo

@@ -72,7 +72,7 @@ steps() {
     # Table 1 from base; Table 3 with MODEL=
     evaluate base "$base" base --config "$data/base.toml"                                                      # paper: 10 worked examples
     script cove.jsonl "$here/cove.py" "$served" "$data"/{factscore_entities/unlabelled,longwiki/test,longfact/objects,factory_hard/prompts}.jsonl # paper: the same base, no training
-    local stored=(--completions "$out/cove.jsonl" verifier.max_claims=100000 judge.url="$JUDGE")
+    local stored=(--completions "$out/cove.jsonl" model.name="$base" verifier.max_claims=100000 judge.url="$JUDGE")
     step factscore/cove eval factscore "${stored[@]}" verifier.preset=factscore verifier.index="$data/wiki"
     step longwiki/cove eval longwiki "${stored[@]}" verifier.preset=factscore verifier.index="$data/wiki-longwiki"
     step longfact/cove eval longfact "${stored[@]}" verifier.preset=veriscore verifier.web="${WEB:-serper}"
