@@ -328,7 +328,7 @@ def trains_nothing(monkeypatch: pytest.MonkeyPatch) -> list[RunSettings]:
     """Replace the training; returns the settings that it will be called with."""
     calls: list[RunSettings] = []
 
-    def train(plan: Plan, *_: object) -> Path:
+    def train(plan: Plan, tell: object) -> Path:
         calls.append(plan.settings)
         return Path("runs/my run")
 

@@ -150,7 +150,8 @@ def test_a_mistake_is_one_line_before_the_first_step(script: Path, tmp_path: Pat
 @pytest.mark.parametrize("table", sorted(RECIPES.glob("*/table*.toml")), ids=lambda path: path.parent.name)
 def test_a_published_row_is_a_step_and_its_changes_have_a_start(table: Path) -> None:
     published = read_published(table)
-    steps = {Path(name).name.removeprefix("eval-") for name, _ in printed(table.parent / "run.sh")}
+    whole = printed(table.parent / "run.sh", EXISTING="1", WEIGHTS="0.3 0.3 0.4", BETA="0.1")
+    steps = {Path(name).name.removeprefix("eval-") for name, _ in whole}
     names = {(one.name, one.model) for one in published.rows}
     for one in published.rows:
         assert one.name in steps, one

@@ -35,7 +35,10 @@ def own(example, completion):
 
 SECTIONS = ("Rewards", "States", "Answers", "Detectors", "Evaluation", "The trainer's own")
 # Completions of three words have no long part and no reasoning; there is no probe, second judge or source.
-NOT_HERE = {"abstain/false_rate", "claims/unextracted_char_frac", "think/len", "text/compress_ratio"}
+NOT_HERE = {
+    *("abstain/false_rate", "claims/unextracted_char_frac", "think/len", "text/compress_ratio"),
+    *("prompts/too_long", "prompts/cut"),
+}
 
 
 class Recorder(TrainerCallback):

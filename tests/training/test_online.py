@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -21,7 +22,7 @@ from factrl.job import read_job
 from factrl.runs import progress
 from factrl.runs.folder import Run, read_metrics
 from factrl.train import model
-from factrl.train.callbacks import Interrupted, RunCallback, last_checkpoint, nothing_learnt
+from factrl.train.callbacks import Interrupted, RunCallback, last_checkpoint, nothing_learnt, same_trackers
 from factrl.train.online import grpo_config, train
 from factrl.train.plan import Plan, make_plan
 
@@ -110,7 +111,7 @@ def _start(recipe: Path, *overrides: str) -> subprocess.Popen[bytes]:
 
 
 def _wait_for(folder: Path, pattern: str, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(2400):
+    for _ in range(12_000):  # ten minutes: the machine may have other things to do
         if any(folder.glob(pattern)):
             return
         assert process.poll() is None, (folder.parent / "recipe.log").read_text(encoding="utf-8")
@@ -157,6 +158,19 @@ def test_a_run_that_is_killed_three_times_goes_on_with_the_same_curve(
     assert (run / "done.json").read_text("utf-8") == json.dumps({"steps": STEPS})
 
 
+def test_trackers_are_told_that_a_run_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WANDB_RUN_ID", raising=False)
+    monkeypatch.setenv("WANDB_RESUME", "must")  # what the user says stays
+    told = []
+    for folder in (tmp_path / "a", tmp_path / "b", tmp_path / "a"):
+        folder.mkdir(exist_ok=True)
+        with Run(folder) as run, same_trackers(run):
+            told.append((os.environ["WANDB_RUN_ID"], os.environ["TENSORBOARD_LOGGING_DIR"]))
+            assert os.environ["WANDB_RESUME"] == "must"
+    assert told[0] == told[2] != told[1]
+    assert "WANDB_RUN_ID" not in os.environ
+
+
 @pytest.mark.fault("F32")
 def test_an_interrupt_leaves_a_complete_checkpoint(recipe: Path, tmp_path: Path) -> None:
     folder = tmp_path / "interrupted"
@@ -188,8 +202,8 @@ def test_a_second_interrupt_says_what_goes_on(tmp_path: Path) -> None:
         callback_handler=SimpleNamespace(callbacks=[]),
         train=cut,
     )
-    callback = RunCallback(cast(Run, SimpleNamespace(path=tmp_path)), before=3, verb="tune")
-    with pytest.raises(Interrupted, match="stopped after step 7; go on with: factrl tune --resume"):
+    callback = RunCallback(cast(Run, SimpleNamespace(path=tmp_path)), verb="tune")
+    with pytest.raises(Interrupted, match="stopped after step 4; go on with: factrl tune --resume"):
         callback.train(cast(Any, trainer), None, "train sft")
 
 

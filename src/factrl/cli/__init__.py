@@ -43,7 +43,7 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "train": ("train", "train a model with a paper's reward"),
         "tune": ("tune", "train on given answers or own pairs: SFT, RFT, R-Tuning, DPO"),
         "study": ("study", "compare rewards on a small real model"),
-        "prepare": ("prepare", "make what training reads: KLCF's dataset, passages, other rows"),
+        "prepare": ("prepare", "make what training reads: KLCF's data, passages, rows for others"),
         "probe": ("probe", "find the questions that a model never gets right, by many samples"),
         "stress": ("stress", "try 37 known ways to cheat on a reward, offline and in seconds"),
         "serve": ("serve", "give rewards and verdicts over HTTP, to any trainer"),

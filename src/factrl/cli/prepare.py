@@ -55,7 +55,7 @@ _QUESTIONS = "questions, in any form that factrl train reads"
 
 def add_verbs(verbs: Verbs) -> None:
     """Add this module's verbs to the command line."""
-    about = "make what training reads: KLCF's dataset, passages, other rows"
+    about = "make what training reads: KLCF's data, passages, rows for others"
     parser = add_verb(verbs, "prepare", _explain, about=about, example="")
     for add in (_add_klcf, _add_retrieve, _add_convert):
         add(verbs)

@@ -9,6 +9,7 @@ set -euo pipefail
 if [ -n "${DRY:-}" ]; then : "${DATA:=data}" "${OUT:=out}" "${JUDGE:=http://localhost:8000/v1#judge}"; fi
 
 fail() { echo "$0: $*" >&2 && exit 2; }
+[ -n "${OUT:-}" ] || fail "give OUT=, the folder of all that is made"
 
 needs() { # FILE…: stop before the first step where one is missing
     local file
@@ -47,7 +48,6 @@ on_gpu() { # whether vLLM samples: true with GPUS=, on something else than accel
 
 run() { # STEP…: the steps of the function `steps`, all or those named
     local only=() all=() listing=1 name
-    [ -n "${OUT:-}" ] || fail "give OUT=, the folder of all that is made"
     steps
     for name; do
         [[ " ${all[*]} " == *" $name "* ]] || fail "no step $name; there are: ${all[*]}"

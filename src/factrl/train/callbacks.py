@@ -92,7 +92,6 @@ class RunCallback(TrainerCallback):
     """Logs to the run folder and progress bar, evaluates, adds up costs, stops, marks checkpoints.
 
     Args:
-        before: steps that the run did in earlier rounds.
         evaluate: called with the step, every `eval_steps` steps and at the end; its numbers are logged.
         spending: what all processes spend, added up after each step and its evaluation.
         must_stop: called after each step; if true, a checkpoint is saved and the run stops, as for a signal.
@@ -103,14 +102,13 @@ class RunCallback(TrainerCallback):
         self,
         run: Run,
         *,
-        before: int = 0,
         evaluate: Callable[[int], Mapping[str, float | None]] | None = None,
         eval_steps: int | None = None,
         spending: Spending | None = None,
         must_stop: Callable[[], bool] = lambda: False,
         verb: str = "train",
     ) -> None:
-        self.run, self.before, self.evaluate, self.eval_steps = run, before, evaluate, eval_steps
+        self.run, self.evaluate, self.eval_steps = run, evaluate, eval_steps
         self.spending, self.must_stop, self.verb = spending, must_stop, verb
         self.stopped = False
         self._interrupted = threading.Event()
@@ -126,12 +124,11 @@ class RunCallback(TrainerCallback):
         self._callbacks = trainer.callback_handler.callbacks
         with _signals(self._interrupted), ExitStack() as self._bar:
             self._label = label
-            self._bar.enter_context(_same_trackers(self.run))
             try:
                 trainer.train(resume_from_checkpoint=str(checkpoint[0]) if checkpoint else None)
             except KeyboardInterrupt as error:  # the second one, in the middle of a step
                 saved = last_checkpoint(Path(str(trainer.args.output_dir)))
-                step = self.before + (saved[1] if saved else 0)
+                step = saved[1] if saved else 0
                 raise Interrupted(self.verb, self.run.path, step) from error
         return self.stopped
 
@@ -147,8 +144,8 @@ class RunCallback(TrainerCallback):
             masked = logs.get("reward/masked_frac") or 0
             self._note = f"reward {logs['reward']:+.2f}" + (f", {masked:.0%} masked" if masked else "")
         if state.is_world_process_zero:
-            self.run.log(self.before + state.global_step, logs)
-            if self.before + state.global_step == 1 and (hint := nothing_learnt(logs)):
+            self.run.log(state.global_step, logs)
+            if state.global_step == 1 and (hint := nothing_learnt(logs)):
                 sys.stderr.write(f"\n{hint}\n")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -222,8 +219,8 @@ def open_run(settings: RunSettings, name: str, files: Mapping[str, str]) -> Run:
 
 
 @contextmanager
-def _same_trackers(run: Run) -> Iterator[None]:
-    """For trackers the run is the same one, whichever process goes on with it."""
+def same_trackers(run: Run) -> Iterator[None]:
+    """For trackers that are opened meanwhile the run is the same one, whichever process goes on with it."""
     about = run.path / _TRACKER
     if PartialState().is_main_process and not about.exists():
         write_whole(about, json.dumps({"id": secrets.token_hex(8)}).encode())

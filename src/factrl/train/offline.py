@@ -59,6 +59,7 @@ from .callbacks import (
     last_checkpoint,
     open_run,
     replace_folder,
+    same_trackers,
     say_done,
     shared_arguments,
 )
@@ -95,7 +96,7 @@ def tune(plan: TunePlan, tell: Tell = lambda text: None) -> tuple[Path, TuningRe
     check_setup(plan.job)
     name = settings.run.name or "-".join(filter(None, (tune.method, tune.rule)))
     files = {"config.toml": settings.asking(), TUNE: settings_text(settings)}
-    with open_run(settings, name, files) as run:
+    with open_run(settings, name, files) as run, same_trackers(run):
         rows = _rows(plan, run, tell)
         if not is_finished(last_checkpoint(run.checkpoints), settings.train.steps):
             _learn(settings, rows, run)

@@ -41,6 +41,7 @@ from .callbacks import (
     keep_model,
     last_checkpoint,
     open_run,
+    same_trackers,
     say_done,
     shared_arguments,
 )
@@ -90,7 +91,7 @@ def train(plan: Plan, tell: Callable[[str], None] = lambda text: None) -> Path:
     if note := told_of_prompts(fitted.too_long, fitted.cut, len(plan.examples), settings):
         tell(note)
     name = settings.run.name or Path(settings.paper.replace(":", "-")).name
-    with open_run(settings, name, {"config.toml": settings_text(settings)}) as run:
+    with open_run(settings, name, {"config.toml": settings_text(settings)}) as run, same_trackers(run):
         if note and PartialState().is_main_process and not read_metrics(run.path):
             run.log(0, {"prompts/too_long": fitted.too_long, "prompts/cut": fitted.cut})
         steps, _ = in_order(len(examples), settings)

@@ -16,6 +16,7 @@ here=$(dirname "$0") data=${DATA:-} out=${OUT:-}
 [ -n "$data" ] || fail "give DATA=, the folder that data.py sets wrote"
 [ -n "${JUDGE:-}" ] || fail "give JUDGE=, such as http://host:8000/v1#Qwen/Qwen2.5-72B-Instruct"
 needs "$data"/{questions.jsonl,base.toml,shots.jsonl,responses.jsonl,checklists.jsonl,wiki,wiki-longwiki}
+needs "$data"/{factscore_entities/unlabelled,longwiki/test,longfact/objects,factory_hard/prompts}.jsonl
 export FACTRL_DATA=$data # where `factrl eval` finds the test sets
 
 base=${MODEL:-Qwen/Qwen2.5-14B}                      # paper 3.1: pre-trained, no SFT before KLCF-zero
