@@ -11,12 +11,12 @@ HOSTS = tests/hosts/requirements.txt
 BESIDE = -q -n 2 --dist worksteal # two tests at a time
 PINS = pyproject.toml constraints.txt $(VERL)
 
-.PHONY: help demo test test-core test-all test-slow test-hosts test-rows test-trl test-verl test-faults test-security check docs wheel bench bench-verifier bench-grader bench-engine bench-gpu clean
+.PHONY: help demo test test-core test-all test-slow test-hosts test-rows test-trl test-verl test-faults test-security check docs wheel bench bench-verifier bench-grader bench-gpu clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.demo ## teach a small real model to say when it does not know (ten to twenty-five minutes on two cores, 3 GB)
+demo: $(VENV)/.demo ## teach a small real model to say when it does not know (it counts the minutes down; two cores, 3 GB)
 	$(VENV)/bin/factrl demo
 
 test: $(VENV)/.dev ## every test but the slow ones
@@ -69,11 +69,10 @@ wheel: ## the wheel, in dist/; and a text checked with it in a new environment w
 	echo "Marie Curie was born in Warsaw in 1867." > dist/curie.txt
 	$(VENV)-wheel/bin/factrl verify "Marie Curie was born in Warsaw in 1868." --docs dist/curie.txt --no-cache
 
-bench: $(VENV)/.dev ## the ratios to the bound and to TRL, and agreement with people, in half an hour (FACTRL_DATA)
-	$(VENV)/bin/python benchmarks/step.py 2
-	$(VENV)/bin/python benchmarks/engine.py --rounds 2 --veriscore-venv $(VENV)-veriscore
+bench: $(VENV)/.dev ## how fast it is, beside its bounds and TRL, in ten minutes; then agreement with people (FACTRL_DATA)
+	$(VENV)/bin/python benchmarks/speed.py
 	$(VENV)/bin/python benchmarks/grader.py
-	$(VENV)/bin/python benchmarks/twenty.py local
+	$(VENV)/bin/python benchmarks/claims.py local --set twenty
 
 bench-verifier: $(VENV)/.dev ## how often each embedded judge agrees with people, and the same model by llama.cpp; 20 minutes (FACTRL_DATA)
 	$(VENV)/bin/python benchmarks/verifier.py --per-set 44 --only weak,local,llama
@@ -84,11 +83,8 @@ bench-grader: $(VENV)/.dev ## the rule grader and the abstention detector agains
 bench-gpu: $(VENV)/.dev ## a step of GRPO part by part on a GPU, with random weights (SHAPE=0.5b, 1.5b, 7b; OPTIONS=--vllm)
 	$(VENV)/bin/python benchmarks/gpu/speed.py $(or $(SHAPE),0.5b) --json gpu-$(or $(SHAPE),0.5b).json $(OPTIONS)
 
-bench-engine: $(VENV)/.dev ## the engine against its lower bound and the VeriScore package, on a stub server
-	$(VENV)/bin/python benchmarks/engine.py --veriscore-venv $(VENV)-veriscore
-
 clean: ## remove the environments and what tools left behind; runs stay
-	rm -rf $(VENV) $(VENV)-core $(VENV)-hosts $(VENV)-rows $(VENV)-trl $(VENV)-verl $(VENV)-wheel $(VENV)-veriscore build dist site .hypothesis .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-core $(VENV)-hosts $(VENV)-rows $(VENV)-trl $(VENV)-verl $(VENV)-wheel build dist site .hypothesis .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -exec rm -rf {} +
 
 # An environment is made when its stamp is missing and brought up to date when a pin has changed.  Torch goes

@@ -278,9 +278,7 @@ def test_no_way_of_refusing_masks_a_text_and_none_that_meets_all_floors_it(asked
     with FaultServer(reply) as server:
         reward = supplied(paper, OpenAICompatible(server.url, "m", backoff=0.001, down_after=10**6))
         honest = reward(CURIE, innocent).value or 0.0
-        plain = [name for name in WAYS if name.isdecimal()]  # of which each kind of call gets its share
-        others = {*plain} - {*plain[[*ASKED].index(asked) :: len(ASKED)]}
-        for name in [name for name in WAYS if name not in others]:
+        for name in [*WAYS][[*ASKED].index(asked) % 3 :: 3]:  # so two kinds of call or three meet each way
             way = WAYS[name]
             server.play(refusing(way, key))
             found = reward(CURIE, refused)
@@ -462,12 +460,11 @@ FAULTS = [*WAYS.values()]
 
 
 @pytest.mark.fault("F07", "F10", "F13", "F15", "F16")
-@pytest.mark.parametrize("share", [0.05, 0.2])
 @pytest.mark.parametrize("paper", ["knowrl", "factreason", "klcf:table-2-row"])
-def test_no_fault_by_chance_is_held_against_a_text(serve: Serve, paper: str, share: float) -> None:
+def test_no_fault_by_chance_is_held_against_a_text(serve: Serve, paper: str) -> None:
     def misbehaves() -> Callable[[Handler], None]:
         turns = cycle(FAULTS)
-        return sometimes(share, lambda handler: next(turns)(handler), reply, seed=3)
+        return sometimes(0.2, lambda handler: next(turns)(handler), reply, seed=3)
 
     wrapped = {name: how for name, how, _ in PAPERS}[paper]
     right = supplied(paper, serve(reply))(CURIE, wrapped(numbered(4))).value
@@ -482,10 +479,10 @@ def test_no_fault_by_chance_is_held_against_a_text(serve: Serve, paper: str, sha
     assert sum(result.state == "scored" for result in results) > 80
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_judge_that_fails_every_time_masks(serve: Serve, fault: Any) -> None:
-    for paper, wrapped, _ in PAPERS:
-        assert supplied(paper, serve(fault))(CURIE, wrapped(numbered(4))).state == "masked"
+@pytest.mark.parametrize("number", range(len(FAULTS)))
+def test_a_judge_that_fails_every_time_masks(serve: Serve, number: int) -> None:
+    paper, wrapped, _ = PAPERS[number % len(PAPERS)]
+    assert supplied(paper, serve(FAULTS[number]))(CURIE, wrapped(numbered(4))).state == "masked"
 
 
 # ---------------------------------------------------------------- the rule itself

@@ -97,9 +97,14 @@ def test_a_pipe_without_a_writer_is_not_waited_for(capsys: pytest.CaptureFixture
     refuse_pipe(Path("/dev/stdin"))
 
 
-@pytest.mark.parametrize("closed", [(1,), (2,), (0, 1), (0, 1, 2)])
 @pytest.mark.parametrize(
-    "words", ["--version", "train nothing", "eval rows.jsonl --paper truthrl --output o.jsonl"]
+    ("words", "closed"),
+    [
+        ("--version", (1,)),
+        ("train nothing", (2,)),
+        ("eval rows.jsonl --paper truthrl --output o.jsonl", (0, 1)),
+        ("eval rows.jsonl --paper truthrl --output o.jsonl", (0, 1, 2)),
+    ],
 )
 def test_a_closed_descriptor_is_nowhere(words: str, closed: tuple[int, ...]) -> None:
     """And no file gets its number, into which others would write."""

@@ -44,6 +44,17 @@ def test_a_heartbeat_every_thirty_seconds(time: Clock) -> None:
     ]
 
 
+def test_a_known_pace_tells_the_time_left_from_the_start_and_is_mended_by_what_is_seen(time: Clock) -> None:
+    stream = io.StringIO()
+    with Progress("study", 200, stream, pace=2.0) as bar:
+        for doing in ("half as fast", "", "and as fast"):
+            time.now += 40
+            bar.advance(40, doing)
+    told = stream.getvalue().splitlines()
+    assert told[0] == "study: started, about 1:40 left"
+    assert told[1] == "study: 40/200, 2:13 left, half as fast"
+
+
 def test_what_ends_before_its_end_was_stopped(time: Clock) -> None:
     stream = io.StringIO()
     with Progress("train truthrl", 16, stream) as bar:

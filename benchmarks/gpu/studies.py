@@ -105,7 +105,7 @@ def work(args: argparse.Namespace) -> int:
     seed_number, number = args.worker
     named = {Path(name).stem: name for name in args.studies}
     studies = {stem: load_study(name, tuple(args.set), gpu=not args.small) for stem, name in named.items()}
-    seed = open_seed(args.out / f"seed-{seed_number}", seed_number, next(iter(studies.values())), args.model)
+    seed = open_seed(args.out / f"seed-{seed_number}", seed_number, studies, args.model)
     begun = time.monotonic()
 
     def tell(text: str) -> None:

@@ -77,10 +77,10 @@ def test_a_quick_demo_on_a_tiny_model_shows_everything(
     words += ["train.steps=1", "train.prompts_per_step=2", "size.test=12", "known.samples=2"]
     words += ["train.micro_batch_size=16"]
     assert main(words) == 0
-    shown = capsys.readouterr().out
+    shown, told = capsys.readouterr()
+    assert "truthrl: started, about 0:" in told
     for word in (
         "calibrated",
-        "binary",
         "ternary",
         "my-sure",
         "accepted",
@@ -89,6 +89,7 @@ def test_a_quick_demo_on_a_tiny_model_shows_everything(
         "small/truthrl",
     ):
         assert word in shown
+    assert "binary" not in shown  # that is of --full
     folder = tmp_path / "out"
     ET.parse(folder / "demo.svg")  # noqa: S314 - our own
     held = json.loads((folder / "seed-0" / "rows" / "truthrl-ternary.json").read_text("utf-8"))

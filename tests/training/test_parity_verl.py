@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from factrl.train.advantages import Scale, group_advantages, reinforce_pp_advantages
-from test_parity_trl import LONGEST, PROMPTS, Given, Ours, log_probs, our_trainer, prepared
+from test_parity_trl import LONGEST, PROMPTS, SIZES, Given, Ours, log_probs, our_trainer, prepared
 
 NAN = math.nan
 # TRL's name of a loss, verl's aggregation and whether verl divides by the deviation.
@@ -53,7 +53,7 @@ def rows(verl: Any, name: str, rewards: torch.Tensor, mask: torch.Tensor, index:
 # --- advantages ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", range(2, 17))
+@pytest.mark.parametrize("size", SIZES)
 def test_group_advantages(verl: Any, size: int) -> None:
     """Of five groups; a third of the completions is masked, but for two of each group."""
     draw = torch.Generator().manual_seed(size)
@@ -74,7 +74,7 @@ def test_group_advantages(verl: Any, size: int) -> None:
             assert found[~kept].count_nonzero() == 0
 
 
-@pytest.mark.parametrize("size", range(2, 17))
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("masked", [0, 1, 5])
 def test_reinforce_pp_advantages(verl: Any, size: int, masked: int) -> None:
     draw = torch.Generator().manual_seed(size)
@@ -125,7 +125,7 @@ def verl_loss(verl: Any, trainer: Ours, batch: dict[str, Any], given: Given, los
     return (policy + beta * verl.agg_loss(kl, mask, aggregation, **batch_info)).item()
 
 
-@pytest.mark.parametrize("size", range(2, 17))
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("spans", [False, True])
 def test_losses(verl: Any, ours: Ours, size: int, spans: bool) -> None:
     """The loss that our trainer computes, through TRL, against verl's functions."""

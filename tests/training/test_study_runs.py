@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,13 @@ def study(place: Path, out: str, *more: str, name: str = "factreason") -> int:
     return main([*words, "--table", str(place / "facts.csv"), *TOWN_STUDY, *more])
 
 
+@pytest.fixture(scope="module")
+def begun(place: Path) -> Path:
+    """A folder of factreason's study whose start is made."""
+    assert study(place, "begun", "--only", "start") == 0
+    return place / "begun"
+
+
 def rows(place: Path, out: str) -> dict[str, Any]:
     folder = place / out / "seed-0" / "rows"
     return {path.stem: json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")}
@@ -63,8 +71,9 @@ def test_a_study_with_a_row_of_ones_own_goes_on_where_it_was_stopped(
 
 
 def test_a_folder_that_was_begun_otherwise_is_refused(
-    place: Path, capsys: pytest.CaptureFixture[str]
+    place: Path, begun: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    shutil.copytree(begun, place / "other")
     only = ("--only", "factreason/random")
     assert study(place, "other", *only) == 0
     for word, named in (
@@ -77,8 +86,9 @@ def test_a_folder_that_was_begun_otherwise_is_refused(
 
 
 def test_all_that_is_on_disk_is_compared_before_anything_is_trained(
-    place: Path, capsys: pytest.CaptureFixture[str]
+    place: Path, begun: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    shutil.copytree(begun, place / "late")
     last = ("--only", "factreason/detail-0.1")
     assert study(place, "late", *last) == 0
     for words in (("train.steps=2",), ("--seeds", "2", "start.steps=3")):
@@ -140,7 +150,7 @@ def test_mistakes_are_said_before_anything_is_trained(
 def test_every_row_that_is_shipped_passes_the_check_before_the_start(place: Path) -> None:
     for name in study_names():
         one = load_study(name, (*TOWN_STUDY, f"table={json.dumps(str(place / 'facts.csv'))}"))
-        seed = open_seed(place / "checked" / name, 0, one, str(place / "model"))
+        seed = open_seed(place / "checked" / name, 0, {name: one}, str(place / "model"))
         for row in one.rows:
             seed.check(row, one)
 
@@ -168,15 +178,17 @@ def test_a_row_that_cannot_be_trained_leaves_no_trace(
     assert main([*command, "--model", str(place / "model"), "--only", "start"]) == 0
 
 
-def test_a_row_without_one_graded_text_is_kept(place: Path) -> None:
+def test_a_row_without_one_graded_text_is_kept(place: Path, begun: Path) -> None:
+    shutil.copytree(begun, place / "masked")
     words = ("--add", f"{place / 'my.py'}:masked", "--only", "factreason/my-masked")
     assert study(place, "masked", *words) == 0
     assert {*rows(place, "masked")["factreason-my-masked"]["rewards"]} == {None}
 
 
 def test_an_edited_file_is_no_longer_what_a_folder_was_begun_with(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    place: Path, begun: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    shutil.copytree(begun, place / "edited")
     table, own = tmp_path / "facts.csv", tmp_path / "own.py"
     table.write_bytes((place / "facts.csv").read_bytes())
     own.write_bytes((place / "my.py").read_bytes())

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from factrl.train.advantages import group_advantages, reinforce_pp_advantages
-from test_parity_trl import PROMPTS, TRL, Given, Ours, both, prepared
+from test_parity_trl import PROMPTS, SIZES, TRL, Given, Ours, both, prepared
 from verl_parts import batch_of, composed, imported
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -55,7 +55,7 @@ def test_a_fresh_process_takes_the_plugin_up(plugin: Any) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("size", [2, 3, 5, 8, 16])
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("scale", ["group", "batch", "none"])
 def test_groups_in_any_order_with_masked_samples(plugin: Any, compute: Any, size: int, scale: Any) -> None:
     draw = random.Random(size)
@@ -93,7 +93,7 @@ def test_reinforce_pp(plugin: Any, compute: Any) -> None:
     torch.testing.assert_close(found["advantages"], wanted.unsqueeze(1) * found["response_mask"])
 
 
-@pytest.mark.parametrize("size", range(2, 17))
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("scale", ["group", "batch", "none"])
 def test_trl_verl_and_ours_are_one(
     plugin: Any, compute: Any, both: tuple[Ours, TRL], size: int, scale: Any

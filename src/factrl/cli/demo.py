@@ -19,11 +19,13 @@ from .study import hold, render
 from .terminal import say, show_table, tell
 
 _STUDY = "truthrl"
+_USUAL = ("known.questions=320", "calibrate.steps=24", "train.steps=12", "size.test=200")
 _QUICK = (
     *("start.steps=6", "calibrate.steps=4", "known.questions=32", "size.test=60"),
     *("train.steps=4", "train.prompts_per_step=8", "train.micro_batch_size=64"),
 )
-_SHOWN = 10
+_BINARY = "binary"  # beside the other in `factrl study truthrl` and with --full
+_SHOWN = 5
 _NEXT = "your own  factrl train small/truthrl --model FOLDER --data FILE (columns: question, answers)"
 
 
@@ -38,11 +40,14 @@ def add_verbs(verbs: Verbs) -> None:
             "examples:\n"
             "  factrl demo --quick\n"
             "  factrl demo --reward my.py:reward     # yours beside TruthRL's\n"
-            f"It is factrl study {_STUDY} without the random reward, and goes on where it was stopped."
+            f"It is factrl study {_STUDY}, smaller and with one of its rewards; --full has its size and the\n"
+            "binary reward.  The same command again goes on where it was stopped."
         ),
     )
     add_option(parser, "--reward SPEC", "a further reward, such as my.py:mine")
-    add_option(parser, "--quick", "a few steps, to see that everything works")
+    size = parser.add_mutually_exclusive_group()
+    add_option(size, "--quick", "a few steps, to see that everything works")
+    add_option(size, "--full", "the study's own sizes, and the binary reward beside the ternary one")
     add_seed(parser, "of the split and of all training")
     add_option(parser, "--output DIR", "folder of everything that is made (default: runs/demo)")
     add_option(parser, "--model NAME", "start from this model")
@@ -50,8 +55,11 @@ def add_verbs(verbs: Verbs) -> None:
 
 
 def _demo(args: argparse.Namespace) -> int:
-    study = load_study(_STUDY, (*(_QUICK if args.quick else ()), *args.settings))
-    study = study.model_copy(update={"rows": {k: v for k, v in study.rows.items() if v.reward != RANDOM}})
+    sizes = _QUICK if args.quick else () if args.full else _USUAL
+    study = load_study(_STUDY, (*sizes, *args.settings))
+    left_out = {RANDOM} if args.full else {RANDOM, _BINARY}
+    rows = {name: row for name, row in study.rows.items() if name not in left_out}
+    study = study.model_copy(update={"rows": rows})
     if args.reward:
         study = add_row(study, args.reward, like="ternary")
     model = needs_extra("train.model", "demo")
@@ -59,7 +67,7 @@ def _demo(args: argparse.Namespace) -> int:
     model.save_memory()
     engine = needs_extra("studies.engine", "demo")
     picture = needs_extra("studies.picture", "demo")
-    out = Path(args.output or ("runs/demo-quick" if args.quick else "runs/demo"))
+    out = Path(args.output or f"runs/demo{'-quick' * args.quick}{'-full' * args.full}")
     seeds, last = [args.seed], f"{_STUDY}/{[*study.rows][-1]}"
     with hold(out):
         engine.run_studies(
@@ -81,10 +89,15 @@ def _demo(args: argparse.Namespace) -> int:
 
 
 def answers_table(held: Mapping[str, Any], rows: Sequence[str]) -> Table:
-    """Some held-out questions with the greedy answers of the start and of every row."""
+    """Held-out questions whose greedy answer the last row changed, with the start's and every row's."""
     start = held["start-short"]
-    table = Table("question", "accepted", "start", *rows, title="Some of the answers", title_justify="left")
-    texts = [start["greedy_texts"], *(held[f"{_STUDY}/{row}"]["greedy_texts"] for row in rows)]
-    for number, (question, accepted) in enumerate(start["shown"][:_SHOWN]):
-        table.add_row(*(Text(one_line(t)) for t in (question, accepted, *(side[number] for side in texts))))
+    table = Table("question", "accepted", "start", *rows, title="Changed answers", title_justify="left")
+    texts = zip(
+        start["greedy_texts"], *(held[f"{_STUDY}/{row}"]["greedy_texts"] for row in rows), strict=True
+    )
+    changed = [
+        (asked, said) for asked, said in zip(start["shown"], texts, strict=True) if said[0] != said[-1]
+    ]
+    for asked, said in changed[:_SHOWN]:
+        table.add_row(*(Text(one_line(text)) for text in (*asked, *said)))
     return table

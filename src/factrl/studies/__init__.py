@@ -39,7 +39,7 @@ class StartSettings(Section):
     """`[start]`: the supervised steps that teach the forms of all tasks, and what the start is asked then."""
 
     steps: Positive = 60
-    """Optimizer steps."""
+    """Optimizer steps where all three tasks are taught; of one task alone its share of them."""
     batch_size: Positive = 16
     """Texts of a step."""
     learning_rate: float = Field(default=1e-4, gt=0, lt=1)

@@ -11,12 +11,13 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
+import math
 import random
 import resource
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from factrl.rewards.truthfulness import TUNED_PROMPT, TruthfulnessModel, shown_c
 from factrl.runs.config import dump_toml
 from factrl.runs.disk import write_whole
 from factrl.runs.folder import Run, read_metrics
+from factrl.runs.progress import Progress
 from factrl.runs.settings import DataSettings, ModelSettings, RunSettings, TrainSettings
 from factrl.studies import (
     CALIBRATED,
@@ -74,6 +76,12 @@ _HELD_OUT = 60  # entities on whose claims a truthfulness model is measured
 _DECIDED = ("supported", "refuted")
 _START, _BEGUN = "start.safetensors", "begun.json"  # the start's weights, and what they were made of
 SHOWN = 20  # texts of a row that are kept
+_SECONDS: Mapping[Task, tuple[float, float, float]] = {
+    "short": (0.13, 0.02, 0.06),
+    "reasoned": (0.35, 0.09, 0.30),
+    "profile": (0.40, 0.12, 0.40),
+}
+"""Of two 2 GHz cores, for a text that is taught, one that is written, and one that is trained on."""
 Tell = Callable[[str], None]
 
 
@@ -108,6 +116,8 @@ class Seed:
     world: World
     start: StartSettings
     model_name: str
+    tasks: Sequence[Task] = TASKS  # that the start is taught
+    advance: Callable[[float, str], None] = field(default=lambda seconds, doing: None, repr=False)
 
     def __post_init__(self) -> None:
         self.judge = _CountedJudge(self.world.table)
@@ -140,25 +150,24 @@ class Seed:
     # -- The start
 
     def make_start(self, tell: Tell) -> None:
-        """Teach the forms of all tasks with true facts of the warm start's entities."""
+        """Teach the forms of the tasks with true facts of the warm start's entities."""
         if self.weights.exists():
             self.reset()
             return
-        started, config, train = time.monotonic(), self.start, TrainSettings()
+        started, train = time.monotonic(), TrainSettings()
         draw = random.Random(f"start {self.number}")
-        pools = {task: self.examples(task, "warm") for task in TASKS}
-        rest = 1 - config.profiles
-        shares = {"profile": config.profiles, "reasoned": 0.6 * rest, "short": 0.4 * rest}
         rows: list[tuple[str, str]] = []
-        for task in TASKS:
-            count = max(round(shares[task] * config.steps * config.batch_size), 1)
-            examples = [pools[task][n % len(pools[task])] for n in range(count)]
+        for task, count in start_texts(self.start, self.tasks).items():
+            pool = self.examples(task, "warm")
+            examples = [pool[n % len(pool)] for n in range(count)]
             rendered = render_prompts(examples, self.tokenizer, data_settings(task))
-            taught = (target(task, one, self.world.table, draw, config.decline) for one in examples)
+            taught = (target(task, one, self.world.table, draw, self.start.decline) for one in examples)
             rows += zip(rendered, taught, strict=True)
         draw.shuffle(rows)
         prompts, texts = zip(*rows, strict=True)
-        self._teach(prompts, texts, config, train)
+        config = self.start.model_copy(update={"steps": math.ceil(len(rows) / self.start.batch_size)})
+        whole = sum(count * _SECONDS[t][0] for t, count in start_texts(self.start, self.tasks).items())
+        self._teach(prompts, texts, config, train, whole, "the start learns the form of the answers")
         self.folder.mkdir(parents=True, exist_ok=True)
         self._save_weights(self.weights)
         tell(f"seed {self.number}: warm start in {time.monotonic() - started:.0f} s")
@@ -167,11 +176,17 @@ class Seed:
         self,
         examples: Sequence[Example],
         settings: RunSettings,
+        doing: str = "",
         *,
+        task: Task = "profile",
         samples: int = 1,
         temperature: float = 0.0,
     ) -> list[list[str]]:
-        """What the model writes now."""
+        """What the model writes now.
+
+        Args:
+            doing: what for; shown beside the progress, which counts texts of this task.
+        """
         torch.manual_seed(self.number)
         return answer(
             self.model,
@@ -181,9 +196,10 @@ class Seed:
             num_samples=samples,
             temperature=temperature,
             batch_size=256 if torch.cuda.is_available() else AT_ONCE,
+            written=lambda count: self.advance(count * _SECONDS[task][1], doing),
         )
 
-    def evaluate(self, task: Task, train: TrainSettings, size: int) -> dict[str, Any]:
+    def evaluate(self, task: Task, train: TrainSettings, size: int, of: str) -> dict[str, Any]:
         """Greedy texts and one sample at the training temperature of each held-out question, measured."""
         settings = self.settings(task, train)
         examples = self.examples(task, "test")[:size]
@@ -191,7 +207,9 @@ class Seed:
             "shown": [[one.question, *one.answers[:1]] for one in examples[:SHOWN]]  # with their greedy texts
         }
         for name, temperature in (("greedy", 0.0), ("sampled", train.temperature)):
-            texts = [one for [one] in self.texts(examples, settings, temperature=temperature)]
+            doing = f"{of} answers {len(examples)} held-out questions, {name}"
+            groups = self.texts(examples, settings, doing, task=task, temperature=temperature)
+            texts = [one for [one] in groups]
             rows = self.measured(task, examples, texts)
             results[name] = [asdict(row) for row in rows]
             results[f"{name}_texts"] = texts[:SHOWN]
@@ -206,8 +224,10 @@ class Seed:
         answers: Sequence[str],
         config: StartSettings | CalibrateSettings | TruthfulnessSettings,
         train: TrainSettings,
+        seconds: float,
+        doing: str,
     ) -> None:
-        """Supervised steps on these answers."""
+        """Supervised steps on these answers, which count as so many seconds of progress."""
         supervise(
             self.model,
             self.tokenizer,
@@ -216,6 +236,7 @@ class Seed:
             **config.model_dump(include={"steps", "batch_size", "learning_rate"}),
             bf16=uses_bf16(train),
             seed=self.number,
+            stepped=lambda: self.advance(seconds / config.steps, doing),
         )
 
     def _save_weights(self, weights: Path) -> None:
@@ -245,7 +266,14 @@ class Seed:
         self.reset()
         settings = self.settings(task, study.train)
         examples = self.examples(task, "train")[: study.known.questions]
-        groups = self.texts(examples, settings, samples=study.known.samples, temperature=1.0)
+        groups = self.texts(
+            examples,
+            settings,
+            "what the start knows",
+            task=task,
+            samples=study.known.samples,
+            temperature=1.0,
+        )
         pairs = zip(examples, groups, strict=True)
         known: dict[str, Any] = {}
         if task == "profile":
@@ -293,7 +321,7 @@ class Seed:
         checks = [check for report in reports for check in report.checks]
         prompts = [TUNED_PROMPT.replace("{claim}", shown_claim(claim)) for claim in claims]
         answers = [" True" if is_true else " False" for is_true in claims.values()]
-        self._teach(prompts, answers, study.truthfulness, study.train)
+        self._teach(prompts, answers, study.truthfulness, study.train, 0, "which claims are true")
         self._save_model(model)
         labels = {c.claim.text: c.verdict.label for c in checks if c.verdict and c.verdict.label in _DECIDED}
         rated = [*zip(TruthfulnessModel(model)([*labels]), labels.values(), strict=True)]
@@ -328,7 +356,10 @@ class Seed:
         trained = [weight for weight in self.model.parameters() if weight.requires_grad]
         starts = [weight.detach().clone() for weight in trained]
         prompts = render_prompts(examples, self.tokenizer, data_settings(study.task))
-        self._teach(prompts, answers, config, study.train)
+        seconds = config.steps * config.batch_size * _SECONDS[study.task][0]
+        self._teach(
+            prompts, answers, config, study.train, seconds, f"{CALIBRATED} on the start's own samples"
+        )
         for weight, start in zip(trained, starts, strict=True):
             weight.detach().lerp_(start, 1 - config.interpolation)
         del starts
@@ -428,7 +459,17 @@ class Seed:
         torch.manual_seed(self.number)
         with Run.create(self.folder / "runs", name.replace("/", "-"), dump_toml(settings)) as run:
             try:
-                optimise(settings, self.model, self.tokenizer, reward_func, examples, prompts, run, None)
+                optimise(
+                    settings,
+                    self.model,
+                    self.tokenizer,
+                    reward_func,
+                    examples,
+                    prompts,
+                    run,
+                    None,
+                    stepped=lambda note: self.advance(_trained_seconds(study, train, 1), f"{name}, {note}"),
+                )
             except Interrupted as stop:
                 raise KeyboardInterrupt(f"stopped in {name}; the same command begins it again") from stop
             finally:
@@ -504,10 +545,54 @@ class Seed:
         self, path: Path, row: str, study: StudySettings, train: TrainSettings, facts: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         """The results of a row: its held-out texts as the model writes them now, and what is known of it."""
-        held_out = self.evaluate(study.task, train, study.size.test)
+        held_out = self.evaluate(study.task, train, study.size.test, row)
         results = {"row": row, "task": study.task, **facts, **held_out}
         write_whole(path, json.dumps(results).encode())
         return results
+
+
+def start_texts(start: StartSettings, tasks: Sequence[Task]) -> dict[Task, int]:
+    """How many texts of each task a start is taught; as many of one task whatever the others are."""
+    rest = 1 - start.profiles
+    shares: Mapping[Task, float] = {"profile": start.profiles, "reasoned": 0.6 * rest, "short": 0.4 * rest}
+    return {task: max(round(shares[task] * start.steps * start.batch_size), 1) for task in tasks}
+
+
+def seconds_left(folder: Path, studies: Mapping[str, StudySettings], rows: Sequence[str]) -> float:
+    """About how long two 2 GHz cores take for what a seed's folder lacks of these studies and rows."""
+    start, tasks = next(iter(studies.values())).start, _tasks(studies)
+    left = 0.0
+    if not (folder / _START).exists():
+        left += sum(count * _SECONDS[task][0] for task, count in start_texts(start, tasks).items())
+    for study in {study.task: study for study in studies.values()}.values():
+        if not (folder / "rows" / f"start-{study.task}.json").exists():
+            left += _evaluation_seconds(study)
+    for study in {one.task: one for one in studies.values() if _needs_known(one)}.values():
+        if not (folder / f"known-{study.task}.json").exists():
+            left += study.known.questions * study.known.samples * _SECONDS[study.task][1]
+    for name, study in studies.items():
+        config = study.calibrate
+        if config.steps and not row_file(folder, f"{name}/{CALIBRATED}").exists():
+            left += config.steps * config.batch_size * _SECONDS[study.task][0] + _evaluation_seconds(study)
+    for name in rows:
+        study_name, _, row = name.partition("/")
+        study = studies[study_name]
+        if not row_file(folder, name).exists():
+            train = row_settings(study, row)
+            left += _trained_seconds(study, train, train.steps or 0) + _evaluation_seconds(study)
+    return left
+
+
+def _tasks(studies: Mapping[str, StudySettings]) -> list[Task]:
+    return [task for task in TASKS if any(study.task == task for study in studies.values())]
+
+
+def _evaluation_seconds(study: StudySettings) -> float:
+    return 2 * study.size.test * _SECONDS[study.task][1]
+
+
+def _trained_seconds(study: StudySettings, train: TrainSettings, steps: int) -> float:
+    return steps * train.prompts_per_step * train.num_generations * _SECONDS[study.task][2]
 
 
 def row_file(folder: Path, name: str) -> Path:
@@ -554,30 +639,33 @@ def _read_stored(path: Path, settings: Mapping[str, Any]) -> Mapping[str, Any] |
     return stored
 
 
-def open_seed(folder: Path, number: int, study: StudySettings, model: str = MODEL) -> Seed:
-    """The folder of one seed with its world and model.
+def open_seed(folder: Path, number: int, studies: Mapping[str, StudySettings], model: str = MODEL) -> Seed:
+    """The folder of one seed with its world and model, for studies that share a start.
 
     Raises:
         ConfigError: the folder was begun with something else.
     """
-    world_file, identity = folder / "world.json", check_begun(folder, study, model)
+    world_file, identity = folder / "world.json", check_begun(folder, studies, model)
+    study, tasks = next(iter(studies.values())), _tasks(studies)
     if world_file.exists() and (folder / _START).exists():
-        return Seed(folder, number, World.read(world_file), study.start, model)
+        return Seed(folder, number, World.read(world_file), study.start, model, tasks)
     world = open_world(study.table, number, more=study.size.more)
-    seed = Seed(folder, number, world, study.start, model)  # nothing is written where there is no such model
+    seed = Seed(folder, number, world, study.start, model, tasks)  # before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / _BEGUN, json.dumps(identity).encode())
     world.save(world_file)
     return seed
 
 
-def check_begun(folder: Path, study: StudySettings, model: str) -> dict[str, Any]:
-    """What a seed's start is made of.
+def check_begun(folder: Path, studies: Mapping[str, StudySettings], model: str) -> dict[str, Any]:
+    """What a seed's start is made of: the settings of the first study, and the tasks of all.
 
     Raises:
         ConfigError: the start that the folder has was made of something else.
     """
+    study = next(iter(studies.values()))
     identity: dict[str, Any] = {"model": model, "facts": None, "start": study.start.model_dump()}
+    identity["tasks"] = _tasks(studies)
     if study.table is None:
         identity["more"] = study.size.more
     else:
@@ -629,19 +717,23 @@ def run_studies(
     names = steps_of(studies, only)
     chosen = [name for name in names[1:] if not only or name in only]
     pairs = [(studies[name.partition("/")[0]], name.partition("/")[2]) for name in chosen]
-    first, seeds = next(iter(studies.values())), [*seeds]
+    seeds = [*seeds]
     for folder in (out / f"seed-{number}" for number in seeds):  # before anything is trained
-        check_begun(folder, first, model)
+        check_begun(folder, studies, model)
         for name, (study, row) in zip(chosen, pairs, strict=True):
             if (path := row_file(folder, name)).exists():
                 _read_stored(path, row_identity(study, row))
-    for number in seeds:
-        seed = open_seed(out / f"seed-{number}", number, first, model)
-        for study, row in pairs:
-            seed.check(row, study)
-        seed.make_start(tell)
-        for name, study in studies.items():
-            seed.evaluate_start(study)
-            seed.prepare(name, study, tell)
-        for name, (study, _) in zip(chosen, pairs, strict=True):
-            seed.train(name, study, tell, keep=name == keep)
+    left = {number: seconds_left(out / f"seed-{number}", studies, chosen) for number in seeds}
+    with Progress(" ".join(studies), max(round(sum(left.values())), 1), pace=1.0) as progress:
+        for number in seeds:
+            seed = open_seed(out / f"seed-{number}", number, studies, model)
+            seed.advance = progress.advance
+            for study, row in pairs:
+                seed.check(row, study)
+            seed.make_start(tell)
+            for name, study in studies.items():
+                seed.evaluate_start(study)
+                seed.prepare(name, study, tell)
+            for name, (study, _) in zip(chosen, pairs, strict=True):
+                seed.train(name, study, tell, keep=name == keep)
+        progress.advance(max(progress.total - progress.done, 0))

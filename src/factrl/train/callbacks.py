@@ -96,6 +96,7 @@ class RunCallback(TrainerCallback):
         spending: what all processes spend, added up after each step and its evaluation.
         must_stop: called after each step; if true, a checkpoint is saved and the run stops, as for a signal.
         verb: the command that resumes the run.
+        stepped: called after each step with a word about it, in place of a progress bar.
     """
 
     def __init__(
@@ -107,10 +108,11 @@ class RunCallback(TrainerCallback):
         spending: Spending | None = None,
         must_stop: Callable[[], bool] = lambda: False,
         verb: str = "train",
+        stepped: Callable[[str], None] | None = None,
     ) -> None:
         self.run, self.evaluate, self.eval_steps = run, evaluate, eval_steps
         self.spending, self.must_stop, self.verb = spending, must_stop, verb
-        self.stopped = False
+        self.stopped, self.stepped = False, stepped
         self._interrupted = threading.Event()
         self._label, self._bar = "", ExitStack()
         self._progress: Progress | None = None  # None where the trainer is not run by `train`
@@ -133,7 +135,7 @@ class RunCallback(TrainerCallback):
         return self.stopped
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self._label:
+        if self._label and self.stepped is None:
             bar = Progress(self._label, state.max_steps, already=state.global_step)
             self._progress = self._bar.enter_context(bar)
 
@@ -151,6 +153,8 @@ class RunCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self._progress is not None:
             self._progress.advance(1, self._note)
+        if self.stepped is not None:
+            self.stepped(f"step {state.global_step} of {state.max_steps}, {self._note}")
         last, step = state.global_step == state.max_steps, state.global_step
         due = last or (self.eval_steps and step % self.eval_steps == 0)
         if due and self.evaluate is not None and state.is_world_process_zero:

@@ -139,8 +139,13 @@ def optimise(
     evaluate: Evaluate | None,
     spending: Spending | None = None,
     search: Search | None = None,
+    stepped: Callable[[str], None] | None = None,
 ) -> FactualGRPOTrainer:
-    """The GRPO run itself, from step 0 or from the run's last complete checkpoint."""
+    """The GRPO run itself, from step 0 or from the run's last complete checkpoint.
+
+    Args:
+        stepped: called after each step with a word about it, in place of a progress bar.
+    """
     options, inputs, more = settings.search, prompts, dict[str, Any]()
     if search is not None:
         episode = partial(SearchEnvironment, search, k=options.k, turns=options.turns)
@@ -175,6 +180,7 @@ def optimise(
             trainer.steps_over_limit >= STEPS_OVER_LIMIT
             or (spending is not None and bool(spending.why_over()))
         ),
+        stepped=stepped,
     )
     stopped = callback.train(trainer, checkpoint, f"train {reward.name}")
     restore_forward(policy)

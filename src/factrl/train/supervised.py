@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import gc
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import PrinterCallback
+from transformers import PrinterCallback, TrainerCallback
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
@@ -33,6 +33,7 @@ def supervise(
     learning_rate: float,
     bf16: bool,
     seed: int = 0,
+    stepped: Callable[[], None] = lambda: None,
 ) -> None:
     """Change the model's weights that require a gradient, by the loss of `texts` after their prompts.
 
@@ -41,6 +42,7 @@ def supervise(
         texts: what is learned; an end token is added.
         steps: optimizer steps; the rate rises over a tenth of them and falls as a cosine.
         batch_size: texts of a step.
+        stepped: called after each step.
     """
     rows = imitation_rows(
         encode(prompts, tokenizer, chat=False), encode_completions(tokenizer, texts, [False] * len(texts))
@@ -68,12 +70,21 @@ def supervise(
         )
         trainer = SFTTrainer(model, args=config, train_dataset=rows, processing_class=tokenizer)
         trainer.remove_callback(PrinterCallback)
+        trainer.add_callback(_After(stepped))
         if on_cpu:
             use_packed_logprobs(unwrap_adapter(model))
         trainer.train()
         restore_forward(unwrap_adapter(model))
     del trainer
     gc.collect()  # a trainer is part of a circle, and holds the optimizer's two copies of the weights
+
+
+class _After(TrainerCallback):
+    def __init__(self, stepped: Callable[[], None]) -> None:
+        self._stepped = stepped
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        self._stepped()
 
 
 def encode_completions(tokenizer: Any, texts: Sequence[str], cut: Sequence[bool]) -> list[list[int]]:

@@ -79,6 +79,7 @@ def sample(
     eos_ids: Sequence[int],
     batch_size: int = AT_ONCE,
     uniforms: torch.Tensor | None = None,
+    written: Callable[[int], None] = lambda count: None,
 ) -> list[list[list[int]]]:
     """Sample `num_samples` completions for every prompt.
 
@@ -89,6 +90,7 @@ def sample(
         batch_size: completions in flight at once.
         uniforms: numbers in [0, 1), (prompts, num_samples, max_new_tokens), that choose the tokens in place
             of torch's generator: a completion then depends on its own numbers, not on its neighbours'.
+        written: called with how many completions were written, batch by batch.
 
     Returns:
         For every prompt, its completions as token ids.
@@ -109,6 +111,7 @@ def sample(
         rows = _sample_chunk(unwrap_adapter(model), wanted, num_samples, max_new_tokens, choose, set(eos_ids))
         for position, index in enumerate(chunk):
             results[index] = rows[position * num_samples : (position + 1) * num_samples]
+        written(len(rows))
     return results
 
 
@@ -192,10 +195,14 @@ def answer(
     num_samples: int = 1,
     temperature: float = 0.0,
     batch_size: int = AT_ONCE,
+    written: Callable[[int], None] = lambda count: None,
 ) -> list[list[Any]]:
     """Answers of the policy as it is now, asked as in training: for every question `num_samples` of them.
 
     None where the prompt is longer than `train.max_prompt_length`.
+
+    Args:
+        written: called with how many answers were written, batch by batch.
 
     Raises:
         ConfigError: it searches (`search.index`), which it does in training alone.
@@ -213,6 +220,7 @@ def answer(
             temperature=temperature,
             eos_ids=end_tokens(model, tokenizer),
             batch_size=batch_size,
+            written=written,
         )
     texts = (tokenizer.batch_decode(group, skip_special_tokens=True) for group in groups)
     return [[None] * num_samples if prompt is None else next(texts) for prompt in fitted.prompts]
