@@ -20,7 +20,7 @@ from factrl.cli import main, options
 from factrl.cli.show import knob_help
 from factrl.errors import OverBudget, SetupError, TooManyMasked
 from factrl.job import read_job
-from factrl.papers import load_paper, load_reward, paper_names, rewards_of, settings_of
+from factrl.papers import load_paper, load_reward, paper_names, settings_of
 from factrl.runs.config import dump_toml, settable
 from factrl.runs.settings import RunSettings
 from factrl.train.plan import Plan, make_plan
@@ -406,8 +406,8 @@ def test_eval_where_nothing_could_be_graded(
 
 def test_every_knob_is_explained() -> None:
     for name in paper_names():
-        for reward in rewards_of(module := load_paper(name)).values():
-            assert {*knob_help(reward, module)} == {*reward.knobs}
+        for reward in (paper := load_paper(name)).variants.values():
+            assert {*knob_help(reward, paper)} == {*reward.knobs}
 
 
 def test_show_lists_every_setting(capsys: pytest.CaptureFixture[str]) -> None:

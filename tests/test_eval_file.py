@@ -21,7 +21,7 @@ from commands import write
 from factrl.cli import main
 from factrl.llm import FakeLLM
 from factrl.llm.store import Store
-from factrl.rewards.resources import Supplier
+from factrl.rewards.needs import Supplier
 from factrl.runs.settings import JudgeSettings, VerifierSettings
 from fault_server import FaultServer, says
 

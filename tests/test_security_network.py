@@ -20,7 +20,7 @@ from factrl.llm.client import JSONClient
 from factrl.llm.models import path as model_path
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.llm.store import Store
-from factrl.rewards.resources import Supplier
+from factrl.rewards.needs import Supplier
 from factrl.verifier import open_verifier
 from factrl.verifier.search import WebSearch
 from fault_server import FaultServer, Handler, answers

@@ -19,7 +19,7 @@ from factrl.cli import tune as cli
 from factrl.errors import ConfigError, DataError
 from factrl.job import Job
 from factrl.papers import load_reward
-from factrl.rewards.resources import supply
+from factrl.rewards.needs import supply
 from factrl.runs.config import dump_toml, flat, load_settings
 from factrl.runs.data import render_prompt
 from factrl.runs.rows import read_lines

@@ -17,7 +17,7 @@ from factrl.llm import connect
 from factrl.llm.spending import Account, read_account
 from factrl.papers import form_of, load_reward, paper_names, settings_of, split_spec
 from factrl.rewards import Reward
-from factrl.rewards.resources import Supplier, check_resources, check_unjudged, readers, supply
+from factrl.rewards.needs import Supplier, check_resources, check_unjudged, readers, supply
 from factrl.runs.config import Unused, load_settings, read_setting
 from factrl.runs.settings import LOCAL, AskSettings, JudgeSettings, RunSettings, TrainSettings
 from factrl.types import Example
@@ -107,7 +107,7 @@ class Job(Generic[S]):
     def check_examples(self, examples: Sequence[Example]) -> None:
         """Refuse questions that lack what the reward needs, such as evidence where nothing is searched."""
         self.reward.check_examples(examples)
-        if self.reward.searches and {*readers()["verifier.docs"]} & {*self.reward.missing}:
+        if self.reward.needed.searches and {*readers()["verifier.docs"]} & {*self.reward.missing}:
             self.check_evidence(examples)
 
     def check_evidence(self, examples: Sequence[Example]) -> None:

@@ -10,7 +10,7 @@ from tiny import byte_tokenizer, llama
 
 from commands import write
 from factrl.errors import ConfigError, LLMError, Unscored
-from factrl.rewards.resources import Supplier
+from factrl.rewards.needs import Supplier
 from factrl.rewards.truthfulness import TUNED_PROMPT, TruthfulnessModel
 from factrl.runs.rows import read_lines
 from factrl.runs.settings import JudgeSettings, VerifierSettings

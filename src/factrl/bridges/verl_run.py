@@ -32,7 +32,7 @@ from factrl.bridges.verl_overrides import (
 from factrl.errors import ConfigError, MissingExtra, SetupError
 from factrl.job import Job
 from factrl.llm import preflight
-from factrl.rewards.resources import outside_training
+from factrl.rewards.needs import outside_training
 from factrl.runs.config import dump_toml
 from factrl.runs.data import render_prompt
 from factrl.runs.disk import anything, nothing, write_whole

@@ -18,7 +18,7 @@ from factrl.evals.shortqa import grade_completions
 from factrl.job import Job
 from factrl.llm.writers import Writer, Written, digest_of
 from factrl.rewards.grading import graded_by
-from factrl.rewards.resources import supply
+from factrl.rewards.needs import supply
 from factrl.runs.disk import Journal
 from factrl.runs.progress import Progress
 from factrl.text import MALFORMED, Slice, think_answer
