@@ -27,8 +27,8 @@ from factrl.train.plan import Plan, make_plan
 from fault_server import FaultServer, answers, closed_port, says
 
 VERBS = {
-    *("demo", "verify", "index", "probe", "train", "tune", "report", "eval", "ask"),
-    *("prepare", "stress", "study", "serve", "mcp", "show", "models", "doctor"),
+    *("demo", "verify", "index", "train", "tune", "report", "eval", "ask"),
+    *("prepare", "stress", "study", "serve", "mcp", "show", "doctor"),
 }
 KINDS = {
     *("fspo", "klcf", "prompts", "entities", "retrieve", "thresholds", "mix", "convert", "questions"),
@@ -82,7 +82,7 @@ MISTAKES: list[tuple[str, str]] = [
         "4 of 4 questions can be used, fewer than the 64 of one step; give train.prompts_per_step=4 or",
     ),
     (
-        "eval questions.jsonl --column completoin",
+        "eval questions.jsonl grade.column=completoin",
         "no column 'completoin' beside the question and its answers; did you mean 'completion'?",
     ),
     ("eval questions.jsonl --judge {closed}#m", "{closed} could not be reached: "),
@@ -97,9 +97,6 @@ MISTAKES: list[tuple[str, str]] = [
         "questions.jsonl exists; name another file",
     ),
     ("show truthrl reward.verifier=zzz", "verifier='zzz' is not judge or em"),
-    ("models lost", "factrl models does not know 'lost'; did you mean 'list'?"),
-    ("models get", "models get needs a NAME"),
-    ("models path SmolLM2-135M-Instruct", "run: factrl models get SmolLM2-135M-Instruct"),
     ("train threshold --model m --data questions.jsonl", "it has no column `threshold`; factrl prepare thr"),
     # prepare
     ("prepare klcf questions.jsonl --model {closed}#m --output k", "4 of 4 questions come without evidence"),

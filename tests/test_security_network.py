@@ -218,7 +218,7 @@ def test_no_key_is_in_anything_that_is_written_or_said(
         judge = f"{server.url}#m"
         endings += [
             main(f"eval in.jsonl --paper truthrl --judge {judge} --output {server.port}.jsonl".split()),
-            main(f"eval in.jsonl --judge {judge} --extract boxed --output {server.port}".split()),
+            main(f"eval in.jsonl --judge {judge} grade.extract=boxed --output {server.port}".split()),
             main(["verify", near, *f"--docs docs.jsonl --llm {judge} --html a.html".split()]),
             main(["train", "truthrl", "--model", "m", "--data", "in.jsonl", "--judge", judge, "--dry-run"]),
         ]

@@ -14,8 +14,8 @@ import pytest
 
 from commands import write
 from factrl.cli import main
+from factrl.evals.folder import Output
 from factrl.evals.metrics import Number
-from factrl.evals.samples import Output
 from factrl.job import read_job
 from factrl.papers import load_reward
 from factrl.papers.klcf import factscore

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .bridges.trl import to_trl
     from .errors import FactrlError, LLMError, SetupError, Unscored
+    from .evals.grade import grade_completions
     from .evals.metrics import compare, short_form
-    from .evals.shortqa import grade_completions
     from .llm import LLM, FakeLLM, connect
     from .papers import Paper, load_reward, paper_names
     from .rewards import Needs, Reward, reward
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _NAMES = {
     "bridges.trl": ("to_trl",),
     "errors": ("FactrlError", "LLMError", "SetupError", "Unscored"),
+    "evals.grade": ("grade_completions",),
     "evals.metrics": ("compare", "short_form"),
-    "evals.shortqa": ("grade_completions",),
     "llm": ("FakeLLM", "LLM", "connect"),
     "papers": ("Paper", "load_reward", "paper_names"),
     "rewards": ("Needs", "Reward", "reward"),

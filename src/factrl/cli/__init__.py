@@ -44,7 +44,6 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "tune": ("tune", "train on given answers or own pairs: SFT, RFT, R-Tuning, DPO"),
         "study": ("study", "compare rewards on a small real model, or run a paper's pipeline"),
         "prepare": ("prepare", "make what training reads: datasets, prompts, passages, thresholds"),
-        "probe": ("probe", "find the questions that a model never gets right, by many samples"),
         "stress": ("stress", "try 37 known ways to cheat on a reward, offline and in seconds"),
         "serve": ("serve", "give rewards and verdicts over HTTP, to any trainer"),
     },
@@ -53,8 +52,7 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "ask": ("ask", "talk to a model, or to two, and see what a reward pays each answer"),
         "report": ("report", "make a page of a training run, or compare two evaluations"),
         "show": ("show", "list the papers, or what one's reward pays, its knobs, variants"),
-        "models": ("models", "list the models known by name, or download one and check it"),
-        "doctor": ("models", "look at this machine: packages, models, cache, keys, judge"),
+        "doctor": ("doctor", "look at this machine: packages, models, cache, keys, judge"),
     },
 }
 """Verb -> the file that has it, which is loaded for this verb alone, and what it is for in one line."""

@@ -42,7 +42,7 @@ class ModelSettings(Section):
     """`[model]`: the policy."""
 
     name: Annotated[str, OWN] = Field(min_length=1)
-    """Model to train: a local folder, a hub id, or a policy of `factrl models list`."""
+    """Model to train: a local folder, a hub id, or a policy of `factrl doctor`."""
     revision: str | None = None
     """Branch, tag or commit on the hub."""
     dtype: Annotated[Literal["auto", "float32", "bfloat16"], OWN] = "auto"
@@ -210,7 +210,7 @@ class VerifierSettings(Section):
     order; by default their words do."""
     judge: str | None = None
     """Instead of the preset's own: `local`, `weak`, `llm` (the model of `judge.url`), `nli:NAME` of any
-    cross-encoder, or a verifier of `factrl models list`."""
+    cross-encoder, or a verifier of `factrl doctor`."""
     trust_remote_code: bool = False
     """Run Python code that comes with that cross-encoder, as HHEM's does; needs its commit
     (`nli:NAME@COMMIT`) or a folder, so that the code is the one that you read."""

@@ -26,10 +26,9 @@ from typing import Any
 import tomli_w
 
 from factrl.errors import ConfigError, SetupError
+from factrl.evals.ask import several
+from factrl.evals.folder import Output, read_output
 from factrl.evals.metrics import LABELS
-from factrl.evals.probe import ProbeRunSettings
-from factrl.evals.samples import Output, read_output
-from factrl.evals.suite import several
 from factrl.job import Job, read_job, unread_in_asking, unread_in_training
 from factrl.papers import asked_of
 from factrl.runs.config import Unused, flat, settable, why_unused
@@ -373,7 +372,7 @@ def _stage(words: Sequence[str], recipe: Path) -> Stage | None:
     first = [f"data.train={_sets(words)[0]}", *([] if "--model" in words else ["model.name=any"])]
     if verb == "probe":
         first += [f"sampling.num_samples={samples}"] * (samples is not None)
-        probed = read_job(source, [*first, *overrides], ProbeRunSettings, unread_in_asking)
+        probed = read_job(source, [*first, *overrides], AskSettings, unread_in_asking)
         return Stage(probed.settings, unread_in_asking(probed))
     kinds = {kind: f"--{kind}" in words for kind in ("long", "reasoning")}
     unused = functools.partial(unread_in_asking, **kinds)

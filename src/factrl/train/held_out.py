@@ -17,9 +17,9 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from factrl.errors import RewardBug
+from factrl.evals.grade import Extract, grade_completions
 from factrl.evals.metrics import short_form
 from factrl.evals.samples import EvalSample
-from factrl.evals.shortqa import Extract, grade_completions
 from factrl.job import Job
 from factrl.rewards import Reward
 from factrl.rewards.grading import Grader

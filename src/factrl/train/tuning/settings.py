@@ -14,12 +14,12 @@ from typing import Any, Literal, get_args
 from pydantic import Field, field_validator
 
 from factrl.errors import ConfigError
-from factrl.evals.shortqa import Extract
 from factrl.job import Job, unread
 from factrl.papers import load_reward, settings_of, split_spec
 from factrl.runs.config import Unused, dump_toml, load_settings, read_setting
 from factrl.runs.data import template_names
 from factrl.runs.settings import AskSettings, Positive, RunSettings, Section
+from factrl.text.reasoning import Extract
 from factrl.train.tuning.labelled import LABELLED, Labelled
 from factrl.train.tuning.rules import RULES, Measure, Rule
 
