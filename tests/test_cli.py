@@ -19,6 +19,7 @@ from factrl import cli
 from factrl.cli import main, options
 from factrl.cli.show import knob_help
 from factrl.errors import OverBudget, SetupError, TooManyMasked
+from factrl.evals.ask import EvalSettings
 from factrl.job import read_job
 from factrl.papers import load_paper, load_reward, paper_names, settings_of
 from factrl.runs.config import dump_toml, settable
@@ -28,7 +29,7 @@ from fault_server import FaultServer, answers, closed_port, says
 
 VERBS = {
     *("demo", "verify", "index", "train", "tune", "report", "eval", "ask"),
-    *("prepare", "stress", "study", "serve", "mcp", "show", "doctor"),
+    *("prepare", "stress", "study", "serve", "show", "doctor"),
 }
 KINDS = {
     *("fspo", "klcf", "prompts", "entities", "retrieve", "thresholds", "mix", "convert", "questions"),
@@ -411,7 +412,7 @@ def test_show_lists_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "--settings"]) == 0
     out = capsys.readouterr().out
     lines = dict(re.findall(r"^(\S+): (.+)\n    \S.*$", out, re.M))
-    assert [*lines] == [*settable(RunSettings)]
+    assert {*lines} == {*settable(RunSettings), *settable(EvalSettings)}
     assert lines["train.steps"] == "whole number, default none"
     assert lines["model.name"] == "text, required"
     assert lines["model.lora_target_modules"] == 'text or list, default "all-linear"'

@@ -36,7 +36,6 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "check texts": {
         "verify": ("verify", "check a text: its claims, a verdict for each, and the evidence"),
         "index": ("verify", "build an index of passages from files or a Wikipedia dump"),
-        "mcp": ("serve", "give an agent the tools verify, grade and search, on stdin/stdout"),
     },
     "train": {
         "demo": ("demo", "teach a small model to say when it does not know, on two CPU cores"),
@@ -45,7 +44,7 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "study": ("study", "compare rewards on a small real model, or run a paper's pipeline"),
         "prepare": ("prepare", "make what training reads: datasets, prompts, passages, thresholds"),
         "stress": ("stress", "try 37 known ways to cheat on a reward, offline and in seconds"),
-        "serve": ("serve", "give rewards and verdicts over HTTP, to any trainer"),
+        "serve": ("serve", "give rewards and verdicts over HTTP, or as an agent's tools (MCP)"),
     },
     "evaluate, and look around": {
         "eval": ("evaluate", "measure accuracy, abstention and hallucination, with intervals"),

@@ -47,7 +47,7 @@ def add_verbs(verbs: Verbs) -> None:
         "exit code: 0 all is shown; 1 what the reward pays is not known",
     )
     parser.add_argument("paper", nargs="?", metavar="SPEC", help="truthrl, truthrl:binary or my.py:reward")
-    add_option(parser, "--settings", "list every setting of train", dest="list_settings")
+    add_option(parser, "--settings", "list every setting of train and eval", dest="list_settings")
     add_settings(parser, "knobs, e.g. reward.wrong=-3")
 
 
@@ -175,7 +175,9 @@ def recipe_path(spec: str) -> Path | None:
 
 
 def _list_settings() -> None:
-    for key, field in settable(RunSettings).items():
+    from factrl.evals.ask import EvalSettings
+
+    for key, field in {**settable(RunSettings), **settable(EvalSettings)}.items():
         default = field.get_default(call_default_factory=True)
         usual = (
             "required" if field.is_required() else f"default {'none' if default is None else shown(default)}"
