@@ -1,4 +1,4 @@
-"""`factrl serve --mcp` as an agent has it: started by the client of mcp itself, and asked over stdin and stdout."""
+"""`factrl serve --mcp` as an agent has it: started by the client of mcp, asked over stdin and stdout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What factrl checks as tools for agents, by the Model Context Protocol on stdin and stdout: `factrl serve --mcp`.
+"""What factrl checks as tools for agents, by the Model Context Protocol: `factrl serve --mcp`.
 
 Written for mcp 2.0 and 2.3.  What could not be graded is an error of the tool, in one line with its cause;
 a claim without a verdict is `unjudged`.  Neither is a number.
