@@ -59,8 +59,8 @@ def add_verbs(verbs: Verbs) -> None:
         about="measure accuracy, abstention and hallucination, with intervals",
         example=(
             "examples:\n"
-            "  factrl eval answers.jsonl --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
-            "  factrl eval simpleqa gsm8k --model MODEL --limit 100 --output out\n"
+            "  factrl eval answers.jsonl grade.extract=boxed\n"
+            "  factrl eval simpleqa --model SmolLM2-135M-Instruct --limit 20 --output out\n"
             "  factrl eval answers.jsonl --paper truthrl reward.wrong=-2\n"
             "  factrl eval train.jsonl --model MODEL --samples 256 sampling.temperature=1 --output out\n"
             f"benchmarks:\n{textwrap.indent(textwrap.fill(', '.join([*benchmarks(), *groups()]), 76), '  ')}"

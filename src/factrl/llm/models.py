@@ -182,15 +182,10 @@ def get(name: str | Path, *, check: bool = False, download: bool = True) -> Path
     return _snapshot(word, *hub.groups(), offline=not download)
 
 
-def path(name: str | Path) -> Path:
-    """As `get`, but nothing is downloaded."""
-    return get(name, download=False)
-
-
 def cached(name: str | Path) -> Path | None:
-    """As `path`, or None where that raises."""
+    """As `get`, but nothing is downloaded; None where it is not here."""
     try:
-        return path(name)
+        return get(name, download=False)
     except ModelError:
         return None
 

@@ -268,17 +268,6 @@ def columns_of(example: Example) -> dict[str, Any]:
     }
 
 
-def questions_in(row: Row) -> list[str]:
-    """What a row may ask: its columns with a usual name of the question, of a conversation the last question.
-
-    >>> questions_in({"id": 1, "prompt": [{"role": "user", "content": "Who wrote Emma?"}]})
-    ['Who wrote Emma?']
-    """
-    cells = [native(_look_up(row, column)) for column in _USUAL["question"]]
-    texts = (cell if (last := _last_question(cell)) is None else last for cell in cells)
-    return [text for text in texts if isinstance(text, str)]
-
-
 def label_example(question: str, label: str) -> Example:
     """The example of a question with one text beside it, as OpenRLHF's datasets have it.
 
