@@ -59,7 +59,7 @@ def add_verbs(verbs: Verbs) -> None:
         about="measure accuracy, abstention and hallucination, with intervals",
         example=(
             "examples:\n"
-            "  factrl eval answers.jsonl grade.extract=boxed\n"
+            "  factrl eval answers.jsonl\n"
             "  factrl eval simpleqa --model SmolLM2-135M-Instruct --limit 20 --output out\n"
             "  factrl eval answers.jsonl --paper truthrl reward.wrong=-2\n"
             "  factrl eval train.jsonl --model MODEL --samples 256 sampling.temperature=1 --output out\n"

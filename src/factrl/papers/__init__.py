@@ -144,22 +144,29 @@ def settings_of(spec: str) -> Nested:
     """
     from factrl.runs.config import read_toml, settable
 
-    name, part = split_spec(spec)
+    name, _ = split_spec(spec)
     paper, recipe = load_paper(name), recipe_of(name)
     found: dict[str, dict[str, Any]] = {section: {**v} for section, v in paper.settings.get("", {}).items()}
-    fields = settable(RunSettings)
+    fields, usual = settable(RunSettings), TrainSettings.model_fields["micro_batch_size"].default
     for section, values in read_toml(recipe).items() if recipe.is_file() else ():
         if section not in ("paper", "reward", "run"):
             shared = {k: v for k, v in values.items() if OWN not in fields[f"{section}.{k}"].metadata}
             found[section] = {**found.get(section, {}), **shared}
-            at_once = values.get(
-                "micro_batch_size", 0
-            )  # a smaller one than usual is for the recipe's own model
-            if at_once > TrainSettings.model_fields["micro_batch_size"].default:
-                found[section]["micro_batch_size"] = at_once
-    for section, values in paper.settings.get(part, {}).items():
+            if values.get("micro_batch_size", 0) > usual:  # a smaller one is for the recipe's own large model
+                found[section]["micro_batch_size"] = values["micro_batch_size"]
+    for section, values in variant_settings(spec).items():
         found[section] = {**found.get(section, {}), **values}
     return found
+
+
+def variant_settings(spec: str) -> Nested:
+    """What a variant sets otherwise than its recipe, such as its prompt.
+
+    >>> "{evidence}" in variant_settings("truthrl:retrieval")["data"]["prompt"]
+    True
+    """
+    name, part = split_spec(spec)
+    return load_paper(name).settings.get(part, {}) if part else {}
 
 
 def asked_of(spec: str) -> Mapping[str, str]:
