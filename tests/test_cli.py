@@ -229,8 +229,11 @@ def replace(monkeypatch: pytest.MonkeyPatch, module: str, **names: object) -> No
 def test_the_help_of_all_says_of_each_verb_what_its_own_says() -> None:
     _, verbs = cli.all_parsers()
     told = {name: about for group in cli.GROUPS.values() for name, (_, about) in group.items()}
-    own = {name: (parser.description or "").rstrip(".") for name, parser in verbs.items() if " " not in name}
-    assert {name: about[0].upper() + about[1:] for name, about in told.items()} == own
+    own = {name: str(parser.description).split("\n\n") for name, parser in verbs.items() if " " not in name}
+    assert {name: f"{about[0].upper()}{about[1:]}." for name, about in told.items()} == {
+        name: first for name, (first, *_) in own.items()
+    }
+    assert all(re.match(r"(examples?|example):\n  ", parts[1]) for parts in own.values())
 
 
 def test_the_help_of_all_loads_no_verb() -> None:

@@ -35,7 +35,7 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "serve",
         _serve,
-        about="give rewards and verdicts over HTTP, to any trainer",
+        about="give rewards and verdicts over HTTP, or as an agent's tools (MCP)",
         example=(
             "examples:\n"
             "  factrl serve truthrl knowrl --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
