@@ -233,7 +233,8 @@ def test_the_help_of_all_says_of_each_verb_what_its_own_says() -> None:
     assert {name: f"{about[0].upper()}{about[1:]}." for name, about in told.items()} == {
         name: first for name, (first, *_) in own.items()
     }
-    assert {name for name, (_, then, *_) in own.items() if not then.startswith("example")} <= {"prepare", "tune"}
+    later = {name for name, (_, then, *_) in own.items() if not then.startswith("example")}
+    assert later <= {"prepare", "tune"}
 
 
 def test_the_help_of_all_loads_no_verb() -> None:
