@@ -15,6 +15,7 @@ from factrl.evals.numbers import known
 from factrl.evals.samples import EvalSample, by_question
 from factrl.runs.disk import FileLock, check_free, no_empty_folder, whole_file, write_whole
 
+COLUMNS = ("benchmark", "metric", "value", "95 % interval", "questions")
 RESULTS, SAMPLES, PAGE, QUESTIONS = "results.json", "samples.jsonl", "report.html", "questions.jsonl"
 _DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)  # what a broken file raises
 
@@ -39,7 +40,6 @@ class Output:
 
     def _repr_html_(self) -> str:
         """In a notebook: what `factrl eval` prints."""
-        from factrl.evals.report import COLUMNS, output_lines
         from factrl.text.html import table
 
         rows = (row for lines in output_lines(self) for row in lines)
@@ -68,6 +68,21 @@ class Output:
                     unfinished.write_bytes(text.encode(errors="backslashreplace"))
         except OSError as error:
             raise ConfigError(f"{self.folder} cannot be written: {error.strerror}") from error
+
+
+def output_lines(output: Output) -> Iterator[list[tuple[str, ...]]]:
+    """The rows of each benchmark under `COLUMNS`."""
+    for name, row in output.benchmarks.items():
+        lines: list[tuple[str, ...]] = []
+        for metric, number in output.numbers(name).items():
+            lines.append(("", metric.replace("_", " "), *str(number).split(" ", 1), str(number.n)))
+        for metric, why in row.get("absent", {}).items():
+            lines.append(("", metric.replace("_", " "), "–", why, ""))
+        for causes in ("masked", "floored"):
+            if row[causes]:
+                counts = ", ".join(f"{cause} {count}" for cause, count in row[causes].items())
+                lines.append(("", causes, "", counts, str(sum(row[causes].values()))))
+        yield [(name if not index else first, *rest) for index, (first, *rest) in enumerate(lines)]
 
 
 def write_questions(

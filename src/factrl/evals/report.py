@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
 
-from factrl.evals.folder import PAGE, Output
+from factrl.evals.folder import COLUMNS, PAGE, Output, output_lines
 from factrl.evals.metrics import Better, Interval, Number
 from factrl.evals.numbers import COUNTED
 from factrl.evals.paired import Paired, WinRate
@@ -41,7 +41,6 @@ BADGES: Mapping[Label | None, Badge] = {
 }
 GRADED = {label: badge for label, badge in BADGES.items() if label}
 _SHOWN: Mapping[Label | None, int] = {"incorrect": 4, "abstained": 2, "correct": 2, None: 2}
-COLUMNS = ("benchmark", "metric", "value", "95 % interval", "questions")
 _CHANGED = 12  # changed answers of a benchmark
 _ACCEPTED = 6  # accepted answers of a question
 
@@ -58,21 +57,6 @@ def output_table(output: Output) -> Table:
             table.add_row(*(Text(one_line(cell)) for cell in line))
         table.add_section()
     return table
-
-
-def output_lines(output: Output) -> Iterator[list[tuple[str, ...]]]:
-    """The rows of each benchmark under `COLUMNS`."""
-    for name, row in output.benchmarks.items():
-        lines: list[tuple[str, ...]] = []
-        for metric, number in output.numbers(name).items():
-            lines.append(("", metric.replace("_", " "), *str(number).split(" ", 1), str(number.n)))
-        for metric, why in row.get("absent", {}).items():
-            lines.append(("", metric.replace("_", " "), "–", why, ""))
-        for causes in ("masked", "floored"):
-            if row[causes]:
-                counts = ", ".join(f"{cause} {count}" for cause, count in row[causes].items())
-                lines.append(("", causes, "", counts, str(sum(row[causes].values()))))
-        yield [(name if not index else first, *rest) for index, (first, *rest) in enumerate(lines)]
 
 
 def curves_section(curves: Curves) -> Markup:
