@@ -16,9 +16,9 @@ from unittest.mock import patch
 
 from factrl.cli import all_parsers
 from factrl.cli.show import differences, knob_help, shown
-from factrl.papers import declared, load_paper, load_reward, paper_names, rewards_of, split_spec
-from factrl.rewards.payoffs import OUTCOMES, payoffs
+from factrl.papers import load_paper, load_reward, paper_names, split_spec
 from factrl.runs import recipe_of
+from factrl.stress.payoffs import OUTCOMES, payoffs
 from factrl.studies import load_study, study_names
 from factrl.types import Result
 
@@ -59,7 +59,7 @@ def index(_: str) -> str:
     studies = {name: load_study(name) for name in study_names()}
     rows = []
     for paper in paper_names():
-        idea = (load_paper(paper).__doc__ or "").partition("\n")[0]
+        idea = load_paper(paper).about.partition("\n")[0]
         in_rows = [
             _code(f"study {name}")
             for name, study in studies.items()
@@ -67,21 +67,19 @@ def index(_: str) -> str:
         ]
         folder = recipe_of(paper).parent
         full = [f"[its pipeline](../../src/factrl/recipes/{paper}/)"] if (folder / "run.sh").is_file() else []
-        variants = ", ".join(map(_code, load_paper(paper).VARIANTS))
+        variants = ", ".join(map(_code, load_paper(paper).variants))
         studied = ", ".join([*in_rows, *full]) or "none"
         measured = "[135M on a GPU](../results.md#does-training-work)" if paper in MEASURED else "not yet"
         rows.append((f"[{paper}]({paper}.md)", idea, variants, studied, measured))
     return _table(("paper", "its idea", "variants", "where it is trained", "trained and measured"), rows)
 
 
-def variants(paper: str) -> str:
+def variants(name: str) -> str:
     """What of each variant differs from the first."""
-    rewards, own = rewards_of(load_paper(paper)), declared(paper, "VARIANT_SETTINGS", {})
-    main = next(iter(rewards.values()))
-    rows = []
-    for name, reward in rewards.items():
-        told = ", ".join(map(_code, differences(reward, main, own.get(name, {})))) or "the main setting"
-        rows.append((_code(f"{paper}:{name}"), told))
+    paper, rows = load_paper(name), []
+    for variant in paper.variants:
+        told = ", ".join(map(_code, differences(paper, variant))) or "the main setting"
+        rows.append((_code(f"{name}:{variant}"), told))
     return _table(("variant", "what differs"), rows)
 
 

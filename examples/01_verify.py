@@ -3,7 +3,7 @@
     pip install '.[local]'
     python examples/01_verify.py
 
-No server and no key.  The judge is a 1.5B model in this process (`factrl models get
+No server and no key.  The judge is a 1.5B model in this process (`factrl doctor --get
 Qwen2.5-Coder-1.5B-Instruct`); where it is not, overlap of words and numbers stands in, and says so.
 """
 

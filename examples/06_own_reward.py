@@ -9,8 +9,8 @@ The same from the command line: `factrl show`, `factrl stress` and `factrl train
 from dataclasses import replace
 
 import factrl as fx
-from factrl.rewards.payoffs import OUTCOMES, payoffs
 from factrl.stress import oracle_setup, run_battery
+from factrl.stress.payoffs import OUTCOMES, payoffs
 
 
 @fx.reward

@@ -36,7 +36,7 @@ def pytest_configure() -> None:
 def _own_store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """What one test's judge said is not kept for another's, whose server may get the same port."""
     from factrl.llm.store import Store
-    from factrl.rewards.resources import Supplier
+    from factrl.rewards.needs import Supplier
 
     def store(supplier: Supplier) -> Store | None:
         return Store(tmp_path_factory.mktemp("store") / "verdicts.db") if supplier.verifier.cache else None

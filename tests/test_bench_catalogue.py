@@ -13,7 +13,7 @@ import pytest
 from factrl.errors import ConfigError, DataError
 from factrl.evals import catalogue
 from factrl.evals.catalogue import Benchmark, benchmarks, find, groups, load_questions
-from factrl.evals.shortqa import Tools, by_likelihood, score_text
+from factrl.evals.grade import Tools, score_text
 from factrl.rewards.grading import Grader
 from factrl.runs.data import render_prompt
 from factrl.types import Example
@@ -33,29 +33,15 @@ def questions(name: str, monkeypatch: pytest.MonkeyPatch, row: Any = None, **nam
 def check_scorer(benchmark: Benchmark, example: Example, tools: Tools) -> None:
     """A right reply is right, or declines where nobody knows; a wrong one is wrong."""
     if benchmark.kind == "choice":
-        right, several = example.meta["right"], benchmark.options == "mc2"
-        good = by_likelihood(example, [-1.0 if one else -9.0 for one in right], several=several)
-        bad = by_likelihood(example, [-9.0 if one else -1.0 for one in right], several=several)
-        assert (good[0].label, bad[0].label) == ("correct", "incorrect")
-        if several:
-            assert good[1]["mc2"] > 0.99 > 0.01 > bad[1]["mc2"]
-        for number, one in enumerate(right):
-            grade, _ = score_text(benchmark, example, chr(ord("A") + number), tools)
+        for number, one in enumerate(example.meta["right"]):
+            grade = score_text(benchmark, example, f"\\boxed{{{chr(ord('A') + number)}}}", tools)
             assert grade.label == ("correct" if one else "incorrect")
         return
-    if benchmark.kind == "discrimination":
-        right, wrong = (
-            f"<answer>{example.meta['choices'][example.meta['right'].index(n)]}</answer>" for n in (1, 0)
-        )
-        assert score_text(benchmark, example, right, tools)[0].label == "correct"
-        assert score_text(benchmark, example, wrong, tools)[0].label == "incorrect"
-        return
-    gold = example.meta.get("gold_letter") or (example.answers or ("I don't know",))[0]
+    gold = (example.answers or ("I don't know",))[0]
     said = f"So it is \\boxed{{{gold}}}." if benchmark.kind == "reasoning" else gold
     expected = "abstained" if example.meta.get("answerable") is False else "correct"
-    assert score_text(benchmark, example, said, tools)[0].label == expected
-    wrong = WRONG.get(benchmark.kind) or {"A": "B", "B": "A"}[gold]
-    assert score_text(benchmark, example, wrong, tools)[0].label == "incorrect"
+    assert score_text(benchmark, example, said, tools).label == expected
+    assert score_text(benchmark, example, WRONG[benchmark.kind], tools).label == "incorrect"
 
 
 @needs_math
@@ -66,7 +52,7 @@ def test_a_row_as_upstream_has_it(name: str, monkeypatch: pytest.MonkeyPatch) ->
     assert example.id
     prompt = render_prompt(example, benchmark.prompt)
     assert example.question in prompt
-    assert "\\boxed{}" in prompt or benchmark.kind != "reasoning"
+    assert "\\boxed{}" in prompt or benchmark.kind not in ("choice", "reasoning")
     if benchmark.kind != "long":
         assert example.answers
         check_scorer(benchmark, example, Tools(Grader()))
@@ -123,11 +109,9 @@ def test_a_row_of_the_plain_schema(name: str) -> None:
 
 def test_evidence_comes_from_paragraphs(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("hotpotqa", "2wiki", "musique", "crag", "halueval", "longwiki"):
-        (example,) = questions(name, monkeypatch, evidence=True)
+        (example,) = questions(name, monkeypatch)
         assert "Aare" in render_prompt(example, "{evidence}")
         assert "Document [1]" in render_prompt(example, "{evidence}")
-    with pytest.raises(ConfigError, match=r"simpleqa .*--evidence"):
-        questions("simpleqa", monkeypatch, evidence=True)
 
 
 def test_what_is_known_of_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,15 +119,13 @@ def test_what_is_known_of_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (crag.false_premise, crag.answers) == (False, ("aare", "the aare"))
     (crag,) = questions("crag", monkeypatch, {**ROWS["crag"], "question_type": "false_premise"})
     assert crag.false_premise is True
-    (trivia,) = questions("triviaqa", monkeypatch)
-    assert trivia.answers == ("Aare", "River Aare", "Aar")
     (musique,) = questions("musique", monkeypatch, {**ROWS["musique"], "answerable": False})
     assert (musique.answers, musique.meta["answerable"]) == ((), False)
 
 
 def test_a_released_row_of_a_csv_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("hotpotqa", "musique", "triviaqa", "truthfulqa_generation", "truthfulqa_mc1"):
-        row = {column: cell if isinstance(cell, str) else str(cell) for column, cell in ROWS[name].items()}
+    for name in ("hotpotqa", "musique", "truthfulqa_generation"):
+        row = {c: cell if isinstance(cell, str) else json.dumps(cell) for c, cell in ROWS[name].items()}
         assert questions(name, monkeypatch, row) == questions(name, monkeypatch)
     (musique,) = questions("musique", monkeypatch, {**ROWS["musique"], "answerable": "False"})
     assert musique.answers == ()
@@ -161,9 +143,9 @@ def test_a_hopeless_question_is_there_to_be_declined() -> None:
     tools, boxed = Tools(Grader()), Tools(Grader(), extract="boxed")
     said = {"I don't know.": "abstained", "Invalid question": "abstained", "Ann Lee": "incorrect"}
     for text, label in said.items():
-        assert score_text(benchmarks()["selfaware"], example, text, tools)[0].label == label
+        assert score_text(benchmarks()["musique"], example, text, tools).label == label
     for text, ended in (("Hm. \\boxed{I don't know.}", None), ("I don't know.", "no_box")):
-        assert score_text(benchmarks()["selfaware"], example, text, boxed)[0].floored == ended
+        assert score_text(benchmarks()["musique"], example, text, boxed).floored == ended
 
 
 def test_options_stand_in_an_order_that_the_question_fixes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,15 +154,15 @@ def test_options_stand_in_an_order_that_the_question_fixes(monkeypatch: pytest.M
         row = {**ROWS["halueval"], "question": f"Which river flows through Bern, {number}?"}
         example, again = (questions("halueval", monkeypatch, row)[0] for _ in range(2))
         assert example == again
-        firsts.append(example.meta["gold_letter"])
-    assert 10 < firsts.count("A") < 30
+        firsts.append(example.meta["right"][0])
+    assert 10 < firsts.count(1) < 30
 
 
 def test_names_and_groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    found = [one.name for one in find(["truthfulqa", "truthfulqa_mc1", "gsm8k"])]
-    assert found == [*groups()["truthfulqa"], "gsm8k"]
+    found = [one.name for one in find(["aime", "aime24", "gsm8k"])]
+    assert found == [*groups()["aime"], "gsm8k"]
     with pytest.raises(ConfigError, match=r"'simpelqa'; .*'simpleqa'"):
         find(["simpelqa"])
     monkeypatch.setenv("FACTRL_DATA", str(tmp_path))
-    with pytest.raises(DataError, match="questions into selfaw"):
-        load_questions(benchmarks()["selfaware"])
+    with pytest.raises(DataError, match="questions into halluqa"):
+        load_questions(benchmarks()["halluqa_generation"])

@@ -14,14 +14,15 @@ import pytest
 from commands import write
 from factrl.cli import report
 from factrl.errors import DataError
+from factrl.evals.ask import ask, stored_texts
 from factrl.evals.catalogue import benchmarks
+from factrl.evals.folder import Output, read_output, results_folder
+from factrl.evals.grade import Tools, continued, score_text
 from factrl.evals.metrics import Interval, Number
 from factrl.evals.numbers import majority, numbers_of
 from factrl.evals.paired import Paired, compare_outputs, texts_in_both
 from factrl.evals.report import write_eval_page
-from factrl.evals.samples import EvalSample, Output, read_output, results_folder
-from factrl.evals.shortqa import Tools, continued, score_text
-from factrl.evals.suite import ask, stored_texts
+from factrl.evals.samples import EvalSample
 from factrl.rewards.grading import Grader
 from factrl.runs.disk import Journal
 from factrl.types import Completion, Example, Grade
@@ -41,7 +42,7 @@ def sample(name: str, label: Any = None, answer: str = "", **more: Any) -> EvalS
 def output(folder: Path, samples: Sequence[EvalSample], kind: str = "short", **about: Any) -> Output:
     numbers = {name: asdict(one) for name, one in numbers_of(kind, samples).items()}
     row = {"kind": kind, "numbers": numbers, "about": "", "source": "s", "judge": "j", "licence": "l"}
-    row |= {"questions": 1, "answers": 1, "asked_for": "text", "prompt": "p", "masked": {}, "floored": {}}
+    row |= {"questions": 1, "answers": 1, "prompt": "p", "masked": {}, "floored": {}}
     return Output(folder, about, {"b": row}, {"b": samples})
 
 
@@ -102,7 +103,7 @@ def test_a_terminal_shows_claims_as_they_are(tmp_path: Path, capsys: pytest.Capt
 def test_a_worked_solution_has_paragraphs() -> None:
     text = " First 1 + 1.\n\nThat is 2.\n#### 2\n\nProblem: 3 + 3?\n#### 6"
     plain = replace(TOOLS, chat=False)
-    assert score_text(MATH, Example("1 + 1?", ("2",), "1"), text, plain)[0].label == "correct"
+    assert score_text(MATH, Example("1 + 1?", ("2",), "1"), text, plain).label == "correct"
     assert continued(text) == "First 1 + 1."
 
 
@@ -118,7 +119,7 @@ def test_a_worked_solution_has_paragraphs() -> None:
 )
 def test_a_formula_between_tags_is_the_answer_where_answers_stand_there(text: str, label: str) -> None:
     tools, half = replace(TOOLS, extract="answer"), Example("1/4 + 1/4?", (r"\frac{1}{2}",), "1")
-    assert score_text(MATH, half, Completion(text, prefill="<think>"), tools)[0].label == label
+    assert score_text(MATH, half, Completion(text, prefill="<think>"), tools).label == label
 
 
 def test_an_answer_belongs_to_its_question(tmp_path: Path) -> None:
@@ -174,9 +175,6 @@ def test_a_question_is_found_by_its_words_before_its_id(tmp_path: Path) -> None:
         ("a.jsonl", '{"id": 1, "question": null, "benchmark": null, "output": "Oslo"}'),
         ("a.csv", "id,question,benchmark,output\n 1,,,Oslo\n"),
         ("a.csv", "id,output\n1.0,Oslo\n"),
-        ("a.jsonl", '{"id": 7, "prompt": "Capital of Norway?", "output": "Oslo"}'),
-        ("a.jsonl", '{"problem": "Capital of Norway?", "completion": null, "prediction": "Oslo"}'),
-        ("a.jsonl", '{"prompt": [{"role": "user", "content": "Capital of Norway?"}], "output": "Oslo"}'),
         ("a.jsonl", '{"id": 1, "prompt": "Answer briefly. Capital of Norway?", "output": "Oslo"}'),
         ("a.csv", "id,completion,response,output\n1,,,Oslo\n"),
         ("a.jsonl", '{"id": 1, "output": [{"role": "assistant", "content": "Oslo"}]}'),

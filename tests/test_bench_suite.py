@@ -12,17 +12,16 @@ import pytest
 
 from commands import write
 from factrl.cli import evaluate as eval_verb
-from factrl.cli import main, report
+from factrl.cli import report
 from factrl.errors import ConfigError, DataError, Unscored
+from factrl.evals.ask import BLOCK, EvalConfig, evaluate
 from factrl.evals.catalogue import benchmarks, load_questions
+from factrl.evals.folder import Output, read_output
+from factrl.evals.grade import Tools
 from factrl.evals.paired import compare_outputs
 from factrl.evals.report import write_eval_page, write_paired_page
-from factrl.evals.samples import Output, read_output
-from factrl.evals.shortqa import Tools
-from factrl.evals.suite import BLOCK, EvalConfig, evaluate
 from factrl.rewards.grading import Grader
 from factrl.runs.config import load_settings
-from factrl.runs.data import render_prompt
 from factrl.runs.settings import AskSettings
 from factrl.types import Claim, Completion, Example, Passage
 from factrl.verifier import Verifier
@@ -34,12 +33,12 @@ Say = Callable[[Example, int], str | Unscored]
 class Scripted:
     """A model whose texts are a function of the question and the sample's number."""
 
-    def __init__(self, say: Say, name: str = "scripted", weigh: Callable[[str], float] | None = None) -> None:
-        self.say, self.identity, self.weigh = say, name, weigh
+    def __init__(self, say: Say, name: str = "scripted") -> None:
+        self.say, self.identity = say, name
         self.calls: list[list[str]] = []
         self.left = 10**9  # blocks until the process is "killed"
 
-    def writer(self, settings: AskSettings) -> Any:
+    def __call__(self, settings: AskSettings) -> Any:
         self.settings = settings
         return self
 
@@ -51,13 +50,7 @@ class Scripted:
         said = [[self.say(example, number) for number in numbers] for example in examples]
         return [[Completion(s, tokens=3) if isinstance(s, str) else s for s in group] for group in said]
 
-    def score(self, examples: Sequence[Example], continuations: Any) -> Any:
-        assert self.weigh is not None
-        self.calls.append([example.id for example in examples])
-        return [[self.weigh(text) for text in texts] for texts in continuations]
 
-
-TOLD = ("<answer>{gold_letter}</answer>", "{gold_letter}")  # a letter, between tags and alone
 SETTINGS = load_settings(AskSettings, None, ["data.train=-", "model.name=m"])
 
 
@@ -68,26 +61,16 @@ def sampled(k: int) -> AskSettings:
 
 @pytest.fixture(autouse=True)
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """80 questions of SimpleQA, 6 of SelfAware, 5 of TruthfulQA, 3 biographies."""
+    """80 questions of SimpleQA, 6 of MuSiQue, some without an answer, 3 biographies."""
     folder = tmp_path / "data"
     monkeypatch.setenv("FACTRL_DATA", str(folder))
     rows: Mapping[str, list[dict[str, Any]]] = {
         "simpleqa/test.jsonl": [
             {"id": f"s{n}", "question": f"What is number {n}?", "answers": [f"word{n}"]} for n in range(80)
         ],
-        "selfaware/test.jsonl": [
+        "musique_100/train.jsonl": [
             {"id": f"a{n}", "question": f"Who is {n}?", "answers": ["x"] * (n % 2), "answerable": n % 2 > 0}
             for n in range(6)
-        ],
-        "truthfulqa/test.jsonl": [
-            {
-                "id": f"t{n}",
-                "question": f"Is {n} odd?",
-                "answers": ["Yes, it is"],
-                "mc1": {"choices": ["yes", "no"], "label": 0},
-                "mc2": {"choices": ["yes", "sure", "no"], "labels": [1, 1, 0]},
-            }
-            for n in range(5)
         ],
         "factscore_entities/unlabelled.jsonl": [
             {"id": f"f{n}", "prompt": f"Tell me a bio of Ann {n}."} for n in range(3)
@@ -112,9 +95,9 @@ def run(
 ) -> Output:
     """The evaluation of one benchmark, not written yet."""
     how, benchmark = how or EvalConfig(SETTINGS), benchmarks()[name]
-    questions = load_questions(benchmark, limit=how.limit, evidence=how.evidence)
+    questions = load_questions(benchmark, limit=how.limit)
     given = (benchmark, *questions, how, folder, Tools(Grader()), "rules")
-    row, samples = evaluate(*given, model=model, **named)
+    row, samples = evaluate(*given, open_writer=model, **named)
     about = {"factrl": "0", "model": row["model"], "judge": "rules", "seed": 0, "sampling": {}}
     return Output(folder, about, {name: row}, {name: samples})
 
@@ -139,9 +122,7 @@ def test_a_policy_is_asked_in_its_own_words_and_nothing_is_added(tmp_path: Path,
     assert model.settings.data.prompt.endswith("\nAnswer:") == (not chat)
 
 
-def test_candidates_are_a_part_of_the_question_and_are_answered_by_their_text(
-    tmp_path: Path, data: Path
-) -> None:
+def test_options_are_a_part_of_the_question(tmp_path: Path, data: Path) -> None:
     rows = [
         {"id": str(n), "question": f"Q{n}?", "answers": ["Bern"], "hallucinated_answer": "Rome"}
         for n in range(9)
@@ -150,38 +131,16 @@ def test_candidates_are_a_part_of_the_question_and_are_answered_by_their_text(
     write(data / "halueval_qa/all.jsonl", *rows)
     words = ["model.name=m", "data.train=-", "data.prompt=User: {question}\nBot: ", "data.chat=false"]
     told = load_settings(AskSettings, None, words)
-    by_text, by_letter = (Scripted(lambda one, _, way=way: way.format(**one.meta)) for way in TOLD)
-    for name, model in (("halueval", by_text), ("halueval_letter", by_letter)):
-        found = run(model, tmp_path / name, name, EvalConfig(told, own_prompt=True))
-        assert values(found)["accuracy"] == (1.0 if name == "halueval_letter" else 0.0), name
-    assert by_text.settings.data.prompt.startswith("User: One of two")
-    assert by_text.settings.data.prompt.endswith("{options}\nBot: ")
-    assert by_letter.settings.data.prompt.endswith("{options}\nAnswer:")
-    found = run(
-        Scripted(lambda *_: "<think>A is it.</think><answer>bern</answer>"), tmp_path / "right", "halueval"
-    )
-    assert (values(found)["accuracy"], found.benchmarks["halueval"]["asked_for"]) == (1.0, "text")
 
+    def letter(example: Example, number: int) -> str:
+        return f"\\boxed{{{'AB'[example.meta['right'].index(1)]}}}"
 
-def test_the_reasoning_of_stored_answers_is_held_against_their_evidence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    said = "<think>Ann Reed was born in Ely. Ann Reed was born in 1807.</think><answer>Ely</answer>"
-    row = {"id": "1", "question": "Where?", "answers": ["Ely"], "completion": said}
-    for name, more in (("bare", {}), ("known", {"evidence": "Ann Reed was born in Ely in 1907."})):
-        Path(f"{name}.jsonl").write_text(json.dumps({**row, **more}), "utf-8")
-    words = ["--extract", "answer", "--reasoning", "verifier.judge=weak", "--json"]
-    assert main(["eval", "known.jsonl", *words]) == 0
-    (found,) = json.loads(capfd.readouterr().out)["benchmarks"].values()
-    assert found["numbers"]["true_steps"]["value"] == 0.5
-    assert "; reasoning: " in found["judge"]
-    for files in (
-        ["bare.jsonl"],
-        ["known.jsonl", "bare.jsonl"],
-    ):  # beside others, it would be left out unsaid
-        assert main(["eval", *files, *words]) == 2
-        assert "no short question of bare.jsonl has any; name its column" in capfd.readouterr().err
+    for how, end in ((EvalConfig(told, own_prompt=True), "\nBot: "), (EvalConfig(SETTINGS), "{options}")):
+        model = Scripted(letter)
+        found = run(model, tmp_path / end.strip(), "halueval", how)
+        assert values(found)["accuracy"] == 1.0
+        assert "{options}" in model.settings.data.prompt
+        assert model.settings.data.prompt.endswith(end)
 
 
 def test_a_killed_evaluation_goes_on_with_the_same_blocks(tmp_path: Path) -> None:
@@ -236,9 +195,44 @@ def test_several_samples(tmp_path: Path) -> None:
     assert len(more.calls) == 1
 
 
+def test_many_samples_tell_what_a_model_knows(
+    verbs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TruthRL's flag: none of a question's samples is right; what cannot be graded decides nothing."""
+    rates = {"never": 0, "once": 1, "often": 6, "lost": 0}
+
+    def say(example: Example, number: int) -> str | Unscored:
+        if example.id == "lost" and number > 3:
+            return Unscored("http_500", "down")
+        return "Oslo" if number < rates[example.id] else "Rome"
+
+    rows = [{"id": name, "question": f"{name}?", "answers": ["Oslo"], "year": 1} for name in rates]
+    write(tmp_path / "q.jsonl", *rows)
+    monkeypatch.setattr(eval_verb, "NamedModel", lambda _: Scripted(say))
+    out = tmp_path / "out"
+    words = ["--model", "m", "--samples", "8", "sampling.temperature=1", "data.prompt=Q: {question}"]
+    assert verbs("eval", str(tmp_path / "q.jsonl"), *words, "--output", str(out)) == 0
+    found = [json.loads(line) for line in (out / "questions.jsonl").read_text().splitlines()]
+    assert [(row["id"], row["year"], row["ook"], row["pass_rate"]) for row in found] == [
+        ("never", 1, True, 0.0),
+        ("once", 1, False, 1 / 8),
+        ("often", 1, False, 6 / 8),
+        ("lost", 1, None, 0.0),
+    ]
+    assert [len(row["samples"]) for row in found] == [8] * 4
+    assert found[1]["samples"][0] == {
+        **{"text": "Oslo", "label": "correct", "answer": "Oslo", "cause": None},
+        **{"truncated": False, "tokens": 3},
+    }
+    about = json.loads((out / "questions.about.json").read_text())["about"]
+    assert (about["prompt"], about["policy"], about["extract"]) == ("Q: {question}", "m", "text")
+    number = json.loads((out / "results.json").read_text())["benchmarks"]["q"]["numbers"]["ook"]
+    assert (number["value"], number["n"]) == (1 / 3, 3)
+
+
 def test_declining_what_nobody_knows(tmp_path: Path) -> None:
     say: Say = lambda example, n: "I don't know." if example.id in ("a0", "a2", "a1") else "Zanzibar"  # noqa: E731
-    numbers = run(Scripted(say), tmp_path, "selfaware").numbers("selfaware")
+    numbers = run(Scripted(say), tmp_path, "musique").numbers("musique")
     for name, value in (("abstention_recall", 2 / 3), ("abstention_precision", 2 / 3), ("abstention", 1 / 3)):
         assert (numbers[name].value, numbers[name].n) == (value, 3)
 
@@ -253,21 +247,6 @@ def test_a_length_of_ones_own_and_what_makes_two_hard_to_compare(tmp_path: Path)
     (pair,) = compare_outputs(other, found)
     assert pair.notes == ["they were asked with different prompts"]
     assert (pair.n, pair.left_out, pair.fixed, pair.p) == (79, 1, 0, 1.0)
-
-
-def test_options_are_weighed_where_the_model_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = Scripted(right, weigh=lambda text: -1.0)
-    for _ in range(2):
-        found = run(model, tmp_path, "truthfulqa_mc2")
-        assert found.benchmarks["truthfulqa_mc2"]["asked_for"] == "likelihood"
-        assert values(found)["mc2"] == pytest.approx(2 / 3)
-    assert len(model.calls) == 5, "what was weighed is kept"
-    letter = Scripted(lambda example, n: example.meta["gold_letter"])
-    server = load_settings(AskSettings, None, ["data.train=-", "model.name=http://localhost:1/v1#m"])
-    letters = run(letter, tmp_path / "x", "truthfulqa_mc1", EvalConfig(server))
-    row = letters.benchmarks["truthfulqa_mc1"]
-    assert (row["asked_for"], values(letters)["accuracy"]) == ("letter", 1.0)
-    assert "{options}" in row["prompt"]
 
 
 def test_long_answers(tmp_path: Path) -> None:
@@ -316,7 +295,7 @@ def test_two_evaluations_side_by_side(tmp_path: Path) -> None:
     assert "&lt;b&gt;one&lt;/b&gt; → two" in page
     assert "McNemar p = below 0.001" in page
     with pytest.raises(DataError, match="no benchmark is in both"):
-        compare_outputs(before, run(Scripted(right), tmp_path / "d", "selfaware"))
+        compare_outputs(before, run(Scripted(right), tmp_path / "d", "musique"))
 
 
 # The command line
@@ -341,7 +320,7 @@ def verbs(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
 
 def test_eval_and_report(verbs: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a, b, c = (str(tmp_path / name) for name in "abc")
-    words = ["eval", "simpleqa", "selfaware", "--model", "m", "--limit", "6"]
+    words = ["eval", "simpleqa", "musique", "--model", "m", "--limit", "6"]
     assert verbs(*words, "--output", a) == 0
     out, err = capsys.readouterr()
     assert "simpleqa" in out
@@ -393,31 +372,13 @@ def test_a_recipe_asks_in_its_own_way(verbs: Any, tmp_path: Path) -> None:
     assert found["floored"] == {"no_box": 80}
 
 
-def test_worked_examples_stand_before_the_question(verbs: Any, tmp_path: Path) -> None:
-    shown = tmp_path / "shown.jsonl"
-    rows = [{"question": f"{n} and {n}?", "answers": [f"{{{n + n}}}"]} for n in (1, 2)]
-    write(shown, *rows)
-    words = ("eval", "simpleqa", "--model", "m", "--demonstrations", str(shown), "data.chat=false")
-    with pytest.raises(ConfigError, match=r"--demonstrations are written as data\.prompt=… says"):
-        verbs(*words, "--output", str(tmp_path / "o"))
-    told = r'data.prompt="Question: {question}\nAnswer:"'
-    assert verbs(*words, told, "--output", str(tmp_path / "o")) == 0
-    document = json.loads((tmp_path / "o" / "results.json").read_text())
-    asked = render_prompt(Example("Who?"), document["benchmarks"]["simpleqa"]["prompt"])
-    assert asked == (
-        "Question: 1 and 1?\nAnswer: {2}\n\nQuestion: 2 and 2?\nAnswer: {4}\n\nQuestion: Who?\nAnswer:"
-    )
-    assert document["demonstrations"] == str(shown)
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("answers.jsonl --demonstrations d.jsonl", "--demonstrations are shown to a --model"),
         ("simpleqa --output o", "needs either --model NAME"),
         ("simpleqa --model m", "a model needs --output FOLDER"),
         ("simpleqa --model m --completions f --output o", "leave --model and --config out"),
-        ("simpleqa --model m --output o --column c", "--column names stored answers, but a model gives new"),
+        ("simpleqa --model m --output o grade.column=c", r"grade\.column names stored answers, but a model"),
         ("a/answers.jsonl b/answers.jsonl", "two of a/answers.jsonl, b/answers.jsonl have one name"),
         ("answers.jsonl --samples 3", "--samples is for answers that are given now"),
         ("data.prompt=x", "name a FILE or a BENCH first"),

@@ -19,16 +19,17 @@ from factrl import cli
 from factrl.cli import main, options
 from factrl.cli.show import knob_help
 from factrl.errors import OverBudget, SetupError, TooManyMasked
+from factrl.evals.ask import EvalSettings
 from factrl.job import read_job
-from factrl.papers import load_paper, load_reward, paper_names, rewards_of, settings_of
+from factrl.papers import load_paper, load_reward, paper_names, settings_of
 from factrl.runs.config import dump_toml, settable
 from factrl.runs.settings import RunSettings
 from factrl.train.plan import Plan, make_plan
 from fault_server import FaultServer, answers, closed_port, says
 
 VERBS = {
-    *("demo", "verify", "index", "probe", "train", "tune", "report", "eval", "ask"),
-    *("prepare", "stress", "study", "serve", "mcp", "show", "models", "doctor"),
+    *("demo", "verify", "index", "train", "tune", "report", "eval", "ask"),
+    *("prepare", "stress", "study", "serve", "show", "doctor"),
 }
 KINDS = {"klcf", "retrieve", "convert"}
 SMALL = ["--model", "m", "train.prompts_per_step=1"]
@@ -80,7 +81,7 @@ MISTAKES: list[tuple[str, str]] = [
         "4 of 4 questions can be used, fewer than the 64 of one step; give train.prompts_per_step=4 or",
     ),
     (
-        "eval questions.jsonl --column completoin",
+        "eval questions.jsonl grade.column=completoin",
         "no column 'completoin' beside the question and its answers; did you mean 'completion'?",
     ),
     ("eval questions.jsonl --judge {closed}#m", "{closed} could not be reached: "),
@@ -95,9 +96,6 @@ MISTAKES: list[tuple[str, str]] = [
         "questions.jsonl exists; name another file",
     ),
     ("show truthrl reward.verifier=zzz", "verifier='zzz' is not judge or em"),
-    ("models lost", "factrl models does not know 'lost'; did you mean 'list'?"),
-    ("models get", "models get needs a NAME"),
-    ("models path SmolLM2-135M-Instruct", "run: factrl models get SmolLM2-135M-Instruct"),
     ("train threshold --model m --data questions.jsonl", "it has no column `threshold`"),
     # prepare
     ("prepare klcf questions.jsonl --model {closed}#m --output k", "4 of 4 questions come without evidence"),
@@ -226,8 +224,12 @@ def replace(monkeypatch: pytest.MonkeyPatch, module: str, **names: object) -> No
 def test_the_help_of_all_says_of_each_verb_what_its_own_says() -> None:
     _, verbs = cli.all_parsers()
     told = {name: about for group in cli.GROUPS.values() for name, (_, about) in group.items()}
-    own = {name: (parser.description or "").rstrip(".") for name, parser in verbs.items() if " " not in name}
-    assert {name: about[0].upper() + about[1:] for name, about in told.items()} == own
+    own = {name: str(parser.description).split("\n\n") for name, parser in verbs.items() if " " not in name}
+    assert {name: f"{about[0].upper()}{about[1:]}." for name, about in told.items()} == {
+        name: first for name, (first, *_) in own.items()
+    }
+    later = {name for name, (_, then, *_) in own.items() if not then.startswith("example")}
+    assert later <= {"prepare", "tune"}
 
 
 def test_the_help_of_all_loads_no_verb() -> None:
@@ -417,15 +419,15 @@ def test_eval_where_nothing_could_be_graded(
 
 def test_every_knob_is_explained() -> None:
     for name in paper_names():
-        for reward in rewards_of(module := load_paper(name)).values():
-            assert {*knob_help(reward, module)} == {*reward.knobs}
+        for reward in (paper := load_paper(name)).variants.values():
+            assert {*knob_help(reward, paper)} == {*reward.knobs}
 
 
 def test_show_lists_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "--settings"]) == 0
     out = capsys.readouterr().out
     lines = dict(re.findall(r"^(\S+): (.+)\n    \S.*$", out, re.M))
-    assert [*lines] == [*settable(RunSettings)]
+    assert {*lines} == {*settable(RunSettings), *settable(EvalSettings)}
     assert lines["train.steps"] == "whole number, default none"
     assert lines["model.name"] == "text, required"
     assert lines["model.lora_target_modules"] == 'text or list, default "all-linear"'

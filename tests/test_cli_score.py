@@ -88,7 +88,7 @@ def test_json_is_all_of_stdout_and_a_term_counts_where_it_occurs(capsys: pytest.
 
 def test_what_the_reward_does_not_need_may_be_missing(capsys: pytest.CaptureFixture[str]) -> None:
     write("bare.jsonl", {"question": "Say something", "text": "hello"}, {"question": "More", "text": "?"})
-    assert main(["eval", "bare.jsonl", "--paper", "own.py:short", "--column", "text"]) == 0
+    assert main(["eval", "bare.jsonl", "--paper", "own.py:short", "grade.column=text"]) == 0
     out, err = capsys.readouterr()
     assert cells(out)["masked"][2] == "too_odd⟨U+001B⟩[31m 1"
     assert "No --judge" not in err

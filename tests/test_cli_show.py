@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from factrl.cli import main
-from factrl.papers import load_paper, load_reward, paper_names, rewards_of
+from factrl.papers import load_paper, load_reward, paper_names
 from factrl.rewards import reward
-from factrl.rewards.payoffs import OUTCOMES, Payoff, payoffs
+from factrl.stress.payoffs import OUTCOMES, Payoff, payoffs
 from factrl.types import Completion, Example, Result, Score
 
 if sys.version_info >= (3, 11):
@@ -21,7 +21,7 @@ if sys.version_info >= (3, 11):
 else:
     pass
 
-SPECS = [f"{name}:{variant}" for name in paper_names() for variant in rewards_of(load_paper(name))]
+SPECS = [f"{name}:{variant}" for name in paper_names() for variant in load_paper(name).variants]
 # Knobs that a variant leaves to the user.
 GIVEN = {"klcf:weights-required": {"alpha": 1.0, "beta": 1.0, "gamma": 1.0}}
 OWN = """

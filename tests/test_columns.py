@@ -37,20 +37,15 @@ ANSWERS: Mapping[str, tuple[Any, list[str] | str]] = {
     "json, spaces inside": ('[ "Warsaw", "Warszawa" ]', NAMES),
     "json, over two lines": ('[\n  "Warsaw",\n  "Warszawa"\n]\n', NAMES),
     "json, without spaces": ('["Warsaw","Warszawa"]', NAMES),
-    "json, a comma too many": ('["Warsaw", "Warszawa",]', NAMES),
     "json, escapes": ('["Caf\\u00e9", "Caf\\u00e9 \\"X\\""]', ["Café", 'Café "X"']),
     "json with null": ('["Warsaw", null]', ["Warsaw"]),
     "json written as json": (json.dumps(json.dumps(NAMES)), NAMES),
     "json of mixed kinds": ('["Warsaw", 1867]', ["Warsaw", "1867"]),
     "json, nothing": ("[]", []),
     "json object": ('{"target": ["Warsaw", "Warszawa"]}', NAMES),
-    "python": ("['Warsaw', 'Warszawa']", NAMES),
-    "python, spaces inside": ("[ 'Warsaw' , 'Warszawa' ]", NAMES),
-    "python, both quotation marks": ("[\"St. Mary's\", 'Warszawa']", ["St. Mary's", "Warszawa"]),
-    "python with None": ("['Warsaw', None]", ["Warsaw"]),
-    "python tuple": ("('Warsaw', 'Warszawa')", NAMES),
-    "python set": ("{'Warsaw', 'Warszawa'}", NAMES),
-    "python object": (str(TRIVIA), NAMES),
+    "python": ("['Warsaw', 'Warszawa']", "ast.literal_eval"),
+    "python object": (str(TRIVIA), "ast.literal_eval"),
+    "numpy": ("['a' 'b' ... 'y' 'z']", "ast.literal_eval"),
     "one number in brackets": ("[1867]", ["1867"]),
     "list": (NAMES, NAMES),
     "tuple": (tuple(NAMES), NAMES),
@@ -100,9 +95,7 @@ ANSWERS: Mapping[str, tuple[Any, list[str] | str]] = {
     "cut off": ('["Warsaw", "Wars', "cannot be read"),
     "a sentence that begins like a list": (' ["a" is a list', "cannot be read"),
     "an endless beginning": ('["' * 100_000, "cannot be read"),
-    "cut off, python": ("['Warsaw', 'Wars", "cannot be read"),
     "cut off, object": ('{"target": ["Warsaw"', "cannot be read"),
-    "cut off by numpy": ("['a' 'b' ... 'y' 'z']", "cannot be read"),
     "an object of other columns": ({"text": ["a"], "start": [0]}, "a table with text, start"),
     "an object of other columns, json": ('{"text": "a"}', "a table with text"),
     "objects": ([{"text": "a"}], "holds {'text': 'a'}"),
@@ -112,18 +105,10 @@ ANSWERS: Mapping[str, tuple[Any, list[str] | str]] = {
     "infinite": (float("inf"), "holds inf"),
 }
 
-PRINTED = ["['a' 'b']", "c('Paris', 'Lyon')", "deque(['Paris', 'Lyon'], maxlen=3)", "array(['a', 'b'])"]
 PLAIN = [
     *("f(x) = (x, 1)", "P(A)", "{1, 2}", "(1, 2)", "x \\in [0, 1]", 'print("Hello")', "- 5", "1. FC Köln"),
     *('"Heroes" by David Bowie', 'Alfred "Al" Gore', "'Tis Pity", "Paris (France)", "# of #### things"),
 ]
-
-
-@pytest.mark.parametrize("cell", PRINTED)
-def test_a_printed_container_is_no_literal_answer(cell: str) -> None:
-    with pytest.raises(DataError, match=r"answers is .*(one answer or several|cannot be read)"):
-        to_example({"question": "Q?", "answers": cell})
-    assert to_example({"question": "Q?", "answers": [cell]}).answers == (cell.strip(),)
 
 
 @pytest.mark.parametrize("cell", PLAIN)
@@ -140,7 +125,7 @@ def test_a_text_that_only_resembles_one_stays_an_answer(cell: str) -> None:
         ({"reward_model": {"ground_truth": "So.\n#### -3.5"}}, ["-3.5"]),
         ({"answer": "So.\n####"}, []),
         ({"answer": "Warsaw", "answer_aliases": ["Warszawa"]}, NAMES),  # MuSiQue
-        ({"answer": "Warsaw", "answer_aliases": "['Warszawa', 'Warsaw']"}, NAMES),
+        ({"answer": "Warsaw", "answer_aliases": '["Warszawa", "Warsaw"]'}, NAMES),
         ({"answer": "Warsaw", "aliases": np.array(["Warszawa"], dtype=object)}, NAMES),
         ({"answer": "Warsaw", "aliases": None, "alt_ans": ["Warszawa"]}, NAMES),
         ({"answers": ["Warsaw"], "answer_aliases": ["Warszawa"]}, NAMES),
@@ -180,7 +165,6 @@ EVIDENCE: Mapping[str, tuple[Any, list[tuple[str, str]] | str]] = {
     "tuple": ((PASSAGE,), [("", PASSAGE)]),
     "json": (json.dumps([{"title": "W", "text": PASSAGE}]), [("W", PASSAGE)]),
     "json of texts": (json.dumps([PASSAGE, "x"]), [("", PASSAGE), ("", "x")]),
-    "python": (str([{"title": "W", "text": PASSAGE}]), [("W", PASSAGE)]),
     "lists in an object, as `datasets` has it": ({"title": ["W"], "text": [PASSAGE]}, [("W", PASSAGE)]),
     "a text that begins with its number": ("[1] Warsaw is a city.", [("", "[1] Warsaw is a city.")]),
     "a text that begins with a quotation": ('["Heroes" is a song.', [("", '["Heroes" is a song.')]),
@@ -267,13 +251,12 @@ def test_what_datasets_saves_to_disk_is_read(tmp_path: Path) -> None:
 
 
 def test_a_table_keeps_its_lists_in_every_format(tmp_path: Path) -> None:
-    """As pandas and `datasets` write them, to CSV too."""
+    """As `datasets` writes them, to CSV too."""
     rows = [{"question": f"Q{n}?", "answers": NAMES, "ook": n == 1} for n in range(2)]
-    for name, quoted in (("python", str), ("json", json.dumps)):
-        with (tmp_path / f"{name}.csv").open("w", newline="") as file:
-            table = csv.DictWriter(file, ["question", "answers", "ook"])
-            table.writeheader()
-            table.writerows({**row, "answers": quoted(row["answers"])} for row in rows)
+    with (tmp_path / "json.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, ["question", "answers", "ook"])
+        table.writeheader()
+        table.writerows({**row, "answers": json.dumps(row["answers"])} for row in rows)
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "d.parquet")
     for path in tmp_path.iterdir():
         examples = [(one.question, list(one.answers), one.ook) for one in load_examples(path)]
@@ -288,7 +271,7 @@ def first(example: fx.Example, completion: Completion) -> fx.Score:
     return fx.Score({"a": float(completion in example.answers)}, facts={"answers": list(example.answers)})
 
 
-HOSTS = ("json", "python", "array of texts", "TriviaQA", "TriviaQA, json", "verl", "list", "json object")
+HOSTS = ("json", "array of texts", "TriviaQA", "TriviaQA, json", "verl", "list", "json object")
 
 
 @pytest.mark.parametrize("name", HOSTS)

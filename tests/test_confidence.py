@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factrl.cli import main
+from factrl.evals.folder import read_output
 from factrl.evals.numbers import confidence_numbers
-from factrl.evals.samples import EvalSample, read_output
+from factrl.evals.samples import EvalSample
 from factrl.text.confidence import stated_confidence
 from factrl.types import Completion, Example, Grade
 
@@ -137,9 +138,8 @@ def test_an_evaluation_says_how_often_each_level_is_right(
         for name, text in said.items()
     )
     (tmp_path / "rows.jsonl").write_text("\n".join(rows), encoding="utf-8")
-    assert (
-        main(["eval", str(tmp_path / "rows.jsonl"), "--confidence", "--output", str(tmp_path / "out")]) == 0
-    )
+    words = ["grade.confidence=stated", "--output", str(tmp_path / "out")]
+    assert main(["eval", str(tmp_path / "rows.jsonl"), *words]) == 0
     output = read_output(tmp_path / "out")
     numbers = output.numbers("rows")
     assert numbers["accuracy"].value == pytest.approx(2 / 3)

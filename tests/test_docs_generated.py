@@ -60,8 +60,8 @@ def test_every_paper_has_a_page_that_names_its_terms_and_variants() -> None:
     assert [page.stem for page in PAPERS] == list(paper_names())
     for page in PAPERS:
         text, paper = page.read_text("utf-8"), load_paper(page.stem)
-        assert set(re.findall(r"`rewards/(\w+)/mean`", text)) == {*paper.TERMS}, page.stem
-        assert all(f"`{page.stem}:{name}`" in text for name in paper.VARIANTS), page.stem
+        assert set(re.findall(r"`rewards/(\w+)/mean`", text)) == {*paper.terms}, page.stem
+        assert all(f"`{page.stem}:{name}`" in text for name in paper.variants), page.stem
         for kind in ("pays", "knobs", "variants"):
             assert f"<!-- begin: {kind} {page.stem}" in text
 

@@ -1,4 +1,4 @@
-"""`factrl doctor` and `factrl models`: what they find, what they leave unsaid, and when they fail."""
+"""`factrl doctor`: what it finds, what it leaves unsaid, and when it fails."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_one_line_per_thing(capsys: pytest.CaptureFixture[str]) -> None:
     assert not {"extra dev", "extra test", "judge server"} & {*names}
     assert sqlite3.sqlite_version in "".join(lines)
     for model in models.MODELS:
-        expected = f"{model.name} is not here ({megabytes(model.size)}): factrl models get {model.name}"
+        expected = f"{model.name} is not here ({megabytes(model.size)}): factrl doctor --get {model.name}"
         assert expected in "".join(lines)
 
 
@@ -143,33 +143,13 @@ def test_factrl_that_is_no_package(
     assert [one.state for one in examined(capsys) if one.what == "packages"] == ["warning"]
 
 
-# factrl models
+# factrl doctor --get
 
 
-def test_the_list_has_every_model_and_downloads_none(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["models", "list"]) == 0
-    out, err = capsys.readouterr()
-    for model in models.MODELS:
-        (line,) = (line for line in out.splitlines() if line.split()[:1] == [model.name])
-        expected = [model.role, model.licence, megabytes(model.size), "no"]
-        assert all(word in line for word in expected)
-        assert f"{model.name}: {model.about}\n    from {model.repository}, " in out
-    assert "cache/models; FACTRL_CACHE names another place" in err
-    assert not Path("cache").exists()
-
-
-def test_a_model_that_is_here_is_shown_as_here(capsys: pytest.CaptureFixture[str]) -> None:
-    model = models.MODELS[0]
-    folder = Path("cache", "models", model.name)
+def test_a_model_that_is_here_is_not_downloaded(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path("cache", "models", "mine")
     folder.mkdir(parents=True)
-    with (folder / model.file).open("wb") as file:
-        file.truncate(model.size)
-    main(["models"])
-    out = capsys.readouterr().out
-    assert [line.split()[0] for line in out.splitlines() if line.split()[-1:] == ["yes"]] == [model.name]
-    assert main(["models", "path", model.name]) == 0
-    assert capsys.readouterr().out == f"{Path.cwd() / folder / model.file}\n"
-    assert main(["models", "get", str(folder)]) == 0  # a folder is that folder
+    assert main(["doctor", "--get", str(folder)]) == 0  # a folder is that folder
     assert capsys.readouterr().out == f"{folder}\n"
 
 
@@ -179,6 +159,6 @@ def test_a_download_that_fails_says_what_was_tried(
     failed = subprocess.CompletedProcess([], 1, "", "noise\nERROR: No matching distribution found\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    assert main(["models", "get", "SmolLM2-135M-Instruct"]) == 2
+    assert main(["doctor", "--get", "SmolLM2-135M-Instruct"]) == 2
     message = "No matching distribution found; the hub: huggingface_hub is not installed; check the network"
     assert message in capsys.readouterr().err

@@ -21,7 +21,7 @@ from commands import write
 from factrl.cli import main
 from factrl.llm import FakeLLM
 from factrl.llm.store import Store
-from factrl.rewards.resources import Supplier
+from factrl.rewards.needs import Supplier
 from factrl.runs.settings import JudgeSettings, VerifierSettings
 from fault_server import FaultServer, says
 
@@ -113,29 +113,6 @@ def test_every_resource_that_asks_a_judge_remembers(
     assert (getattr(supplier, name)()(*arguments), len(judge.calls)) == (first, asked + 1)
 
 
-def test_rows_are_parted_by_a_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "crag.jsonl"
-    rows = [
-        {"question": "Where is Oslo?", "answers": ["Norway"], "completion": said, "question_type": kind}
-        for said, kind in (("Norway", "simple"), ("Rome", "comparison"), ("I don't know", "comparison"))
-    ]
-    write(file, *rows)
-    assert main(["eval", str(file), "--by", "question_type", "--json"]) == 0
-    by = json.loads(capsys.readouterr().out)["benchmarks"]["crag"]["by"]
-    assert {name: (part["accuracy"]["value"], part["abstention"]["value"]) for name, part in by.items()} == {
-        "comparison": (0.0, 0.5),
-        "simple": (1.0, 0.0),
-    }
-    write(file, *[{**rows[0], "year": year} for year in (2001, 2001.0, "2001 ", 1999)])
-    assert main(["eval", str(file), "--by", "year", "--json"]) == 0
-    assert [*json.loads(capsys.readouterr().out)["benchmarks"]["crag"]["by"]] == ["1999", "2001"]
-    write(file, *rows)
-    assert main(["eval", str(file), "--by", "question_type"]) == 0
-    assert "comparison" in capsys.readouterr().out
-    assert main(["eval", str(file), "--by", "question_typ"]) == 2
-    assert "--by 'question_typ' parts no rows; did you mean 'question_type'?" in capsys.readouterr().err
-
-
 def test_a_sentence_that_gives_the_answer_is_right(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,7 +126,7 @@ def test_a_sentence_that_gives_the_answer_is_right(
     write(file, row)
     assert main(["eval", str(file)]) == 0
     assert "100.0" in capsys.readouterr().out
-    assert main(["eval", str(file), "--form", "short"]) == 0
+    assert main(["eval", str(file), "grade.form=short"]) == 0
     told = capsys.readouterr()
-    assert "1 wrong answer would be right as sentences (--form sentence): In France" in told.err
+    assert "1 wrong answer would be right as sentences (grade.form=sentence): In France" in told.err
     assert "100.0 " not in told.out.split("hallucination")[0]

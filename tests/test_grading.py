@@ -22,7 +22,7 @@ from factrl.rewards.grading import (
     Grader,
     reasoning_judge,
 )
-from factrl.rewards.resources import Supplier
+from factrl.rewards.needs import Supplier
 from judging import Judge, data_of
 
 WORDS = ("correct", "incorrect", "not_attempted")

@@ -60,7 +60,7 @@ def test_repeats_are_told_from_near_misses(first: str, second: str, same: bool) 
 # A reward of one's own: a share of verified claims, and the same with guards.
 
 
-@fx.reward(searches=True)
+@fx.reward(needs=fx.Needs(searches=True))
 def bare(example: fx.Example, completion: Completion, *, verify: fx.Verifier) -> dict[str, float]:
     text = think_answer(completion).answer
     if text is None:
@@ -70,7 +70,7 @@ def bare(example: fx.Example, completion: Completion, *, verify: fx.Verifier) ->
     return {"facts": (counts["supported"] - counts["refuted"] - counts["unknown"]) / 12}
 
 
-@fx.reward(searches=True)
+@fx.reward(needs=fx.Needs(searches=True))
 def guarded(example: fx.Example, completion: Completion, *, verify: fx.Verifier) -> Score | dict[str, float]:
     blocks = think_answer(completion)
     if blocks.answer is None:

@@ -82,7 +82,7 @@ def test_what_the_reward_cannot_score_is_left_out(tmp_path: Path) -> None:
     def certain(example: fx.Example, completion: fx.Completion, *, certainty: object) -> dict[str, float]:
         return {"x": 1.0}
 
-    @fx.reward(requires=lambda example, knobs: None if example.checklist else "no checklist")
+    @fx.reward(needs=fx.Needs(lambda example: None if example.checklist else "no checklist"))
     def listed(example: fx.Example, completion: fx.Completion) -> dict[str, float]:
         return {"x": 1.0}
 

@@ -31,10 +31,9 @@ def test_dapo_trains_with_the_released_values_and_truthrl_with_knowrls_settings(
 
 @pytest.mark.parametrize(("variant", "refused"), [("paper", True), ("format+fact", False), ("format", False)])
 def test_accepted_answers_are_needed_where_answers_are_graded(variant: str, refused: bool) -> None:
-    requires = load_reward(f"knowrl:{variant}").requires
-    knobs = load_reward(f"knowrl:{variant}").knobs
-    assert requires is not None
-    assert (requires(Example("Who?"), knobs) is not None) == refused
+    lacks = load_reward(f"knowrl:{variant}").needed.lacks
+    assert lacks is not None
+    assert (lacks(Example("Who?")) is not None) == refused
 
 
 def test_chat_tokens_neither_hide_a_false_sentence_nor_cost_a_true_one() -> None:

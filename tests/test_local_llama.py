@@ -33,7 +33,7 @@ def weights(request: pytest.FixtureRequest) -> Path:
     pytest.importorskip("xllamacpp", reason="needs the extra `local`")
     found = models.cached(request.param)
     if found is None:
-        pytest.skip(f"run: factrl models get {request.param}")
+        pytest.skip(f"run: factrl doctor --get {request.param}")
     return found
 
 

@@ -12,24 +12,14 @@ import pytest
 
 from factrl.errors import Unscored
 from factrl.evals.catalogue import benchmarks
-from factrl.evals.longform import (
-    check_texts,
-    claim_numbers,
-    claim_rows,
-    claims_of,
-    columns,
-    statistics,
-    undecided,
-    with_steps,
-)
+from factrl.evals.grade import check_texts, claims_of
 from factrl.evals.metrics import Comparison, compare_rows
+from factrl.evals.numbers import claim_numbers, claim_rows, columns, statistics, undecided
 from factrl.evals.samples import Claims, EvalSample
 from factrl.types import Claim, Completion, Example, Passage, Verdict, VerdictLabel
 from factrl.verifier import Check, Report, Verifier
-from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.judges import WeakJudge
 from factrl.verifier.report import WIDTH
-from judging import JudgeBy
 
 LETTERS: Mapping[str, VerdictLabel] = {"S": "supported", "R": "refuted", "U": "unknown", "?": "unjudged"}
 PARITY: dict[str, Any] = json.loads(
@@ -70,39 +60,6 @@ def values(samples: Sequence[EvalSample], k: int) -> dict[str, float]:
     return {name: number.value for name, number in claim_numbers(samples, k).items()}
 
 
-# --- reasoning ---------------------------------------------------------------------------------
-
-
-LAST_WORD: Mapping[str, VerdictLabel] = {"true": "supported", "false": "refuted", "red": "unknown"}
-
-
-@pytest.mark.parametrize(
-    ("text", "share"),
-    [
-        ("<think>Ann is true. Bob is true. Cid is false. Dan is red.</think>Ely", 2 / 4),
-        ("<think>Wait, let me think. Ann is true.</think><answer>Ely</answer> User: and", 1.0),
-        ("<think>Hm?</think>Ely", 0.0),
-        ("<think>Ann is true. Bob is lost.</think>Ely", None),
-        ("<think>Ann is true.", None),
-        ("Ely", None),
-    ],
-)
-def test_true_steps_are_the_sentences_of_a_reasoning_that_the_evidence_supports(
-    text: str, share: float | None
-) -> None:
-    known, bare = Example("Who?", ("Ely",), "1", evidence=(Passage("Ann."),)), Example("Who?", ("Ely",), "2")
-    opened = Completion(text.removeprefix("<think>"), prefill="<think>" * text.startswith("<think>"))
-    rows = [
-        EvalSample(known, text, None),
-        EvalSample(known, opened, None),
-        EvalSample(bare, text, None),
-        EvalSample(known, None, None),
-    ]
-    judge = JudgeBy(lambda said: LAST_WORD.get(said.rstrip(".").rpartition(" ")[2], "unjudged"))
-    found = with_steps(rows, Verifier(SentenceClaims(), None, judge, own_subject=False))
-    assert [one.values.get("true_steps") for one in found] == [share, share, None, None]
-
-
 # --- numbers by hand ---------------------------------------------------------------------------
 
 
@@ -117,28 +74,21 @@ def test_every_metric_is_what_its_definition_says() -> None:
         {
             "respond_ratio": 1.0,
             "factscore": (0.5 * penalty[0] + penalty[1]) / 3,
-            "factscore_unpenalised": p,
             "precision": p,
-            "precision_micro": 5 / 9,
             "detail": 5 / 3,
-            "claims": 3.0,
             "recall@4": recall,
             "f1@4": f1,
-            "precision/all": p,
-            "recall@4/all": recall,
-            "f1@4/all": f1,
         },
         abs=1e-12,
     )
 
 
-def test_the_three_treatments_of_a_response_without_claims() -> None:
+def test_a_response_without_claims_is_0_but_in_factscore() -> None:
     got = values(rows(claims("SSSS"), claims(""), claims("", abstained=True)), 4)
     assert got["respond_ratio"] == EXACT(1 / 3)
-    assert got["factscore_unpenalised"] == 1.0, "FActScore: only those with claims"
-    assert got["precision"] == got["f1@4"] == 0.5, "VeriScore: the one that declines is left out"
-    assert got["precision/all"] == got["f1@4/all"] == EXACT(1 / 3), "SAFE and KLCF: both are 0"
-    assert (got["claims"], got["detail"]) == (4.0, 2.0)
+    assert got["factscore"] == EXACT(math.exp(1 - 10 / 4)), "FActScore: only those with claims"
+    assert got["precision"] == got["f1@4"] == EXACT(1 / 3), "SAFE and KLCF: both are 0"
+    assert got["detail"] == EXACT(4 / 3)
 
 
 def test_what_counts_as_an_answer_and_as_a_claim() -> None:
@@ -146,11 +96,11 @@ def test_what_counts_as_an_answer_and_as_a_claim() -> None:
     skipped = claims("S.R.")
     assert (values(rows(skipped), 2)["precision"], skipped.skipped) == (0.5, 2)
     floored = values(rows(claims("SS"), claims("", floored="oversize")), 2)
-    assert floored["factscore_unpenalised"] == floored["precision"] == floored["f1@2/all"] == 0.5
+    assert floored["precision"] == floored["f1@2"] == 0.5
     assert floored["respond_ratio"] == 1.0
     declined = values(rows(claims("", abstained=True)), 3)
-    assert declined["respond_ratio"] == declined["f1@3/all"] == 0.0
-    assert not {"precision", "factscore", "precision_micro"} & {*declined}
+    assert declined["respond_ratio"] == declined["precision"] == declined["f1@3"] == 0.0
+    assert "factscore" not in declined
     assert claim_numbers([], 32) == claim_numbers(rows("timeout"), 32) == {}
 
 
@@ -274,9 +224,7 @@ def test_factscore_is_the_published_packages(system: str | None) -> None:
     theirs = (reference["systems"][system] if system else reference["all"])["10"]
     ours = point(decided(system), 32)
     assert ours["factscore"] == EXACT(theirs["score"], abs=1e-9)
-    assert ours["factscore_unpenalised"] == EXACT(theirs["init_score"], abs=1e-9)
     assert ours["respond_ratio"] == EXACT(theirs["respond_ratio"], abs=1e-9)
-    assert ours["claims"] == EXACT(theirs["num_facts_per_response"], abs=1e-9)
 
 
 def test_factscore_of_each_response_is_the_published_packages() -> None:
@@ -290,7 +238,8 @@ def test_factscore_of_each_response_is_the_published_packages() -> None:
 def test_veriscore_is_the_published_packages(system: str) -> None:
     reference = PARITY["veriscore"]["systems"]
     k, longest = reference[""]["median"], reference[""]["max"]
-    ours = point(decided(system), k) | point(decided(system), longest)
+    answered = [one for one in decided(system) if not one.abstained]  # as VeriScore's code counts
+    ours = point(answered, k) | point(answered, longest)
     theirs = reference[system]
     pairs = {
         "precision": "precision",

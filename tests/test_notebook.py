@@ -9,7 +9,7 @@ import pytest
 from test_verify_html import failed, hostile
 
 import factrl as fx
-from factrl.evals.samples import Output
+from factrl.evals.folder import Output
 from factrl.types import Result
 from test_report import PAYLOADS, Page
 

@@ -14,7 +14,7 @@ import pytest
 
 from factrl import Completion
 from factrl.errors import ConfigError
-from factrl.papers import load_paper, paper_names, rewards_of
+from factrl.papers import load_paper, paper_names
 from factrl.stress import Setup, oracle_setup
 from factrl.stress.texts import example_of, in_blocks, prompts
 
@@ -26,7 +26,7 @@ RIGHT, WRONG, DECLINED = CURIE.gold, CURIE.wrong[0], "I don't know"
 
 def setups(name: str) -> Iterator[Setup]:
     """The variants of a paper for whose judges there are oracles."""
-    for variant in rewards_of(load_paper(name)):
+    for variant in load_paper(name).variants:
         with suppress(ConfigError):
             yield oracle_setup(f"{name}:{variant}")
 

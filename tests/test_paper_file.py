@@ -20,6 +20,7 @@ Paper     Nobody's, of no year
 
 from __future__ import annotations
 
+from factrl.papers import Paper
 from factrl.rewards import reward
 from factrl.rewards.grading import Grader
 from factrl.text import boxed
@@ -37,10 +38,12 @@ def madeup(example, completion, *, grade: Grader, declined: float = 0.25):
     return {"right": float(grade(example.question, box.text, example.answers).label == "correct")}
 
 
-SETTINGS = {"data": {"prompt": "Q: {question} A:"}, "train": {"learning_rate": 2e-6}}
-VARIANTS = {"paper": madeup, "harsh": madeup.with_(declined=0.0)}
-FORM = "boxed"
-WEAKNESSES = {"": {"wrong >= floored": "made up", "D30": "the reasoning is not read"}, "harsh": {}}
+PAPER = Paper(
+    {"paper": madeup, "harsh": madeup.with_(declined=0.0)},
+    form="boxed",
+    settings={"": {"data": {"prompt": "Q: {question} A:"}, "train": {"learning_rate": 2e-6}}},
+    weaknesses={"": {"wrong >= floored": "made up", "D30": "the reasoning is not read"}, "harsh": {}},
+)
 '''
 
 

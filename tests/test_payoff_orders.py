@@ -29,7 +29,7 @@ import pytest
 
 from factrl.papers import form_of, load_reward
 from factrl.rewards import Reward
-from factrl.rewards.payoffs import PROBE, Payoff, payoffs, scripted
+from factrl.stress.payoffs import PROBE, Payoff, payoffs, scripted
 from factrl.types import Completion, Example, Result, Score
 
 UPSIDE_DOWN: dict[str, Any] = {}  # the mutant of rewards without a knob for it

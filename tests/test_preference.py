@@ -9,13 +9,13 @@ import pytest
 from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.llm import FakeLLM, Message, connect
 from factrl.papers import load_reward
+from factrl.rewards.needs import Supplier, check_unjudged
 from factrl.rewards.preference import (
     OWN_PROMPT,
     RATING_PROMPT,
     SelfReference,
     rating_judge,
 )
-from factrl.rewards.resources import Supplier, check_unjudged
 from factrl.runs.settings import JudgeSettings, VerifierSettings
 from factrl.text import MAX_PAYLOAD
 from factrl.types import Example, Passage, Result, Verdict

@@ -10,10 +10,11 @@ import pytest
 
 from factrl.cli import main
 from factrl.errors import ConfigError
+from factrl.evals.ask import EvalConfig, _summary
 from factrl.evals.catalogue import own_file
+from factrl.evals.folder import Output, read_output
 from factrl.evals.published import first_model, read_published
-from factrl.evals.samples import EvalSample, Output, read_output
-from factrl.evals.suite import EvalConfig, _summary
+from factrl.evals.samples import EvalSample
 from factrl.runs.settings import AskSettings
 from factrl.types import Example, Grade
 

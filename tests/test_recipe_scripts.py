@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from factrl.cli import _parse, all_parsers, evaluate, train, tune
-from factrl.cli.options import _take_settings, as_overrides
+from factrl.cli.options import _take_settings
 from factrl.evals.catalogue import benchmarks, groups
-from factrl.evals.probe import ProbeRunSettings
 from factrl.evals.published import read_published
-from factrl.job import read_job, unread_in_asking, unread_in_training
+from factrl.job import read_job, unread_in_training
 from factrl.runs import RECIPES
 from factrl.train.tuning.settings import read_tuning_job
 
@@ -68,9 +67,6 @@ def settings_of(words: list[str]) -> Any:
         return read_job(*train._layers(args), unread=unread_in_training).settings
     if words[0] == "tune":
         return read_tuning_job(*tune._layers(args)).settings
-    if words[0] == "probe":
-        overrides = [f"data.train={args.questions}", *as_overrides(args)]
-        return read_job(args.config, overrides, ProbeRunSettings, unread_in_asking).settings
     if words[0] == "eval":
         asks = args.completions is None and bool(args.model)
         long = args.long or any(

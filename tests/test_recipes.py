@@ -13,13 +13,13 @@ from factrl.cli import main
 from factrl.errors import ConfigError
 from factrl.job import read_job
 from factrl.llm import models
-from factrl.papers import _ALONE as ALONE
 from factrl.papers import paper_names
 from factrl.runs import RECIPES as OWN
 from factrl.runs import recipe_of
-from factrl.runs.config import flat, read_setting
+from factrl.runs.config import flat, read_setting, settable
 from factrl.runs.data import render_prompt
 from factrl.runs.rows import read_rows
+from factrl.runs.settings import OWN as OWN_SETTING
 from factrl.runs.settings import RunSettings
 from factrl.train.plan import make_plan
 from factrl.types import Example
@@ -120,7 +120,8 @@ def test_a_papers_name_brings_its_recipe_but_for_models_data_and_machine(name: s
     recipe = flat(read_job(recipe_of(name), needed).settings.model_dump())
     by_name = flat(read_job(None, [*needed, f"paper={name}"]).settings.model_dump())
     differ = {key for key in recipe.keys() | by_name.keys() if recipe.get(key) != by_name.get(key)}
-    assert {key for key in differ if not key.startswith(("reward.", "run."))} <= ALONE
+    marked = {key for key, field in settable(RunSettings).items() if OWN_SETTING in field.metadata}
+    assert {key for key in differ if not key.startswith(("reward.", "run."))} <= marked
 
 
 def test_a_recipe_of_factrls_own_is_there_in_any_folder_until_a_file_of_that_name_is(

@@ -22,7 +22,6 @@ VERIFY = "verify answer.txt --docs notes.txt --judge weak --no-cache --html {}"
 SCORE = "eval rows.jsonl --paper truthrl --output {}"
 CONVERT = "prepare convert rows.jsonl --to trl --output {}"
 EVAL = "eval rows.jsonl --output {}"
-PROBE = "probe rows.jsonl --model http://127.0.0.1:9/v1#m --output {}"
 KLCF = "prepare klcf rows.jsonl --model http://127.0.0.1:9/v1#m --output {} verifier.judge=weak"
 WRITERS = [
     (VERIFY, "page.html", "page.html"),
@@ -39,12 +38,10 @@ WRITERS = [
     ("prepare retrieve rows.jsonl --output {}", "o.jsonl", "o.jsonl"),
     ("prepare retrieve rows.jsonl --withhold 1 --output {}", "soft.jsonl", "rows.jsonl"),
     (KLCF, "folder", "folder/train.jsonl"),
-    (PROBE, "rows.jsonl", "rows.jsonl"),
-    (PROBE, "o.jsonl", "o.jsonl"),
-    (PROBE, "o.jsonl", "o.about.json"),
     (EVAL, "folder", "folder/samples.jsonl"),
     (EVAL, "folder", "folder/results.json"),
     (EVAL, "folder", "folder/report.html"),
+    (EVAL, "folder", "folder/questions.jsonl"),
     ("index notes.txt --out {}", "folder", "folder/train.jsonl"),
     ("study truthrl --output {}", "folder", "folder/table.md"),
 ]
@@ -96,11 +93,11 @@ def test_a_page_is_replaced_by_its_own_kind_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["--limit 5", "--form short", "--column other", "--extract boxed", "more.jsonl", "--by level"]
+    "words", ["--limit 5", "grade.form=short", "grade.column=other", "grade.extract=boxed", "more.jsonl"]
 )
 def test_results_of_another_evaluation_stay(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [json.loads(line) for line in Path("rows.jsonl").read_text().splitlines()]
-    write("rows.jsonl", *({**row, "other": "Oslo", "level": 1} for row in rows))
+    write("rows.jsonl", *({**row, "other": "Oslo"} for row in rows))
     write("more.jsonl", *rows)
     line = EVAL.format("out").split()
     for _ in range(2):  # the same command goes on

@@ -16,8 +16,8 @@ import pytest
 from factrl.errors import ConfigError, DataError, LLMError, RewardBug, Unscored
 from factrl.llm import FakeLLM
 from factrl.papers import load_reward
-from factrl.rewards import THREADS, Reward, reward
-from factrl.rewards.resources import supply
+from factrl.rewards import THREADS, Needs, Reward, reward
+from factrl.rewards.needs import supply
 from factrl.types import Completion, Example, Score, Span
 
 CURIE = Example("Where was Marie Curie born?", ("Warsaw",), id="curie")
@@ -280,7 +280,7 @@ def test_completions_of_a_question_see_each_other_and_no_others() -> None:
 
 
 def test_what_an_example_lacks_is_said_before_anything_is_paid_for() -> None:
-    @reward(requires=lambda example, knobs: None if example.ook is not None else f"no ook ({knobs['k']})")
+    @reward(needs=lambda knobs: Needs(lambda one: None if one.ook is not None else f"no ook ({knobs['k']})"))
     def picky(example: Example, completion: Completion, *, k: int = 1) -> Any:
         return {"x": 1.0}
 

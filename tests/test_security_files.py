@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from factrl.errors import DataError, SetupError
-from factrl.evals.samples import RESULTS, SAMPLES, read_output
+from factrl.evals.folder import RESULTS, SAMPLES, read_output
 from factrl.llm.store import Store
 from factrl.runs.config import read_toml
 from factrl.runs.data import load_examples

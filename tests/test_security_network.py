@@ -20,7 +20,7 @@ from factrl.llm.client import JSONClient
 from factrl.llm.models import path as model_path
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.llm.store import Store
-from factrl.rewards.resources import Supplier
+from factrl.rewards.needs import Supplier
 from factrl.verifier import open_verifier
 from factrl.verifier.search import WebSearch
 from fault_server import FaultServer, Handler, answers
@@ -218,7 +218,7 @@ def test_no_key_is_in_anything_that_is_written_or_said(
         judge = f"{server.url}#m"
         endings += [
             main(f"eval in.jsonl --paper truthrl --judge {judge} --output {server.port}.jsonl".split()),
-            main(f"eval in.jsonl --judge {judge} --extract boxed --output {server.port}".split()),
+            main(f"eval in.jsonl --judge {judge} grade.extract=boxed --output {server.port}".split()),
             main(["verify", near, *f"--docs docs.jsonl --llm {judge} --html a.html".split()]),
             main(["train", "truthrl", "--model", "m", "--data", "in.jsonl", "--judge", judge, "--dry-run"]),
         ]

@@ -15,9 +15,9 @@ import tomli_w
 from browser import PROGRAM, browsing
 from test_verify_html import failed, hostile
 
+from factrl.evals.folder import RESULTS, SAMPLES, read_output
 from factrl.evals.paired import compare_outputs
 from factrl.evals.report import write_eval_page, write_paired_page
-from factrl.evals.samples import RESULTS, SAMPLES, read_output
 from factrl.runs.folder import Rollout, Run
 from factrl.train.page import write_run_page
 from factrl.types import Result, Span

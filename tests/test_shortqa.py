@@ -14,9 +14,9 @@ from rich.console import Console
 import commands
 from factrl.cli import main
 from factrl.errors import ConfigError, LLMError, RewardBug, Unscored
+from factrl.evals.folder import Output
+from factrl.evals.grade import grade_completions
 from factrl.evals.report import output_table
-from factrl.evals.samples import Output
-from factrl.evals.shortqa import grade_completions
 from factrl.types import Completion, Example, Grade
 
 Write = Callable[..., Path]
@@ -65,7 +65,7 @@ def test_columns_of_the_completions(write: Write, tmp_path: Path, evaluated: Cal
     for column in ("completion", "response", "prediction", "output"):
         path = write({"question": "Capital of Peru?", "answers": ["Lima"], column: "Lima"})
         assert numbers(evaluated(path), "accuracy") == 1
-    assert numbers(evaluated(write(row("Lima", base="Cusco")), "--column", "base"), "accuracy") == 0
+    assert numbers(evaluated(write(row("Lima", base="Cusco")), "grade.column=base"), "accuracy") == 0
     rows = [row("Lima"), row(None, question="Capital of Chile?")]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "answers.parquet")
     found = evaluated(tmp_path / "answers.parquet")
@@ -80,13 +80,8 @@ def test_columns_of_the_completions(write: Write, tmp_path: Path, evaluated: Cal
             [],
             "beside the question: 'completions'; name",
         ),
-        ([row("x")], ["--column", "completoin"], "did you mean 'completion'"),
-        ([row("x")], ["--column", "answers"], "no column 'answers' beside the question and its answers;"),
-        (
-            [row("x", title="T")],
-            ["--by", "title"],
-            "parts no rows; there are: 'completion', 'topic', 'id' (a col",
-        ),
+        ([row("x")], ["grade.column=completoin"], "did you mean 'completion'"),
+        ([row("x")], ["grade.column=answers"], "no column 'answers' beside the question and its answers;"),
         (
             [{"question": "q", " answer": "a", "completion": "x"}],
             [],
@@ -111,7 +106,6 @@ def test_a_file_that_cannot_be_graded_says_why(
         *(({"choices": value}, None) for value in (["Lima", "Rome"], None, 3, "Lima, Rome")),
         ({"choices": ["Lima", "Rome"], "right": [True, False]}, 0.5),
         ({"choices": '["Lima", "Rome", "Oslo", "Bonn"]', "right": "[0, 1, 0, 0]"}, 0.25),
-        ({"choices": "['Lima', 'Rome', 'Oslo', 'Bonn']", "right": "[0, 1, 0, 0]"}, 0.25),  # pandas
         *(({"choices": ["Lima", "Rome"], "right": value}, None) for value in ([1], [0, 0], ["x", {}])),
         *(({"chance": value}, None) for value in ("a quarter", True, 2, [1])),
         *(({"chance": value}, 0.25) for value in (0.25, "0.25")),

@@ -108,7 +108,7 @@ def test_a_real_model_gives_probabilities_of_its_own() -> None:
     pytest.importorskip("xllamacpp", reason="needs the extra `local`")
     found = models.cached("SmolLM2-135M-Instruct")
     if found is None:
-        pytest.skip("run: factrl models get SmolLM2-135M-Instruct")
+        pytest.skip("run: factrl doctor --get SmolLM2-135M-Instruct")
     model = LlamaModel(found, n_ctx=2048, threads=1)
     truthfulness = TruthfulnessModel(model, answers=("True", "False"))
     claims = ["Paris is the capital of France.", "Paris is the capital of Norway.", "\U0001f600" * 2_000]

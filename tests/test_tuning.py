@@ -247,7 +247,7 @@ def questions(tmp_path: Path) -> Path:
 
 
 def test_questions_that_were_never_probed_are_refused(questions: Path) -> None:
-    with pytest.raises(DataError, match=r"`ook`; .*factrl probe"):
+    with pytest.raises(DataError, match=r"`ook`; .*factrl eval"):
         plan_tuning(job(f"data.train={questions}", "tune.method=rft"))
 
 
@@ -274,7 +274,7 @@ def test_a_probe_of_other_questions_is_refused(questions: Path, tmp_path: Path) 
     with pytest.raises(DataError, match="2 of 3 questions, first '1'"):
         plan_tuning(job("tune.method=rft", f"data.train={questions}", f"tune.probe={file}"))
     file = write(tmp_path / "p.jsonl", {"id": "0", "question": "0?"})
-    with pytest.raises(ConfigError, match="output of factrl probe"):
+    with pytest.raises(ConfigError, match="output of factrl eval"):
         plan_tuning(job("tune.method=rft", f"data.train={questions}", f"tune.probe={file}"))
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from commands import write
 from factrl.cli import main
 from factrl.errors import LLMError
+from factrl.evals.folder import Output
 from factrl.evals.paired import duel, texts_in_both, win_rate
-from factrl.evals.samples import EvalSample, Output, read_output
+from factrl.evals.samples import EvalSample
 from factrl.llm import FakeLLM
 from factrl.rewards.preference import second_wins
 from factrl.types import Completion, Example
@@ -165,37 +165,3 @@ def test_report_asks_a_judge(
     assert len(judge.calls) == 6, "no verdict is paid for twice"
     assert main(["report", str(tmp_path / "a"), "--judge", "local"]) == 2
     assert "--judge compares answers" in capsys.readouterr().err
-
-
-def test_an_evaluation_of_long_answers_has_its_win_rate_against_a_baseline(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
-    prompts = [{"id": str(n), "question": f"Why {n}?", "evidence": ["Air scatters blue."]} for n in range(3)]
-    write("p.jsonl", *prompts)
-
-    judge = FakeLLM(prefers_seven)
-    monkeypatch.setattr("factrl.job.open_judge", lambda settings: judge)
-    words = ["--long", "--judge", "http://judge/v1#m", "--completions"]
-    told = ["verifier.preset=local", "verifier.judge=weak", "verifier.cache=false"]
-    for name, text in (("base", BAD), ("mine", BEST)):
-        write(f"{name}.jsonl", *({**row, "completion": text} for row in prompts))
-        given = ["eval", "p.jsonl", *words, f"{name}.jsonl", "--output", name, "--baseline", "base", *told]
-        assert main(given) == 0, capsys.readouterr().err
-        asked = ["second_answer" in call[-1]["content"] for call in judge.calls]
-        assert any(asked) == (name == "mine")  # nobody is asked about base against itself
-    rates = [read_output(name).numbers("p")["win_rate"] for name in ("base", "mine")]
-    assert [(rate.value, rate.n, rate.percent) for rate in rates] == [(0.5, 3, True), (1.0, 3, True)]
-    assert "win rate" in capsys.readouterr().out
-    calls = len(judge.calls)
-    write("other.jsonl", *({**row, "completion": GOOD} for row in prompts))
-    for given, judged, message in (
-        (["--baseline", "base"], None, "--baseline base needs a --judge"),
-        (["--baseline", "base", *words[1:3]], judge, "--baseline base has no long answers to the prompts"),
-        (["--baseline", "none", *words[1:3]], judge, "none holds no evaluation"),
-    ):
-        monkeypatch.setattr("factrl.job.open_judge", lambda settings, found=judged: found)
-        assert main(["eval", "other.jsonl", "--long", *given, *told]) == 2
-        assert message in capsys.readouterr().err
-    assert len(judge.calls) == calls + 2  # whether it is there

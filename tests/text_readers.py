@@ -113,9 +113,9 @@ READERS: dict[str, Reader] = {
     "text.answers.same_answer": lambda raw: (
         answers.same_answer(raw, "Paris") or answers.same_answer("Paris", raw)
     ),
-    "evals.shortqa.by_letter": lambda raw: shortqa.by_letter(CHOICES, raw),
-    "evals.shortqa.by_text": lambda raw: shortqa.by_text(CHOICES, raw),
-    "evals.shortqa.chosen": lambda raw: shortqa.chosen(raw, ["Ulm", "Bern"]),
+    "evals.grade.by_letter": lambda raw: shortqa.by_letter(CHOICES, raw),
+    "evals.grade.by_text": lambda raw: shortqa.by_text(CHOICES, raw),
+    "evals.grade.chosen": lambda raw: shortqa.chosen(raw, ["Ulm", "Bern"]),
     "rewards.mathematics.final_result": lambda raw: (
         mathematics.final_result(raw, number=True),
         mathematics.final_result(raw, number=False),

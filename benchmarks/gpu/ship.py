@@ -86,10 +86,10 @@ def files_of(folders: Sequence[Path], models: Sequence[str]) -> list[tuple[str, 
         if path.is_file()
     ]
     if models:
-        from factrl.llm.models import cache_folder, path
+        from factrl.llm.models import cache_folder, get
 
         for name in models:
-            place = path(name)
+            place = get(name, download=False)
             found.append((place.relative_to(cache_folder()).as_posix(), place))
     return found
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from factrl import Grader, connect
-from factrl.evals.shortqa import grade_completions
+from factrl.evals.grade import grade_completions
 from factrl.runs.data import to_example
 
 

@@ -9,20 +9,32 @@ is known to `factrl train` alone; with `stage="plateau"` any caller that has who
 """
 
 from collections import Counter
+from typing import Literal
 
 import factrl as fx
+from factrl.papers import no_answers
 from factrl.text import tag
 from factrl.text.abstention import is_refusal
 from factrl.text.answers import equals, is_contentless, normalize_answer
 
 
-@fx.reward(
-    requires=lambda example, knobs: None if example.answers else "it has no accepted answers",
-    unused=lambda knobs: ["course"] if knobs["stage"] == "plateau" else [],
-    choices={"stage": ("auto", "plateau")},
-)
+def needs(knobs):
+    """Accepted answers; and the course of the run, until the plateau."""
+    return fx.Needs(no_answers, unused=["course"] if knobs["stage"] == "plateau" else [])
+
+
+@fx.reward(needs=needs)
 def bapo(
-    example, completion, *, group, course, idk=0.5, malformed=-1.0, stage="auto", alpha=0.05, patience=5
+    example,
+    completion,
+    *,
+    group,
+    course,
+    idk=0.5,
+    malformed=-1.0,
+    stage: Literal["auto", "plateau"] = "auto",
+    alpha=0.05,
+    patience=5,
 ):
     """F1 of the answer, and the boundary reward for declining.
 

@@ -15,6 +15,7 @@ import re
 from functools import lru_cache
 
 import factrl as fx
+from factrl.papers import no_answers
 from factrl.text import think_answer
 from factrl.text.sentences import STARTERS, sentences
 from factrl.verifier.search import BrokenIndex
@@ -27,7 +28,7 @@ NAME = re.compile(
 opened = lru_cache(maxsize=1)(fx.Index.open)
 
 
-@fx.reward(requires=lambda example, knobs: None if example.answers else "it has no accepted answers")
+@fx.reward(needs=fx.Needs(no_answers))
 def corver(example, completion, *, grade, index="", weight=2.0, unseen=-0.2, rare=-0.1, common=0.1):
     """CorVer's reward; the terms are `correctness`, `format`, `length` and `sentences`.
 

@@ -18,7 +18,7 @@ from factrl.text.answers import is_contentless
 THEIR_OWN = ("oversize", "unjudgeable", "over_limit", "unread_claim")  # no verdict by the text's own doing
 
 
-@fx.reward(searches=True)
+@fx.reward(needs=fx.Needs(searches=True))
 def rar(example, completion, *, verify):
     """1 if the answer contradicts nothing that is found for it, else 0.
 

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .bridges.trl import to_trl
     from .errors import FactrlError, LLMError, SetupError, Unscored
+    from .evals.grade import grade_completions
     from .evals.metrics import compare, short_form
-    from .evals.shortqa import grade_completions
     from .llm import LLM, FakeLLM, connect
-    from .papers import load_reward, paper_names
-    from .rewards import Reward, reward
+    from .papers import Paper, load_reward, paper_names
+    from .rewards import Needs, Reward, reward
     from .rewards.grading import Grader, reasoning_judge
+    from .rewards.needs import supply
     from .rewards.remote import remote
-    from .rewards.resources import supply
     from .runs.data import load_examples
     from .types import Claim, Completion, Example, Grade, Passage, Result, Score, Span, Verdict
     from .verifier import Report, Verifier, open_verifier, verify
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 _NAMES = {
     "bridges.trl": ("to_trl",),
     "errors": ("FactrlError", "LLMError", "SetupError", "Unscored"),
+    "evals.grade": ("grade_completions",),
     "evals.metrics": ("compare", "short_form"),
-    "evals.shortqa": ("grade_completions",),
     "llm": ("FakeLLM", "LLM", "connect"),
-    "papers": ("load_reward", "paper_names"),
-    "rewards": ("Reward", "reward"),
+    "papers": ("Paper", "load_reward", "paper_names"),
+    "rewards": ("Needs", "Reward", "reward"),
     "rewards.grading": ("Grader", "reasoning_judge"),
+    "rewards.needs": ("supply",),
     "rewards.remote": ("remote",),
-    "rewards.resources": ("supply",),
     "runs.data": ("load_examples",),
     "types": ("Claim", "Completion", "Example", "Grade", "Passage", "Result", "Score", "Span", "Verdict"),
     "verifier": ("Report", "Verifier", "open_verifier", "verify"),
@@ -59,6 +59,8 @@ __all__ = [
     "Grader",
     "Index",
     "LLMError",
+    "Needs",
+    "Paper",
     "Passage",
     "Report",
     "Result",

@@ -77,7 +77,7 @@ def examine() -> Iterator[Diagnostic]:
         if path is not None:
             yield Diagnostic("ok", "model", f"{model.name} in {path}")
         else:
-            detail = f"{model.name} is not here ({megabytes(model.size)}): factrl models get {model.name}"
+            detail = f"{model.name} is not here ({megabytes(model.size)}): factrl doctor --get {model.name}"
             yield Diagnostic("missing", "model", detail)
     yield variables(os.environ)
     if os.environ.get("FACTRL_JUDGE_BASE_URL"):

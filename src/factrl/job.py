@@ -24,15 +24,15 @@ from factrl.papers import (
     variant_settings,
 )
 from factrl.rewards import Reward
-from factrl.rewards.resources import Supplier, check_resources, check_unjudged, readers, supply
+from factrl.rewards.needs import Supplier, check_resources, check_unjudged, readers, supply
 from factrl.runs.config import Unused, load_settings, read_setting
 from factrl.runs.settings import LOCAL, AskSettings, JudgeSettings, RunSettings, TrainSettings
 from factrl.types import Example
 
 if TYPE_CHECKING:
-    from factrl.evals.shortqa import Extract
     from factrl.llm.local.llama import LlamaModel
     from factrl.llm.openai_compatible import OpenAICompatible
+    from factrl.text.reasoning import Extract
 
 S = TypeVar("S", bound=RunSettings)
 REWARD_ALONE = ("model.name=none", "data.train=none")
@@ -117,7 +117,7 @@ class Job(Generic[S]):
     def check_examples(self, examples: Sequence[Example]) -> None:
         """Refuse questions that lack what the reward needs, such as evidence where nothing is searched."""
         self.reward.check_examples(examples)
-        if self.reward.searches and {*readers()["verifier.docs"]} & {*self.reward.missing}:
+        if self.reward.needed.searches and {*readers()["verifier.docs"]} & {*self.reward.missing}:
             self.check_evidence(examples)
 
     def check_evidence(self, examples: Sequence[Example]) -> None:
@@ -204,14 +204,13 @@ def unread_in_training(job: Job) -> Unused:
     return unread(job.settings, [*job.reward.missing, *["grade"] * bool(job.settings.data.eval)])
 
 
-def unread_in_asking(job: Job, *, long: bool = False, reasoning: bool = False) -> Unused:
+def unread_in_asking(job: Job, *, long: bool = False) -> Unused:
     """The settings that a job which only asks a model does not read, and nor does its judge.
 
     Args:
         long: claims of long answers are checked.
-        reasoning: the sentences before a short answer are checked.
     """
-    needed = ["verify"] if long else ["grade", *["verify"] * reasoning]
+    needed = ["verify" if long else "grade"]
     trained = [f"train.{name}" for name in TrainSettings.model_fields if name not in _READ_IN_ASKING]
     trained += [f"model.{name}" for name in _ADAPTER]
     why = "it is for training; how answers are sampled is [sampling]"

@@ -1,4 +1,4 @@
-"""`factrl mcp` as an agent has it: started by the client of mcp itself, and asked over stdin and stdout."""
+"""`factrl serve --mcp` as an agent has it: started by the client of mcp, asked over stdin and stdout."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def served(folder: Path, use: Callable[[Any], Awaitable[None]], *words: str, **e
     """A server that checks by words, with what `words` and `env` change, in the hands of a client."""
     src = os.pathsep.join(map(str, sys.path))
     env = {"PYTHONPATH": src, "FACTRL_CACHE": str(folder), "HF_HUB_OFFLINE": "1", **env}
-    args = ["-m", "factrl", "mcp", "verifier.judge=weak", *words]
+    args = ["-m", "factrl", "serve", "--mcp", "verifier.judge=weak", *words]
     parameters = mcp.StdioServerParameters(command=sys.executable, args=args, env=env, cwd=folder)
 
     async def ask() -> None:
@@ -117,7 +117,7 @@ WRONG: Mapping[str, tuple[str, dict[str, Any], str]] = {
     "nothing to search": (
         "search",
         {"query": "x"},
-        "nothing to search; start it with factrl mcp verifier.index=",
+        "nothing to search; start it with factrl serve --mcp verifier.index=",
     ),
     "no number": ("search", {"query": "x", "k": 0}, "k: Input should be greater than or equal to 1"),
     "no such tool": ("verifi", {}, "Unknown tool: verifi"),
@@ -158,5 +158,5 @@ def test_what_could_not_be_graded_is_an_error_with_its_cause_and_never_a_number(
 def test_a_mistake_of_the_one_who_starts_it_ends_it(
     words: str, words_told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["mcp", words]) == 2
+    assert main(["serve", "--mcp", words]) == 2
     assert words_told in capsys.readouterr().err

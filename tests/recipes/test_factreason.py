@@ -13,7 +13,7 @@ from scripts import load, script
 
 import fault_server as fs
 from commands import read, write
-from factrl.evals.samples import read_output
+from factrl.evals.folder import read_output
 from factrl.runs import RECIPES
 from factrl.runs.config import read_toml
 

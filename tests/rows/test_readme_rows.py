@@ -1,7 +1,7 @@
 """Each block of README's first screen does what it says, in an environment with its extra and nothing else.
 
 `make test-rows` runs it: environments are made anew under the folder that FACTRL_ROWS names, which takes
-minutes, and the models of `factrl models list` must be on this machine.
+minutes, and the models of `factrl doctor` must be on this machine.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def pays(example, completion):
 def fails(example, completion):
     raise fx.Unscored("our_side", "down")
 
-@fx.reward(requires=lambda example, knobs: None if example.topic else "it has no topic")
+@fx.reward(needs=fx.Needs(lambda example: None if example.topic else "it has no topic"))
 def topical(example, completion):
     return {"x": 0.5}
 """

@@ -15,7 +15,7 @@ from tiny import GivenTexts, Recording
 
 from factrl.errors import LLMError, Unscored
 from factrl.rewards import Reward, reward
-from factrl.rewards.resources import supply
+from factrl.rewards.needs import supply
 from factrl.runs.config import load_settings
 from factrl.runs.folder import Run, read_metrics
 from factrl.runs.settings import RunSettings

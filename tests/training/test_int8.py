@@ -164,7 +164,7 @@ def test_a_real_model_says_what_llama_cpp_says() -> None:
         patch.delenv("FACTRL_CACHE")
         found = models.cached("SmolLM2-135M-Instruct")
     if found is None:
-        pytest.skip("run: factrl models get SmolLM2-135M-Instruct")
+        pytest.skip("run: factrl doctor --get SmolLM2-135M-Instruct")
     prefix = "".join(f"{n} is {'even' if n % 2 == 0 else 'odd'}.\n" for n in range(20))
     asked = [f"{n} is" for n in range(20, 30)]
     ours = int8.Int8Model(found, prefix).letter_logprobs(prefix, asked, (" even", " odd"))

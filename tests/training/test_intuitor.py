@@ -13,7 +13,7 @@ from tiny import small_run
 from factrl.errors import ConfigError
 from factrl.job import read_job
 from factrl.papers import load_reward
-from factrl.rewards.resources import supply
+from factrl.rewards.needs import supply
 from factrl.runs.folder import read_metrics
 from factrl.runs.settings import ModelSettings
 from factrl.train import writing

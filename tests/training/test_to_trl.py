@@ -21,7 +21,7 @@ from factrl.bridges import trl as bridge
 from factrl.bridges.trl import to_trl
 from factrl.errors import ConfigError, DataError, Unscored
 from factrl.llm.openai_compatible import OpenAICompatible
-from factrl.papers import load_paper, load_reward, paper_names, rewards_of
+from factrl.papers import load_paper, load_reward, paper_names
 from factrl.rewards import reward
 from factrl.rewards.grading import Grader
 from factrl.runs.rows import read_lines
@@ -29,7 +29,7 @@ from factrl.train import trl_rows
 from factrl.types import Completion, Example, Passage, Score
 from fault_server import FaultServer, says
 
-SPECS = [f"{name}:{variant}" for name in paper_names() for variant in rewards_of(load_paper(name))]
+SPECS = [f"{name}:{variant}" for name in paper_names() for variant in load_paper(name).variants]
 TRUTHRL = load_reward("truthrl").with_(grade=Grader())
 SEEN: list[tuple[Example, Completion]] = []
 

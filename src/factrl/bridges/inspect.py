@@ -20,8 +20,8 @@ from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr  # pyr
 from inspect_ai.solver import TaskState  # pyright: ignore[reportMissingImports]  (brought by its user)
 
 from factrl.errors import ConfigError
+from factrl.evals.grade import Extract, grade_completions
 from factrl.evals.metrics import LABELS
-from factrl.evals.shortqa import Extract, grade_completions
 from factrl.job import REWARD_ALONE, read_job
 from factrl.llm import connect
 from factrl.rewards.grading import AnswerForm, Grader

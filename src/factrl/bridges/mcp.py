@@ -1,4 +1,4 @@
-"""What factrl checks as tools for agents, by the Model Context Protocol on stdin and stdout: `factrl mcp`.
+"""What factrl checks as tools for agents, by the Model Context Protocol: `factrl serve --mcp`.
 
 Written for mcp 2.0 and 2.3.  What could not be graded is an error of the tool, in one line with its cause;
 a claim without a verdict is `unjudged`.  Neither is a number.
@@ -145,7 +145,7 @@ def server(verifier: Verifier, grader: Grader) -> MCPServer:
             topic: search only the document with this title.
         """
         if verifier.search is None:
-            raise ConfigError("nothing to search; start it with factrl mcp verifier.index=FOLDER")
+            raise ConfigError("nothing to search; start it with factrl serve --mcp verifier.index=FOLDER")
         passages = verifier.search.search(query, k, topic=topic)
         return passages if isinstance(passages, list) else wait_for(passages)  # type: ignore[arg-type]
 

@@ -30,7 +30,7 @@ from typing import Any
 
 from factrl.errors import ConfigError, nearest
 from factrl.job import REWARD_ALONE, read_job
-from factrl.papers import load_paper, paper_names, rewards_of
+from factrl.papers import load_paper, paper_names
 from factrl.rewards import Reward
 from factrl.runs.data import ColumnName
 from factrl.runs.settings import RunSettings
@@ -124,6 +124,6 @@ def _specs() -> dict[str, str]:
     """Attribute -> spec of every paper and variant."""
     specs = {name: name for name in paper_names()}
     for paper in paper_names():
-        for variant in rewards_of(load_paper(paper)):
+        for variant in load_paper(paper).variants:
             specs[re.sub(r"\W", "_", f"{paper}_{variant}")] = f"{paper}:{variant}"
     return specs

@@ -31,7 +31,7 @@ from typing import Any, get_args
 from factrl.errors import ConfigError, FactrlError
 from factrl.job import REWARD_ALONE, read_job
 from factrl.llm.background import on_thread
-from factrl.papers import declared
+from factrl.papers import paper_of
 from factrl.rewards import THREADS, Reward
 from factrl.runs.data import ColumnName, native, table_of, to_example
 from factrl.types import Completion, Example, Result, Span
@@ -197,6 +197,6 @@ def _open(recipe: str, paper: str, settings: str, usual: tuple[str, ...]) -> _Su
     overrides = [f"paper={paper}"] if paper else []
     overrides += [] if recipe else REWARD_ALONE  # model and data are verl's own
     job = read_job(recipe or None, [*overrides, *usual, *shlex.split(settings)])
-    terms = tuple(sorted(declared(job.settings.paper, "TERMS", ())))
+    terms = tuple(sorted(paper_of(job.settings.paper).terms))
     data = job.settings.data
     return _Supplied(job.supplied, terms, data.prefill, data.columns)

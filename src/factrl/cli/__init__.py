@@ -36,7 +36,6 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "check texts": {
         "verify": ("verify", "check a text: its claims, a verdict for each, and the evidence"),
         "index": ("verify", "build an index of passages from files or a Wikipedia dump"),
-        "mcp": ("serve", "give an agent the tools verify, grade and search, on stdin/stdout"),
     },
     "train": {
         "demo": ("demo", "teach a small model to say when it does not know, on two CPU cores"),
@@ -44,17 +43,15 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "tune": ("tune", "train on given answers or own pairs: SFT, RFT, R-Tuning, DPO"),
         "study": ("study", "compare rewards on a small real model"),
         "prepare": ("prepare", "make what training reads: KLCF's data, passages, rows for others"),
-        "probe": ("probe", "find the questions that a model never gets right, by many samples"),
         "stress": ("stress", "try 37 known ways to cheat on a reward, offline and in seconds"),
-        "serve": ("serve", "give rewards and verdicts over HTTP, to any trainer"),
+        "serve": ("serve", "give rewards and verdicts over HTTP, or as an agent's tools (MCP)"),
     },
     "evaluate, and look around": {
         "eval": ("evaluate", "measure accuracy, abstention and hallucination, with intervals"),
         "ask": ("ask", "talk to a model, or to two, and see what a reward pays each answer"),
         "report": ("report", "make a page of a training run, or compare evaluations"),
         "show": ("show", "list the papers, or what one's reward pays, its knobs, variants"),
-        "models": ("models", "list the models known by name, or download one and check it"),
-        "doctor": ("models", "look at this machine: packages, models, cache, keys, judge"),
+        "doctor": ("doctor", "look at this machine: packages, models, cache, keys, judge"),
     },
 }
 """Verb -> the file that has it, which is loaded for this verb alone, and what it is for in one line."""

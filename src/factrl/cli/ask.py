@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from factrl.errors import ConfigError, DataError, Unscored
-from factrl.evals.shortqa import Extract, GradeAnswer, grade_completions
+from factrl.evals.grade import Extract, GradeAnswer, grade_completions
 from factrl.job import Job, read_job, unread, unread_in_asking
 from factrl.llm.writers import Written
 from factrl.rewards import Reward
@@ -52,7 +52,7 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument(
         "model",
         metavar="MODEL",
-        help="a folder, a hub id, a policy of `factrl models list`, `local` or http://host:8000/v1#model",
+        help="a folder, a hub id, a policy of `factrl doctor`, `local` or http://host:8000/v1#model",
     )
     parser.add_argument(
         "after", metavar="MODEL", nargs="?", help="another, shown beneath it, as before and after a training"

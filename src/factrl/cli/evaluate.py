@@ -7,33 +7,21 @@ import importlib.util
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from factrl import __version__
 from factrl.errors import ConfigError, MissingExtra, TooManyMasked
+from factrl.evals.ask import EvalConfig, EvalSettings, NamedModel, evaluate, own_texts, several, stored_texts
 from factrl.evals.catalogue import Benchmark, benchmarks, find, groups, load_questions, own_file
-from factrl.evals.metrics import Number
-from factrl.evals.numbers import check_parts
-from factrl.evals.paired import check_questions
+from factrl.evals.folder import Output, results_folder, write_questions
+from factrl.evals.grade import Texts, Tools
 from factrl.evals.report import output_table, write_eval_page
-from factrl.evals.samples import EvalSample, Output, read_output, results_folder
-from factrl.evals.shortqa import Extract, Texts, Tools
-from factrl.evals.suite import (
-    EvalConfig,
-    NamedModel,
-    evaluate,
-    gives_likelihoods,
-    own_texts,
-    several,
-    stored_texts,
-)
+from factrl.evals.samples import EvalSample
 from factrl.job import Job, read_job, unread_in_asking
-from factrl.llm import LLM
-from factrl.prepare import few_shot, read_demonstrations
 from factrl.rewards.grading import AnswerForm, Grader, graded_by
+from factrl.runs.rows import Row, read_rows
 from factrl.runs.settings import AskSettings
 from factrl.text.escape import one_line
 from factrl.train.answering import open_writer
@@ -49,17 +37,17 @@ from .options import (
     check_judge,
     quiet_policy,
 )
-from .report import win_rates
 from .score import score
 from .terminal import say, show_table, tally, tell
 
-_RECORDED = (
-    *("evidence", "confidence", "limit", "settings", "column", "config", "long", "by", "baseline"),
-    *("reasoning", "demonstrations"),
-)
-
-_OF_GRADES = ("extract", "form", "by", "baseline", "long", "evidence", "reasoning", "confidence", "samples")
-_OF_STORED = ("data.columns.", "data.subset=", "data.eval_split=", "judge.")  # read with stored answers too
+_RECORDED = ("limit", "settings", "config", "long")
+_OF_STORED = (
+    "data.columns.",
+    "data.subset=",
+    "data.eval_split=",
+    "judge.",
+    "grade.",
+)  # with stored answers too
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -71,10 +59,10 @@ def add_verbs(verbs: Verbs) -> None:
         about="measure accuracy, abstention and hallucination, with intervals",
         example=(
             "examples:\n"
-            "  factrl eval simpleqa truthfulqa gsm8k --model MODEL --limit 100 --output out\n"
-            "  factrl eval answers.jsonl --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
-            "  factrl eval answers.jsonl --paper truthrl reward.wrong=-2 --output scores.jsonl\n"
-            "  factrl eval questions.jsonl --model runs/R/model --config runs/R/config.toml --output R\n"
+            "  factrl eval answers.jsonl\n"
+            "  factrl eval simpleqa --model SmolLM2-135M-Instruct --limit 20 --output out\n"
+            "  factrl eval answers.jsonl --paper truthrl reward.wrong=-2\n"
+            "  factrl eval train.jsonl --model MODEL --samples 256 sampling.temperature=1 --output out\n"
             f"benchmarks:\n{textwrap.indent(textwrap.fill(', '.join([*benchmarks(), *groups()]), 76), '  ')}"
         ),
     )
@@ -82,73 +70,25 @@ def add_verbs(verbs: Verbs) -> None:
         "words",
         nargs="+",
         metavar="FILE|BENCH",
-        help="answers to grade; with --model, questions to answer; or names of benchmarks. After them "
-        "key=value, how FILE is read, e.g. data.columns.question=q, and how a --model is asked, e.g. "
-        "data.prompt=... train.max_completion_length=64; factrl show --settings lists them",
+        help="answers to grade; with --model questions, or names of benchmarks. After them key=value: "
+        "grade.extract=boxed grade.confidence=stated data.prompt=...; factrl show --settings has all",
     )
     parser.set_defaults(settings=[])
     add_options(
         parser,
-        *("judge", "column", "limit", "config", "json"),
-        paper="what this reward gives to the answers in FILE: terms, states and causes; --output is a "
-        "FILE.jsonl then",
-        model="what answers now: a folder, a hub id, a policy of `factrl models list`, `local` or "
-        "http://host:8000/v1#model",
+        *("judge", "limit", "config", "json"),
+        paper="what this reward gives to the answers in FILE; --output is a FILE.jsonl then",
+        model="what answers now: a folder, a hub id, `local` or http://host:8000/v1#model",
     )
-    parser.add_argument(
-        "--extract",
-        choices=get_args(Extract),
-        help=r"where the answer is: all but the reasoning, the last \boxed{}, the last <answer> "
-        "(default: text; with --config as its reward does)",
-    )
-    parser.add_argument(
-        "--form",
-        choices=get_args(AnswerForm),
-        help="what counts as right: short, a text that equals an accepted answer; sentence, one that "
-        "contains it (default: sentence; short with --extract, or for a FILE with the --config of a reward)",
-    )
-    add_option(
-        parser, "--strict-rules", "leave ungraded what only rules could guess, where there is no --judge"
-    )
-    add_option(parser, "--by COLUMN", "also the rows of each value, e.g. question_type")
-    add_option(
-        parser,
-        "--output FOLDER",
-        "numbers, answers and a page; each answer is saved when it is written, and the same command "
-        "goes on from there; may be left out for answers in FILE",
-    )
-    add_option(
-        parser,
-        "--baseline FOLDER",
-        "evaluation of the same prompts for long answers: also how often the --judge prefers these "
-        "answers to those (50 for itself)",
-    )
+    add_option(parser, "--output FOLDER", "numbers, answers and a page; the same command goes on from there")
     add_option(parser, "--completions FILE", "grade these answers instead of asking a --model")
     add_option(
         parser,
-        "--demonstrations FILE",
-        "questions with answers that are shown first, each in the words of data.prompt; for a base model "
-        "with data.chat=false",
+        "--samples K",
+        "answers per question: Avg@K, majority@K, and questions.jsonl with `ook` and `pass_rate`",
+        type=at_least_one,
     )
-    add_option(parser, "--samples K", "answers per question: Avg@K and majority@K", type=at_least_one)
-    add_option(
-        parser,
-        "--long",
-        "FILE asks for long answers: their claims are checked, against the evidence of its rows",
-    )
-    add_option(parser, "--evidence", "show the documents that come with a question")
-    add_option(
-        parser,
-        "--reasoning",
-        "also the share of true steps of the <think> block, where a question has evidence",
-    )
-    sure = parser.add_mutually_exclusive_group()
-    for option, source, about in (
-        ("--confidence", "stated", "confidence: what the model states when it is asked"),
-        ("--agreement", "agreement", "confidence: the share of K samples with the commonest answer"),
-        ("--likelihood", "likelihood", "confidence: the probabilities of the tokens that it writes"),
-    ):
-        sure.add_argument(option, dest="confidence", action="store_const", const=source, help=about)
+    add_option(parser, "--long", "FILE asks for long answers, whose claims are checked")
 
 
 def _eval(args: argparse.Namespace) -> int:
@@ -159,50 +99,39 @@ def _eval(args: argparse.Namespace) -> int:
     named = find(word for word in targets if word not in files)
     # Without a model, the answers in the user's own file are graded.
     asks = args.completions is None and bool(args.model or named)
-    if args.paper and not asks and args.completions is None:
+    if args.paper and not asks:
         return score(args, _one_file(args, files))
     # Only the first, as it may cause the others.
     if problem := next(_problems(args, files, named, asks=asks), None):
         raise ConfigError(problem)
     job, config = _config(args, asks=asks, long=args.long or any(one.kind == "long" for one in named))
-    settings = config.settings
-    benchmarks = [*named, *(own_file(file, settings.data, long=args.long) for file in files)]
-    kinds = {one.kind for one in benchmarks}
-    if len({one.name for one in benchmarks}) < len(benchmarks):
+    settings, told = job.settings, job.settings.grade
+    every = [*named, *(own_file(file, settings.data, long=args.long) for file in files)]
+    kinds = {one.kind for one in every}
+    if len({one.name for one in every}) < len(every):
         raise ConfigError(
             f"two of {', '.join(targets)} have one name; rename one, or evaluate each by itself"
         )
     if "reasoning" in kinds and not importlib.util.find_spec("math_verify"):
         raise MissingExtra("math-verify", "eval")
     # Files are read first, so that their errors come before any paid request.
-    jobs = [(one, *_read(one, args, config, asks=asks)) for one in benchmarks]
-    with_evidence = [any(one.evidence for one in examples) for _, examples, *_ in jobs]
-    bare = [file for file, any_has in zip(files, with_evidence[len(named) :], strict=True) if not any_has]
-    short = any(held and one.kind == "short" for one, held in zip(benchmarks, with_evidence, strict=True))
-    if args.reasoning and (bare or not short):
-        raise ConfigError(
-            f"--reasoning holds steps against the evidence of their question, and no short question of "
-            f"{', '.join(bare or targets)} has any; name its column with data.columns.evidence=…, or leave "
-            "it out"
-        )
+    jobs = [(one, *_read(one, args, config, told.column, asks=asks)) for one in every]
     if asks:
         quiet_policy(settings.model)
     check_judge(job, rules="short" in kinds)
-    long = {one.name: examples for one, examples, *_ in jobs if one.kind == "long"}
-    supplier, baseline = job.supplier, _baseline(args, long, job.judge)
-    extract = args.extract or job.extract
+    extract = told.extract or job.extract
     # What the rules expect: a text that is graded as a whole may consist of sentences.
-    form: AnswerForm = args.form or (
-        "short" if extract != "text" or (files and settings.paper) else "sentence"
-    )
+    alone = extract != "text" or bool(files and settings.paper)
+    form: AnswerForm = told.form or ("short" if alone else "sentence")
     judge = graded_by(job.judge)
     model = NamedModel(open_writer) if asks else None
-    verifier = supplier.verify() if "long" in kinds or args.reasoning else None
+    verifier = job.supplier.verify() if "long" in kinds else None
     folder = Path(args.output) if args.output else None
-    stated = args.confidence == "stated"
-    grader = supplier.grade(form, guess=not args.strict_rules)
-    tools = Tools(grader, extract, stated, settings.data.chat, settings.judge.callers)
-    graded = f"{judge} {form} {extract}" + " strict" * args.strict_rules
+    grader = job.supplier.grade(form, guess=not told.strict)
+    tools = Tools(
+        grader, extract, told.confidence == "stated", settings.data.chat, min(settings.judge.callers, 64)
+    )
+    graded = f"{judge} {form} {extract}" + " strict" * told.strict
     about = {**_about(args, settings), "judge": judge, "extract": extract, "form": form}
     sources = {one.name: source for one, _, source, _ in jobs}
     with results_folder(folder, about, sources) if folder else nullcontext():
@@ -215,7 +144,7 @@ def _eval(args: argparse.Namespace) -> int:
                 folder,
                 tools,
                 graded,
-                model=model,
+                open_writer=model,
                 texts=texts,
                 verifier=verifier,
             )
@@ -224,11 +153,11 @@ def _eval(args: argparse.Namespace) -> int:
         rows = {name: row for name, (row, _) in results.items()}
         samples = {name: graded for name, (_, graded) in results.items()}
         output, page = Output(folder or Path(), about, rows, samples), None
-        if args.baseline and job.judge:
-            _add_win_rates(output, baseline or output, job.judge, settings.judge.callers)
         if folder:
             output.write()
             page = write_eval_page(output)
+            if asks and settings.sampling.num_samples > 1:
+                _write_questions(folder, [(one, samples[one.name]) for one in every], settings, extract)
     if args.json:
         say(output.document().rstrip())
     else:
@@ -244,75 +173,51 @@ def _eval(args: argparse.Namespace) -> int:
 
 def _one_file(args: argparse.Namespace, files: Sequence[str]) -> str:
     """The file whose answers a reward scores."""
-    told = [name for name in _OF_GRADES if getattr(args, name)]
+    told = [f"--{name}" for name in ("long", "samples") if getattr(args, name)]
+    told += [word for word in args.settings if word.startswith("grade.") and "grade.column" not in word]
     if told or len(files) != 1:
-        wrong = f"--{told[0]} is not its matter" if told else f"{len(files)} files are given"
+        wrong = f"{told[0]} is not its matter" if told else f"{len(files)} files are given"
         raise ConfigError(f"--paper {args.paper} reads the answers in one FILE as its reward does; {wrong}")
     return files[0]
 
 
-def _baseline(
-    args: argparse.Namespace, questions: Mapping[str, Sequence[Example]], judge: LLM | None
-) -> Output | None:
-    """The evaluation that answers are compared with; None where there is none, or it is this one.
-
-    Args:
-        questions: of long answers, by benchmark.
-
-    Raises:
-        ConfigError: nobody compares, or no benchmark of long answers is in both.
-        DataError: there is no such evaluation, or it is of other questions with the same ids.
-    """
-    if not args.baseline:
-        return None
-    if judge is None:
-        raise ConfigError(f"--baseline {args.baseline} needs a --judge, which says whose answers are better")
-    itself = args.output and Path(args.output).resolve() == Path(args.baseline).resolve()
-    baseline = None if itself else read_output(args.baseline)
-    both = questions.keys() & (questions if baseline is None else baseline.benchmarks).keys()
-    if not both:
-        raise ConfigError(f"--baseline {args.baseline} has no long answers to the prompts that are evaluated")
-    if baseline is not None:
-        for name in sorted(both):
-            check_questions(name, (one.example for one in baseline.samples[name]), questions[name])
-    return baseline
-
-
-def _add_win_rates(output: Output, baseline: Output, judge: LLM, workers: int) -> None:
-    """How often the answers are preferred to the baseline's, in both orders, among the numbers.
-
-    Against itself the rate is a half, and no judge is asked.
-    """
-    names = [n for n, row in output.benchmarks.items() if row["kind"] == "long" and n in baseline.benchmarks]
-    about = f"answers preferred to those of {baseline.about.get('model')}; a tie counts half"
-    if baseline is output:
-        for name in names:
-            half = Number(0.5, 0.5, 0.5, output.benchmarks[name]["questions"], about, "higher")
-            output.benchmarks[name]["numbers"]["win_rate"] = asdict(half)
-        return
-    for name, won in win_rates(judge, baseline, output, names, workers=workers).items():
-        if won.masked:
-            tell(f"{name}: {sum(won.masked.values())} pairs could not be compared ({tally(won.masked)})")
-        if won.rate is not None:
-            n = won.wins + won.ties + won.losses
-            number = Number(**asdict(won.rate), n=n, about=about, better="higher")
-            output.benchmarks[name]["numbers"]["win_rate"] = asdict(number)
-
-
 def _read(
-    benchmark: Benchmark, args: argparse.Namespace, config: EvalConfig, *, asks: bool
+    benchmark: Benchmark, args: argparse.Namespace, config: EvalConfig, column: str, *, asks: bool
 ) -> tuple[Sequence[Example], str, Texts | None]:
     """The questions, where they are from, and the answers where there are some."""
-    examples, source = load_questions(benchmark, limit=config.limit, evidence=config.evidence)
-    check_parts(examples, config.by)
+    examples, source = load_questions(benchmark, limit=config.limit)
     if asks:
         return examples, source, None
     if args.completions is not None:
-        texts, left = stored_texts(args.completions, args.column, benchmark, examples)
+        texts, left = stored_texts(args.completions, column, benchmark, examples)
         if left and args.limit is None:
             tell(f"{benchmark.name}: {left}")
         return examples, source, texts
-    return examples, source, own_texts(benchmark.path, examples, args.column)
+    return examples, source, own_texts(benchmark.path, examples, column)
+
+
+def _write_questions(
+    folder: Path,
+    evaluated: Sequence[tuple[Benchmark, Sequence[EvalSample]]],
+    settings: EvalSettings,
+    extract: str,
+) -> None:
+    """The questions that were answered several times, with what the model knows of them."""
+    rows: dict[str, Row] = {}
+    for one, samples in evaluated:
+        examples = {sample.example.id: sample.example for sample in samples}
+        if one.path:  # the columns of the questions as they are, which an example no longer has
+            own = read_rows(one.path, one.split, one.subset)
+            rows |= zip(examples, own, strict=False)
+        else:
+            rows |= {name: {"question": e.question, "answers": [*e.answers]} for name, e in examples.items()}
+    asked = settings.data.model_dump(include={"prompt", "system", "prefill", "chat"})
+    if any(not one.path for one, _ in evaluated):
+        del asked["prompt"]  # each benchmark has its own
+    about = {**asked, "policy": settings.model.name, "extract": extract, "factrl": __version__}
+    every = [sample for one, samples in evaluated if one.kind != "long" for sample in samples]
+    if every:
+        tell(f"questions: {write_questions(folder, rows, every, about)}")
 
 
 def _is_file(word: str) -> bool:
@@ -336,53 +241,39 @@ def _problems(
         )
     asking = [word for word in args.settings if not word.strip().startswith(_OF_STORED)]
     given = args.config and "--config"
-    if asking and not (args.long or args.reasoning):
+    if asking and not args.long:
         given = asking[0]
     if files and args.model is None and given:
         yield f"{given!r} says how a model is asked; name one with --model, or leave it out"
-    if asks and args.column:
-        yield "--column names stored answers, but a model gives new ones; leave one of them out"
     if asks and args.output is None:
         yield "a model needs --output FOLDER, where its answers are kept"
     if args.output and (args.output.lower().endswith(".json") or Path(args.output).is_file()):
         yield f"--output {args.output} names a file; give a folder, as several files are written"
-    if args.demonstrations and not asks:
-        yield "--demonstrations are shown to a --model; stored answers are there already"
     if args.samples and not asks:
         yield "--samples is for answers that are given now; stored ones are as many as there are"
 
 
-def _config(args: argparse.Namespace, *, asks: bool, long: bool) -> tuple[Job, EvalConfig]:
+def _config(args: argparse.Namespace, *, asks: bool, long: bool) -> tuple[Job[EvalSettings], EvalConfig]:
     """The job, and what the benchmarks have in common."""
     first = ["data.train=-", *([] if asks else ["model.name=stored"]), *several(args.samples)]
     given = {word.partition("=")[0].strip().rpartition(".")[2] for word in args.settings}
-    unused = partial(unread_in_asking, long=long, reasoning=args.reasoning)
-    job = read_job(args.config, [*first, *as_overrides(args)], AskSettings, unused)
-    settings = job.settings
-    if asks and args.confidence == "agreement" and settings.sampling.num_samples < 2:
-        raise ConfigError("--agreement compares a question's samples; add --samples K, e.g. 8")
-    if args.confidence == "likelihood" and not (asks and gives_likelihoods(settings)):
-        raise ConfigError("--likelihood needs a --model in this process: a folder, a hub id or a policy")
-    own_prompt = args.config is not None or "prompt" in given
-    if args.demonstrations:
-        if not own_prompt:
-            raise ConfigError("--demonstrations are written as data.prompt=… says; give it, or a --config")
-        prompt = few_shot(settings.data.prompt, read_demonstrations(args.demonstrations))
-        data = settings.data.model_copy(update={"prompt": prompt})
-        settings = settings.model_copy(update={"data": data})
+    unused = partial(unread_in_asking, long=long)
+    job = read_job(args.config, [*first, *as_overrides(args)], EvalSettings, unused)
+    settings, told = job.settings, job.settings.grade
+    if asks and told.column:
+        raise ConfigError("grade.column names stored answers, but a model gives new ones; leave one out")
+    if asks and told.confidence == "agreement" and settings.sampling.num_samples < 2:
+        raise ConfigError("grade.confidence=agreement compares a question's samples; add --samples K, e.g. 8")
     return job, EvalConfig(
         settings,
-        own_prompt=own_prompt,
+        own_prompt=args.config is not None or "prompt" in given,
         own_length=args.config is not None or "max_completion_length" in given,
         limit=args.limit,
-        evidence=args.evidence,
-        confidence=args.confidence,
-        by=args.by or "",
-        reasoning=args.reasoning,
+        confidence=told.confidence,
     )
 
 
-def _about(args: argparse.Namespace, settings: AskSettings) -> dict[str, Any]:
+def _about(args: argparse.Namespace, settings: AskSettings) -> Mapping[str, Any]:
     """The settings that the numbers depend on, besides the benchmarks themselves."""
     return {
         "factrl": __version__,
@@ -419,7 +310,7 @@ def _tell_guessed(samples: Sequence[EvalSample]) -> None:
     if guessed:
         tell(
             f"{guessed} of {len(samples)} answers were graded by guess (people agree with 92 % of such "
-            "guesses): a --judge decides them, --strict-rules leaves them ungraded"
+            "guesses): a --judge decides them, grade.strict=true leaves them ungraded"
         )
 
 
@@ -436,4 +327,4 @@ def _tell_sentences(samples: Sequence[EvalSample]) -> None:
     if refused:
         shown = "; ".join(one_line(one.answer)[:60] for one in refused[:3])
         are = "wrong answer would" if len(refused) == 1 else "wrong answers would"
-        tell(f"{len(refused)} {are} be right as sentences (--form sentence): {shown}")
+        tell(f"{len(refused)} {are} be right as sentences (grade.form=sentence): {shown}")

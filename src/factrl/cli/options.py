@@ -27,7 +27,7 @@ _DIGITS = 18  # what fits into 64 bits, as all that counts rows needs
 _SETTING = re.compile(r"[A-Za-z_][\w.]*\s*=")
 # Options that stand for a setting: the setting, what follows the option, and its help.
 _FOR_SETTINGS: Mapping[str, tuple[str, str, str]] = {
-    "model": ("model.name", "NAME", "local folder, hub id, or a policy of `factrl models list`"),
+    "model": ("model.name", "NAME", "local folder, hub id, or a policy of `factrl doctor`"),
     "data": ("data.train", "FILE", "questions with their accepted answers"),
     "judge": (
         "judge.url",
@@ -36,7 +36,7 @@ _FOR_SETTINGS: Mapping[str, tuple[str, str, str]] = {
     ),
     "paper": ("paper", "SPEC", "truthrl, truthrl:binary or my.py:reward"),
     "rule": ("tune.rule", "RULE", "where pairs are from, for dpo: correctness or given"),
-    "probe": ("tune.probe", "FILE", "output of factrl probe on QUESTIONS"),
+    "probe": ("tune.probe", "FILE", "questions.jsonl of factrl eval --samples"),
     "evaluate": ("data.eval", "FILE", "questions that are answered before and after, for one table"),
     "samples": ("sampling.num_samples", "N", "answers per question (default: 1)"),
     "steps": ("train.steps", "N", "optimizer steps"),
@@ -57,12 +57,11 @@ _FOR_SETTINGS: Mapping[str, tuple[str, str, str]] = {
 def add_verb(
     verbs: Verbs, name: str, run: Callable[[argparse.Namespace], int], *, about: str, example: str
 ) -> argparse.ArgumentParser:
-    """A parser for one verb, with a description and an epilog."""
+    """A parser for one verb, whose help begins with examples."""
     parser = verbs.add_parser(
         name,
         help=about,
-        description=about[0].upper() + about[1:] + ".",
-        epilog=example,
+        description=f"{about[0].upper()}{about[1:]}.\n\n{example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -91,15 +90,13 @@ def add_options(parser: argparse.ArgumentParser, *names: str, **helps: str) -> N
     """Options that many verbs have, in this order.
 
     Args:
-        names: keys of `_FOR_SETTINGS` (`runs` is called --output), or `config`, `limit`, `resume`, `column`,
-            `json`.
+        names: keys of `_FOR_SETTINGS` (`runs` is called --output), or `config`, `limit`, `resume`, `json`.
         helps: the same, each with a help of its own.
     """
     others: Mapping[str, dict[str, Any]] = {
         "config": {"metavar": "RECIPE.toml", "help": "settings from a recipe"},
         "limit": {"metavar": "N", "type": at_least_one, "help": "only the first N questions"},
         "resume": {"metavar": "RUN", "help": "go on with the run in this folder"},
-        "column": {"metavar": "NAME", "default": "", "help": "column of the stored answers"},
         "json": {"action": "store_true", "help": "print JSON instead of a table"},
     }
     stands_for = dict[str, str]()

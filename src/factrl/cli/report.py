@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from factrl.errors import ConfigError
+from factrl.evals.folder import PAGE as EVALUATION_PAGE
+from factrl.evals.folder import Output, is_output, read_outputs
 from factrl.evals.metrics import Interval
 from factrl.evals.paired import Paired, WinRate, compare_outputs, texts_in_both, win_rate
 from factrl.evals.published import AVERAGE, Published, read_published, row_name
 from factrl.evals.report import write_paired_page
-from factrl.evals.samples import PAGE as EVALUATION_PAGE
-from factrl.evals.samples import Output, is_output, read_outputs
 from factrl.job import open_judge
 from factrl.llm import LLM, preflight
 from factrl.llm.models import cache_folder

@@ -12,8 +12,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TextIO
 
-from factrl.errors import TooManyMasked
-from factrl.evals.catalogue import completions_of
+from factrl.errors import TooManyMasked, Unscored
+from factrl.evals.ask import EvalSettings, completions_of, stored_texts
+from factrl.evals.catalogue import own_file
 from factrl.job import read_job
 from factrl.rewards import SUM, THREADS, Reward
 from factrl.runs.data import load_examples
@@ -42,12 +43,21 @@ def score(args: argparse.Namespace, file_name: str) -> int:
         check_place("--output", output, ".jsonl", may_replace=nothing)
     # No model is asked, and a recipe may leave it to the user.
     overrides = [f"data.train={file_name}", "model.name=none", *as_overrides(args)]
-    job = read_job(args.config, overrides)
+    job = read_job(args.config, overrides, EvalSettings)
     settings = job.settings
     examples = load_examples(
         file_name, columns=settings.data.columns, limit=args.limit, require_answers=False
     )
-    stored = list(zip(examples, completions_of(file_name, examples, args.column), strict=True))
+    column = settings.grade.column
+    if args.completions:
+        texts, left = stored_texts(args.completions, column, own_file(file_name, settings.data), examples)
+        if left:
+            tell(left)
+        of = {one.id: one for one in examples}
+        given = ((of[name], text) for (name, _), text in texts.items())
+        stored = [(example, None if isinstance(text, Unscored) else text) for example, text in given]
+    else:
+        stored = list(zip(examples, completions_of(file_name, examples, column), strict=True))
     job.checked()
     job.check_examples([example for example, text in stored if text is not None])
     reward = job.supplied

@@ -1,4 +1,4 @@
-"""`factrl serve`, over HTTP, and `factrl mcp`, to an agent that starts it."""
+"""`factrl serve`: rewards and verdicts over HTTP, or as tools of an agent that starts it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from .options import (
     Verbs,
     add_option,
     add_options,
-    add_settings,
     add_verb,
     as_overrides,
     check_judge,
@@ -36,11 +35,12 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "serve",
         _serve,
-        about="give rewards and verdicts over HTTP, to any trainer",
+        about="give rewards and verdicts over HTTP, or as an agent's tools (MCP)",
         example=(
             "examples:\n"
             "  factrl serve truthrl knowrl --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
             "  factrl serve --page --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
+            "  factrl serve --mcp verifier.index=kb --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
             "  FACTRL_SERVER_TOKEN=… factrl serve recipe.toml --host 0.0.0.0 --workers 2\n"
             'in Python: reward = fx.remote("http://localhost:8100", "truthrl")'
         ),
@@ -54,6 +54,7 @@ def add_verbs(verbs: Verbs) -> None:
     parser.set_defaults(settings=[])
     add_options(parser, "config", "judge")
     add_option(parser, "--verify", "offer /v1/verify also when no reward verifies")
+    add_option(parser, "--mcp", "tools of an agent: verify, grade and search, on stdin and stdout")
     add_option(parser, "--page", "a page for browsers: paste a text and documents, see the verdicts")
     add_option(
         parser,
@@ -65,20 +66,6 @@ def add_verbs(verbs: Verbs) -> None:
         parser, "--port PORT", "port to listen on (default: 8100)", type=within(1, 65_535), default=8100
     )
     add_option(parser, "--workers N", "processes (default: 1)", type=within(1, 256), default=1)
-    agents = add_verb(
-        verbs,
-        "mcp",
-        _mcp,
-        about="give an agent the tools verify, grade and search, on stdin/stdout",
-        example=(
-            "examples:\n"
-            "  factrl mcp verifier.index=kb --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
-            "  factrl mcp verifier.docs=notes.pdf\n"
-            'its host starts it: {"command": "factrl", "args": ["mcp", "verifier.index=kb"]}'
-        ),
-    )
-    add_options(agents, "config", "judge")
-    add_settings(agents)
 
 
 def _mcp(args: argparse.Namespace) -> int:
@@ -91,6 +78,10 @@ def _mcp(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace) -> int:
     specs = args.words
+    if args.mcp:
+        if specs or args.page:
+            raise ConfigError(f"--mcp has no rewards and no page; leave {(*specs, '--page')[0]} out")
+        return _mcp(args)
     if not specs and not args.page:
         raise ConfigError("name a reward to serve, such as truthrl, or give --page")
     if args.page and args.workers > 1:

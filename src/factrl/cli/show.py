@@ -6,36 +6,24 @@ import argparse
 import inspect
 import json
 import re
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType, NoneType, UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from factrl.errors import ConfigError, RewardBug
 from factrl.job import REWARD_ALONE, read_job
-from factrl.papers import (
-    declared,
-    load_paper,
-    paper_names,
-    rewards_of,
-    split_spec,
-)
+from factrl.papers import Paper, load_paper, paper_names, split_spec
 from factrl.rewards import Reward
-from factrl.rewards.payoffs import OUTCOMES, Payoff, payoffs
-from factrl.rewards.resources import RESOURCES
+from factrl.rewards.needs import RESOURCES
 from factrl.runs import recipe_of
 from factrl.runs.config import flat, settable
 from factrl.runs.settings import RunSettings
+from factrl.stress.payoffs import OUTCOMES, Payoff, payoffs
 from factrl.types import Result
 
 from .options import Verbs, add_option, add_settings, add_verb
 from .terminal import complain, say, show_rows
-
-if sys.version_info >= (3, 11):
-    pass
-else:
-    pass  # pyright: ignore[reportMissingImports]
 
 _KINDS = {
     int: "whole number",
@@ -59,7 +47,7 @@ def add_verbs(verbs: Verbs) -> None:
         "exit code: 0 all is shown; 1 what the reward pays is not known",
     )
     parser.add_argument("paper", nargs="?", metavar="SPEC", help="truthrl, truthrl:binary or my.py:reward")
-    add_option(parser, "--settings", "list every setting of train", dest="list_settings")
+    add_option(parser, "--settings", "list every setting of train and eval", dest="list_settings")
     add_settings(parser, "knobs, e.g. reward.wrong=-3")
 
 
@@ -72,7 +60,7 @@ def _show(args: argparse.Namespace) -> int:
         _list_settings()
     elif args.paper is None:
         for name in paper_names():
-            say(f"{name:<12}{(load_paper(name).__doc__ or '').partition(chr(10))[0]}")
+            say(f"{name:<12}{load_paper(name).about.partition(chr(10))[0]}")
     else:
         return _explain(args.paper, args.settings)
     return 0
@@ -92,11 +80,10 @@ def kind(annotation: Any) -> str:
 
 def _explain(spec: str, words: Sequence[str]) -> int:
     """Everything about one reward; 1 where nobody can tell what it pays."""
-    module = load_paper(split_spec(spec)[0])
+    paper = load_paper(split_spec(spec)[0])
     reward = read_job(None, [f"paper={spec}", *REWARD_ALONE, *words]).reward
-    reward.check_knobs()
-    if module.__doc__:
-        say(module.__doc__.strip() + "\n")
+    if paper.about:
+        say(f"{paper.about}\n")
     about = " ".join((inspect.getdoc(reward.fn) or "").partition("\n\n")[0].split())
     say(f"{spec}: {about}" if about else spec)
     unknown = ""
@@ -107,15 +94,13 @@ def _explain(spec: str, words: Sequence[str]) -> int:
             unknown = "none of the probes could be graded"
     except (ConfigError, RewardBug) as error:
         unknown = str(error)
-    helps = knob_help(reward, module)
+    helps = knob_help(reward, paper)
     knobs = [(name, shown(value), helps.get(name, "")) for name, value in reward.knobs.items()]
     needs = [
         (name, RESOURCES[name].source if name in RESOURCES else "Python alone: .with_()")
         for name in reward.missing
     ]
-    rewards, own = rewards_of(module), declared(spec, "VARIANT_SETTINGS", {})
-    main = next(iter(rewards.values()))
-    differ = [(n, ", ".join(differences(other, main, own.get(n, {})))) for n, other in rewards.items()]
+    differ = [(name, ", ".join(differences(paper, name))) for name in paper.variants]
     for columns, rows in (
         (("knob", "value", ""), knobs),
         (("it needs", "which comes from"), needs),
@@ -165,17 +150,19 @@ def _cell(result: Result) -> str:
     return f"{result.value:g} = {terms}" + (f" (floored: {result.cause})" if result.cause else "")
 
 
-def knob_help(reward: Reward, module: ModuleType) -> dict[str, str]:
+def knob_help(reward: Reward, paper: Paper) -> dict[str, str]:
     """What the docstrings say about the knobs; the reward's own comes before that of its siblings."""
     helps: dict[str, str] = {}
-    for other in (reward, *rewards_of(module).values()):
+    for other in (reward, *paper.variants.values()):
         for name, text in _args_of(inspect.getdoc(other.fn) or "").items():
             helps.setdefault(name, text)
     return {name: helps[name] for name in reward.knobs if name in helps}
 
 
-def differences(reward: Reward, main: Reward, settings: Mapping[str, Any]) -> list[str]:
-    """What of a variant is not as in the main one; `settings` are those of its own, of prompts the name."""
+def differences(paper: Paper, variant: str) -> list[str]:
+    """What of a variant is not as in the main one; of a prompt of its own the setting's name."""
+    reward, main = paper.variants[variant], next(iter(paper.variants.values()))
+    settings = paper.settings.get(variant, {})
     changed = [f"{k}={shown(v)}" for k, v in reward.knobs.items() if v != main.knobs.get(k)]
     changed += [k if k.startswith("data.") else f"{k}={shown(v)}" for k, v in flat(settings).items()]
     return [*([reward.name] if reward.fn is not main.fn else []), *changed]
@@ -188,7 +175,9 @@ def recipe_path(spec: str) -> Path | None:
 
 
 def _list_settings() -> None:
-    for key, field in settable(RunSettings).items():
+    from factrl.evals.ask import EvalSettings
+
+    for key, field in {**settable(RunSettings), **settable(EvalSettings)}.items():
         default = field.get_default(call_default_factory=True)
         usual = (
             "required" if field.is_required() else f"default {'none' if default is None else shown(default)}"

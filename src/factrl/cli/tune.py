@@ -46,8 +46,8 @@ def add_verbs(verbs: Verbs) -> None:
         example=(
             "examples:\n"
             "  factrl tune sft rows.jsonl --model Qwen/Qwen2.5-0.5B-Instruct --output sft\n"
-            "  factrl probe train.jsonl --model SmolLM2-135M-Instruct --output probed.jsonl\n"
-            "  factrl tune r-tuning train.jsonl --model SmolLM2-135M-Instruct --probe probed.jsonl \\\n"
+            "  factrl eval train.jsonl --model SmolLM2-135M-Instruct --samples 64 --output known\n"
+            "  factrl tune r-tuning train.jsonl --model SmolLM2-135M-Instruct --probe known/questions.jsonl \\\n"
             "      --evaluate test.jsonl\n"
             "  factrl tune dpo pairs.jsonl --model sft/model --rule given --output dpo\n"
             "Rows of sft have `prompt` and `completion`, or `messages`, and are learned as they stand, or\n"

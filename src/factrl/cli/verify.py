@@ -34,7 +34,7 @@ _QUIET = 0.8  # seconds before anything is said of progress
 _TEXT_FILES = {".txt", ".text", ".md", ".markdown", ".rst", ".html", ".json", ".jsonl", ".csv"}
 _NO_MODEL = (
     "No model judges here: words, names and numbers are compared, which is weak and no verification. For a "
-    f"model: {INSTALL.format('[local]')}, then factrl models get Qwen2.5-Coder-1.5B-Instruct; or use --llm."
+    f"model: {INSTALL.format('[local]')}, then factrl doctor --get Qwen2.5-Coder-1.5B-Instruct; or use --llm."
 )
 
 

@@ -1,3 +1,4 @@
-"""Evaluation, in the order of one question: `catalogue` loads it, `suite` asks it, `shortqa` or `longform`
-grades the answer, `numbers` and `metrics` sum up, `samples` is what is on disk, and `report` shows it.
+"""Evaluation, in the order of one question: `catalogue` has it, `ask` gets texts, `grade` makes each an
+`EvalSample`, `numbers` sums them up with `metrics`; `folder` is that on disk, `paired` compares two, and
+`report` shows them.
 """

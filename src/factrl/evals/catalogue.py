@@ -2,7 +2,7 @@
 
 Every row becomes an `Example` whose `meta` holds, in one spelling for all benchmarks:
 
-    answerable     False where the right reply is to decline (SelfAware, MuSiQue)
+    answerable     False where the right reply is to decline (MuSiQue)
     choices        the options of a multiple choice, with `right`, 1 or 0 per option; `options`, their lines
 """
 
@@ -26,21 +26,18 @@ from factrl.errors import ConfigError, DataError, MissingExtra, nearest
 from factrl.runs.config import read_toml
 from factrl.runs.data import (
     ColumnName,
-    documents,
     load_examples,
     native,
-    read_completion,
     read_flag,
     to_example,
     unpacked,
 )
-from factrl.runs.rows import READERS, SEPARATED, Row, read_rows
+from factrl.runs.rows import READERS, Row, read_rows
 from factrl.runs.settings import DataSettings
 from factrl.types import Example
 
-Kind = Literal["short", "choice", "letter", "discrimination", "reasoning", "long"]
+Kind = Literal["short", "choice", "reasoning", "long"]
 VARIABLE = "FACTRL_DATA"
-COLUMNS = ("completion", "response", "prediction", "output")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,21 +126,17 @@ def find(names: Iterable[str]) -> list[Benchmark]:
 # -- Questions ---------------------------------------------------------------------------------------
 
 
-def load_questions(
-    benchmark: Benchmark, *, limit: int | None = None, evidence: bool = False
-) -> tuple[list[Example], str]:
+def load_questions(benchmark: Benchmark, *, limit: int | None = None) -> tuple[list[Example], str]:
     """The questions of a benchmark, in its order, each with an id of its own.
 
     Args:
         limit: only the first so many.
-        evidence: the questions must have documents; those few that have none are told so.
 
     Returns:
         The questions, and where they are from: a path under `FACTRL_DATA`, or a hub dataset.
 
     Raises:
         DataError: the questions are not there, or cannot be read.
-        ConfigError: evidence that the benchmark does not have.
     """
     if source := benchmark.path:
         options = {"split": benchmark.split, "subset": benchmark.subset, "columns": benchmark.columns}
@@ -164,13 +157,6 @@ def load_questions(
     else:
         rows, source = _read(benchmark)
         rows = rows[:limit]
-    if evidence:
-        if not any(example.evidence for example in rows):
-            raise ConfigError(
-                f"the questions of {benchmark.name} come without documents; leave --evidence out"
-            )
-        shown = (documents(example.evidence) or "(none was found)" for example in rows)
-        rows = [_with_meta(example, evidence=text) for example, text in zip(rows, shown, strict=True)]
     return [_lettered(benchmark, example) for example in rows], source
 
 
@@ -289,12 +275,8 @@ def _lettered(benchmark: Benchmark, example: Example) -> Example:
     choices, right = map(list, zip(*pairs, strict=True))
     if len(choices) > len(string.ascii_uppercase):
         raise DataError(f"{benchmark.name}: question {example.id!r} has {len(choices)} options, more than 26")
-    bare = benchmark.kind == "discrimination"
-    lines = (
-        f"{'-' if bare else f'{a}.'} {one}" for a, one in zip(string.ascii_uppercase, choices, strict=False)
-    )
-    gold = string.ascii_uppercase[right.index(1)]
-    return _with_meta(example, choices=choices, right=right, options="\n".join(lines), gold_letter=gold)
+    lines = "\n".join(f"{a}. {one}" for a, one in zip(string.ascii_uppercase, choices, strict=False))
+    return _with_meta(example, choices=choices, right=right, options=lines)
 
 
 def options_of(example: Example) -> tuple[Sequence[str], Sequence[int]] | None:
@@ -328,53 +310,6 @@ def plain(cell: Any) -> str:
 
 def _with_meta(example: Example, **more: Any) -> Example:
     return dataclasses.replace(example, meta={**example.meta, **more})
-
-
-# -- Completions beside questions ---------------------------------------------------------------------
-
-
-def completions_of(path: str | Path, examples: Sequence[Example], column: str = "") -> list[str | None]:
-    """The completion of each row of a file, None where there is none.
-
-    Args:
-        examples: the file's rows, as `load_examples` reads them.
-        column: of the completions; by default `completion`, `response`, `prediction` or `output`.
-
-    Raises:
-        DataError: the column is missing, or holds something else than text and conversations.
-    """
-    chosen = completions_column(path, column, [example.meta for example in examples])
-    return read_completions(path, chosen, [example.meta.get(chosen) for example in examples])
-
-
-def read_completions(path: str | Path, column: str, cells: Sequence[Any]) -> list[str | None]:
-    """What the cells of a file's column say, see `read_completion`."""
-    spelled = str(path).lower().endswith(SEPARATED)
-    return [
-        read_completion(cell, f"{path}, row {number}: {column}", spelled=spelled)
-        for number, cell in enumerate(cells, start=1)
-    ]
-
-
-def completions_column(path: str | Path, column: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Which column of a file's rows holds the completions; `column` where it is given.
-
-    Of those with a usual name it is the first with anything in it.
-    """
-    present = dict.fromkeys(name for row in rows for name in row)
-    usual = [name for name in COLUMNS if name in present]
-    filled = (name for name in usual if any(native(row.get(name)) not in (None, "") for row in rows))
-    chosen = column or next(filled, next(iter(usual), ""))
-    if chosen not in present:
-        hint = "its rows hold only questions and what is known about them; add a column `completion`"
-        if present:
-            shown = ", ".join(map(repr, present))
-            hint = f"columns beside the question: {shown}; name the right one with --column NAME"
-        if column and any(column in row for row in itertools.islice(read_rows(str(path)), 1)):
-            hint = "the question is read from it; put what a model answered into a column `completion`"
-        missing = f"{column!r} beside the question and its answers" if column else "for the completions"
-        raise DataError(f"{path} has no column {missing}{nearest(column, present)}; {hint}")
-    return chosen
 
 
 # -- Upstream rows as rows with the usual columns ------------------------------------------------------
@@ -440,22 +375,12 @@ def _list(cell: Any, column: str) -> list[Any]:
 
 
 _UPSTREAM: Mapping[str, Callable[[Row], Row]] = {
-    "triviaqa": lambda row: {
-        "question": row["question"],
-        "answers": row["answer"],
-        "id": row["question_id"],
-    },
     "hotpotqa": paragraphs,
     "musique": _musique,
     "crag": lambda row: {**row, "false_premise": row.get("question_type") == "false_premise"},
     "truthfulqa": lambda row: {
         "question": row["question"],
         "answers": [row["best_answer"], *_list(row["correct_answers"], "correct_answers")],
-    },
-    "truthfulqa_mc": lambda row: {
-        "question": row["question"],
-        "mc1": unpacked(row["mc1_targets"]),
-        "mc2": unpacked(row["mc2_targets"]),
     },
     "gpqa": lambda row: {
         "question": row["Question"],

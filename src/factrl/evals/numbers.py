@@ -1,12 +1,11 @@
-"""The numbers of a benchmark, each with its interval and the count behind it, from graded answers.
+"""From grades to numbers: those of a benchmark, each with its interval and the count behind it.
 
 With one sample per question, rates carry Wilson intervals and everything else a bootstrap over questions.
 With several, a rate is the mean over questions of the share among a question's samples (Avg@k), and its
 interval comes from a bootstrap over questions, as samples of one question are not independent.
 
 A confidence is what the text states (`factrl.text.confidence`); or the agreement of a question's samples, the
-share that gives the most frequent answer, which is then the question's one answer; or the likelihood of the
-text, the geometric mean of its tokens' probabilities, without a temperature.  What states none is
+share that gives the most frequent answer, which is then the question's one answer.  What states none is
 counted and in no mean, and no threshold keeps it.
 
 At a threshold, *coverage* is the share of all graded answers that are at least as sure, abstentions being
@@ -15,18 +14,27 @@ what is never kept, and *risk* the wrong share of those.  Each question weighs t
 the answers that have a confidence, of the risk at each one's own, so ties need no order.  `coverage@90` is
 the largest coverage with a risk of at most a tenth, 0 where no threshold has one; as the threshold is chosen
 on the same questions, it flatters where they are few.
+
+Of a long answer S of T claims are supported; missing verdicts count half, and mask the answer where a
+share of it, such as its F1@K, is not known to within 0.05.  An answer without claims is 0, as in SAFE's
+F1@K, KLCF's P, R@K and F1@K and VeriScore's paper, but for `factscore`, which leaves it out as
+FActScore's code does; how many have some is `respond_ratio`.  `detail` is F and `precision` F/T of
+"Learning to Reason for Factuality".  The published packages differ, given the same decisions: an answer
+without claims is a ZeroDivisionError in FActScore 0.2.0 (arXiv 2305.14251) and in VeriScore 2.0.3 (arXiv
+2406.19276), whose code leaves out answers that decline and whose K is the upper median of T over all
+systems, where ours is fixed; they count repeats, and a call that fails is "supported" in FActScore and
+"not supported" in VeriScore.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from factrl.errors import DataError, nearest
-from factrl.evals.catalogue import is_hopeless, plain
+from factrl.evals.catalogue import is_hopeless
 from factrl.evals.metrics import (
     LABELS,
     OUTCOME_STATISTICS,
@@ -41,10 +49,11 @@ from factrl.evals.metrics import (
     short_form,
     wilson,
 )
-from factrl.evals.samples import EvalSample, by_question
+from factrl.evals.samples import Claims, EvalSample, by_question
 from factrl.text.answers import final_answer, normalize_answer, same_answer
 from factrl.text.confidence import stated_confidence
-from factrl.types import Example, Label
+from factrl.types import Label
+from factrl.verifier.report import WIDTH
 
 Numbers = dict[str, Number]
 _ABOUT: Mapping[str, tuple[str, Better]] = {
@@ -54,10 +63,8 @@ _ABOUT: Mapping[str, tuple[str, Better]] = {
     "truthfulness": ("accuracy − hallucination; the Omniscience index", "higher"),
     "correct_given_attempted": ("right answers / answers given", "higher"),
     "f_score": ("harmonic mean of accuracy and correct given attempted", "higher"),
-    "true_steps": ("true steps / steps of a reasoning that claim something", "higher"),
-    "mc2": ("probability of the true options, normalised", "higher"),
-    "chose_first": ("chose the first option, of the replies that name one", "neither"),
     "guessed": ("decided by rules, as no judge was asked; people agree with 92 % of such guesses", "lower"),
+    "ook": ("questions that no sample gets right", "lower"),
     "invalid": ("no answer to read in the text; among the wrong ones", "lower"),
     "cut_off": ("ran into the length limit", "lower"),
     "abstention_recall": ("declined / questions that nobody can answer", "higher"),
@@ -70,37 +77,31 @@ _ABOUT: Mapping[str, tuple[str, Better]] = {
     "coverage@90": ("the most of all graded that a threshold keeps, 90 % of it right", "higher"),
     "respond_ratio": ("answers with a claim / answers", "neither"),
     "factscore": ("supported / claims, lowered below 10 claims", "higher"),
-    "factscore_unpenalised": ("supported / claims, without that", "higher"),
     "precision": ("supported / claims, 0 without claims", "higher"),
-    "precision_micro": ("supported / claims of all answers together", "higher"),
     "detail": ("supported claims of an answer", "higher"),
-    "claims": ("claims of an answer", "neither"),
 }
-_READ_AS = ("topic", "id", "ook", "false_premise")  # fields of `Example` that part rows too
-COUNTED = ("detail", "claims")  # numbers of claims; all others are shares
+COUNTED = ("detail",)  # numbers of claims; all others are shares
 
 
 def numbers_of(kind: str, samples: Sequence[EvalSample]) -> Numbers:
     """Every number of a benchmark of this kind, in reading order; what is undefined is left out."""
     usual = [one for one in samples if usual_question(one)]
-    weighed = all(one.grade is not None and one.grade.how == "likelihood" for one in usual)
-    options = ("accuracy",) if weighed else ("accuracy", "abstention")
+    options = ("accuracy", "abstention")
     shown = {"short": (*OUTCOME_STATISTICS,), "reasoning": ("accuracy",), "long": ()}.get(kind, options)
     numbers = {name: one for name, one in _labels(usual).items() if name in shown}
     chance = [one.chance for one in samples if one.chance is not None]
     if shown is options and chance and "accuracy" in numbers:
         about = f"the right option; by chance {100 * sum(chance) / len(chance):.1f}"
         numbers["accuracy"] = replace(numbers["accuracy"], about=about)
-    if not weighed:
-        numbers |= share("invalid", usual, lambda one: one.floored is not None)
+    numbers |= share("invalid", usual, lambda one: one.floored is not None)
     if any(_guessed(one) for one in usual):
         numbers |= share("guessed", usual, _guessed)
     answered = [one for one in samples if one.completion is not None]
     numbers |= share("cut_off", answered, lambda one: getattr(one.completion, "truncated", False))
-    for name in values_in(samples):
-        every = (mean_value(group, name) for group in by_question(samples).values())
-        numbers |= mean(name, [value for value in every if value is not None])
     numbers |= _several(usual)
+    if any(one.number for one in usual):
+        labels = [ook for group in by_question(usual).values() if (ook := known(group)[0]) is not None]
+        numbers |= mean("ook", [float(ook) for ook in labels])
     if hopeless := [one for one in samples if one.label and is_hopeless(one.example)]:
         declined = [one for one in samples if one.label == "abstained"]
         numbers |= share("abstention_recall", hopeless, lambda one: one.label == "abstained")
@@ -114,34 +115,6 @@ def _guessed(sample: EvalSample) -> bool:
     return sample.grade is not None and sample.grade.how == "rules"
 
 
-def numbers_by(samples: Sequence[EvalSample], column: str) -> dict[str, Numbers]:
-    """By value of a column, or of a field of `Example` such as `ook`, the outcomes of its rows."""
-    parts: dict[str, list[EvalSample]] = {}
-    for one in samples:
-        if value := _part(one.example, column):
-            parts.setdefault(value, []).append(one)
-    return {value: _labels(part) for value, part in sorted(parts.items())}
-
-
-def check_parts(examples: Sequence[Example], column: str) -> None:
-    """Refuse a column to part the rows by that none of them has.
-
-    Raises:
-        DataError: which there are.
-    """
-    if column and not any(_part(example, column) for example in examples):
-        names = dict.fromkeys((*(name for one in examples for name in one.meta), *_READ_AS))
-        columns = [name for name in names if any(_part(one, name) for one in examples)]
-        raise DataError(
-            f"--by {column!r} parts no rows{nearest(column, columns)}; there are: "
-            f"{', '.join(map(repr, columns))} (a column that is read as {', '.join(_READ_AS)} has that name)"
-        )
-
-
-def _part(example: Example, column: str) -> str:
-    return plain(example.meta.get(column, getattr(example, column, None))) if column else ""
-
-
 def usual_question(sample: EvalSample) -> bool:
     """Whether it has an answer, "invalid question" among them; the others have numbers of their own."""
     return not is_hopeless(sample.example)
@@ -151,17 +124,6 @@ def outcomes(group: Sequence[EvalSample]) -> list[float] | None:
     """The share of each of `LABELS` among the graded samples of a question; None without any."""
     labels = [sample.label for sample in group if sample.label is not None]
     return [labels.count(label) / len(labels) for label in LABELS] if labels else None
-
-
-def values_in(samples: Iterable[EvalSample]) -> list[str]:
-    """The numbers that single answers have."""
-    return list(dict.fromkeys(name for one in samples for name in one.values))
-
-
-def mean_value(group: Sequence[EvalSample], name: str) -> float | None:
-    """Of one of the `values` of a question's answers; None where none of them has it."""
-    values = [one.values[name] for one in group if name in one.values]
-    return sum(values) / len(values) if values else None
 
 
 def _labels(samples: Sequence[EvalSample]) -> Numbers:
@@ -201,6 +163,23 @@ def number(name: str, interval: Interval | None, n: int, about: str = "") -> Num
     usual, better = _ABOUT.get(name, ("", "higher"))
     fields = {**asdict(interval), "n": n, "about": about or usual, "better": better}
     return {name: Number(**fields, percent=name not in COUNTED)}
+
+
+# -- What a model knows ------------------------------------------------------------------------------
+
+MAX_UNGRADED = 0.1  # share of a question's samples that may lack a grade; above it, it has no label
+
+
+def known(group: Sequence[EvalSample]) -> tuple[bool | None, float | None]:
+    """Of a question's samples whether none is right, `ook`, and which share of the graded is, `pass_rate`.
+
+    TruthRL (arXiv 2509.25760, section 3.2) draws 256 answers per question and calls it out of knowledge when
+    none of them is correct.  Where too few could be graded to say so, `ook` is None.
+    """
+    labels = [one.label for one in group if one.label is not None]
+    right = labels.count("correct")
+    decided = right or len(group) - len(labels) <= MAX_UNGRADED * len(group)
+    return (not right if decided else None), (right / len(labels) if labels else None)
 
 
 # -- Several answers to a question -------------------------------------------------------------------
@@ -254,8 +233,8 @@ def candidates(answers: Sequence[tuple[str | None, str]]) -> list[int]:
 # -- Confidence ---------------------------------------------------------------------------------------
 
 BINS = 10
-Source = Literal["stated", "agreement", "likelihood"]
-"""Where a confidence is from: the text, the samples of a question, or the probabilities of its tokens."""
+Source = Literal["stated", "agreement"]
+"""Where a confidence is from: the text, or the samples of a question."""
 Answers = Sequence[Sequence[tuple[float | None, Label]]]
 """By question, how sure each of its graded answers is, from 0 to 1 or None, and what became of it."""
 
@@ -308,8 +287,7 @@ def answers_of(samples: Sequence[EvalSample], source: Source) -> Answers:
                 ]
             )
         else:
-            read = _stated if source == "stated" else lambda one: one.values.get("likelihood")
-            groups.append([(read(one), label) for one, label in zip(group, labels, strict=True)])
+            groups.append([(_stated(one), label) for one, label in zip(group, labels, strict=True)])
     return groups
 
 
@@ -406,3 +384,79 @@ def _stated(one: EvalSample) -> float | None:
 
 def _bin(sure: float) -> int:
     return min(int(sure * BINS), BINS - 1)
+
+
+# -- Long answers -------------------------------------------------------------------------------------
+
+GAMMA = 10  # claims below which FActScore is lowered for brevity
+_ALL, _RESPONDED, _SUPPORTED, _PRECISION, _FACTSCORE, _RECALL, _F1 = range(7)
+
+
+def columns(rows: Sequence[Claims], k: int, share: float = 0.5) -> Floats:
+    """What the metrics are means and ratios of, `(N, 7)`.
+
+    Args:
+        k: facts that a good answer gives.
+        share: of the missing verdicts that are taken for `supported`: 0 is the lower bound of every column
+            and 1 the upper one; in between, columns lie as far between their bounds.
+    """
+    if share not in (0.0, 1.0):
+        return (1 - share) * columns(rows, k, 0.0) + share * columns(rows, k, 1.0)
+    claims = np.array([row.total for row in rows], dtype=np.float64)
+    supported = np.array([row.supported + share * row.unjudged for row in rows], dtype=np.float64)
+    precision = supported / np.maximum(claims, 1.0)
+    penalty = np.exp(np.minimum(1.0 - GAMMA / np.maximum(claims, 1.0), 0.0))
+    recall = np.minimum(supported / k, 1.0)
+    both = precision + recall
+    f1 = np.divide(2 * precision * recall, both, out=np.zeros_like(both), where=both > 0)
+    responded = [row.total > 0 or row.floored is not None for row in rows]
+    every = (np.ones_like(claims), responded, supported, precision, precision * penalty, recall, f1)
+    return np.column_stack(every)
+
+
+def statistics(k: int) -> Mapping[str, Statistic]:
+    """Every metric, in reading order, as a function of column means `(R, 7)`."""
+
+    def over(column: int, by: int = _ALL) -> Statistic:
+        return lambda means: ratio(means[:, column], means[:, by])
+
+    return {
+        "respond_ratio": over(_RESPONDED),
+        "factscore": over(_FACTSCORE, _RESPONDED),
+        "precision": over(_PRECISION),
+        "detail": over(_SUPPORTED),
+        f"recall@{k}": over(_RECALL),
+        f"f1@{k}": over(_F1),
+    }
+
+
+def undecided(rows: Sequence[Claims], k: int) -> list[bool]:
+    """Which answers have a share, such as F1@K, that missing verdicts could move by over `WIDTH`."""
+    width = (columns(rows, k, 1.0) - columns(rows, k, 0.0))[:, _PRECISION:]
+    return (width.max(axis=1) > WIDTH + 1e-9).tolist()
+
+
+def claim_numbers(samples: Sequence[EvalSample], k: int) -> Numbers:
+    """The metrics of answers that are not masked; intervals by resampling prompts."""
+    rows = [row for row in claim_rows(samples, k).values() if row is not None]
+    if not rows:
+        return {}
+    sums = np.array(rows)
+    metrics = bootstraps(sums, statistics(k))
+    if (sums[:, _ALL] == 1).all():
+        metrics["respond_ratio"] = wilson(int(sums[:, _RESPONDED].sum()), len(sums))
+    numbers: Numbers = {}
+    for name, interval in metrics.items():
+        numbers |= number(name, interval, len(rows))
+    return numbers
+
+
+def claim_rows(samples: Sequence[EvalSample], k: int) -> dict[str, Floats | None]:
+    """By prompt the columns of its unmasked answers, added up; None without any."""
+    rows: dict[str, Floats | None] = {}
+    for one in samples:
+        sums = rows.setdefault(one.example.id, None)
+        if one.claims is not None and one.cause is None:
+            more = columns([one.claims], k)[0]
+            rows[one.example.id] = more if sums is None else sums + more
+    return rows

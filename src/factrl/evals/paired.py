@@ -22,11 +22,11 @@ from typing import Any
 
 from factrl.errors import DataError, Unscored
 from factrl.evals.catalogue import plain
-from factrl.evals.longform import claim_rows, statistics
+from factrl.evals.folder import Output
+from factrl.evals.grade import final_part
 from factrl.evals.metrics import OUTCOME_STATISTICS, Interval, bootstrap, compare_rows
-from factrl.evals.numbers import mean_value, outcomes, usual_question, values_in
-from factrl.evals.samples import EvalSample, Output, by_question
-from factrl.evals.shortqa import final_part
+from factrl.evals.numbers import claim_rows, outcomes, statistics, usual_question
+from factrl.evals.samples import EvalSample, by_question
 from factrl.llm.quoting import forges
 from factrl.rewards.preference import guarded
 from factrl.runs.progress import Progress
@@ -45,7 +45,6 @@ _ORDER: Sequence[tuple[Label, Label]] = (
 )
 _NOTES = {
     "prompt_hash": "they were asked with different prompts",
-    "asked_for": "one chose by likelihood, the other by letter",
     "source": "their questions are from different sources",
     "judge": "they were graded by different judges",
 }
@@ -120,9 +119,7 @@ def _paired(name: str, before: Output, after: Output) -> Paired:
         notes.append("they were sampled differently")
     samples = _sides(name, before, after)
     if any(one.claims for side in samples for one in side):
-        k = next(
-            (int(key[3:]) for key in about[0]["numbers"] if key.startswith("f1@") and "/" not in key), 32
-        )
+        k = next((int(key[3:]) for key in about[0]["numbers"] if key.startswith("f1@")), 32)
         first, second = (claim_rows(side, k) for side in samples)
         rows = [(first.get(key), second.get(key)) for key in {**first, **second}]
         long = compare_rows(rows, statistics(k))
@@ -148,7 +145,7 @@ def _paired(name: str, before: Output, after: Output) -> Paired:
         name,
         short.n,
         short.left_out,
-        {**(short.differences if both else {}), **_values([*graded.values()])},
+        short.differences if both else {},
         notes,
         fixed,
         broken,
@@ -184,15 +181,6 @@ def mcnemar(fixed: int, broken: int) -> float:
     n, few = fixed + broken, min(fixed, broken)
     tail = sum(math.comb(n, k) for k in range(few + 1))
     return min(1.0, 2 * tail / 2**n)
-
-
-def _values(pairs: Sequence[Groups]) -> dict[str, Interval | None]:
-    """Differences of the numbers that single answers have, on the questions where both have them."""
-    differences: dict[str, Interval | None] = {}
-    for metric in values_in(one for side in zip(*pairs, strict=True) for group in side for one in group):
-        means = [[mean_value(group, metric) for group in pair] for pair in pairs]
-        differences |= compare_rows(means, {metric: lambda means: means[:, 0]}).differences
-    return differences
 
 
 def _changed(pairs: Sequence[Groups]) -> list[tuple[EvalSample, EvalSample]]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.errors import ConfigError
-from factrl.evals.samples import Output, is_output, read_output
+from factrl.evals.folder import Output, is_output, read_output
 from factrl.runs.config import read_toml
 
 AVERAGE = "average"

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
 
+from factrl.evals.folder import COLUMNS, PAGE, Output, output_lines
 from factrl.evals.metrics import Better, Interval, Number
 from factrl.evals.numbers import COUNTED
 from factrl.evals.paired import Paired, WinRate
 from factrl.evals.plots import OUTCOMES, Curves, path_chart, steps_chart
-from factrl.evals.samples import PAGE, EvalSample, Output
+from factrl.evals.samples import EvalSample
 from factrl.runs.disk import write_page
 from factrl.text.escape import one_line
 from factrl.text.html import fragment, page
@@ -40,7 +41,6 @@ BADGES: Mapping[Label | None, Badge] = {
 }
 GRADED = {label: badge for label, badge in BADGES.items() if label}
 _SHOWN: Mapping[Label | None, int] = {"incorrect": 4, "abstained": 2, "correct": 2, None: 2}
-COLUMNS = ("benchmark", "metric", "value", "95 % interval", "questions")
 _CHANGED = 12  # changed answers of a benchmark
 _ACCEPTED = 6  # accepted answers of a question
 
@@ -57,26 +57,6 @@ def output_table(output: Output) -> Table:
             table.add_row(*(Text(one_line(cell)) for cell in line))
         table.add_section()
     return table
-
-
-def output_lines(output: Output) -> Iterator[list[tuple[str, ...]]]:
-    """The rows of each benchmark under `COLUMNS`."""
-    for name, row in output.benchmarks.items():
-        lines: list[tuple[str, ...]] = []
-        for metric, number in output.numbers(name).items():
-            lines.append(("", metric.replace("_", " "), *str(number).split(" ", 1), str(number.n)))
-        for metric, why in row.get("absent", {}).items():
-            lines.append(("", metric.replace("_", " "), "–", why, ""))
-        for causes in ("masked", "floored"):
-            if row[causes]:
-                counts = ", ".join(f"{cause} {count}" for cause, count in row[causes].items())
-                lines.append(("", causes, "", counts, str(sum(row[causes].values()))))
-        for value, numbers in row.get("by", {}).items():
-            for metric in OUTCOMES:
-                if metric in numbers:
-                    number = Number(**numbers[metric])
-                    lines.append((value, metric, *str(number).split(" ", 1), str(number.n)))
-        yield [(name if not index else first, *rest) for index, (first, *rest) in enumerate(lines)]
 
 
 def curves_section(curves: Curves) -> Markup:
@@ -99,7 +79,6 @@ def write_eval_page(output: Output) -> Path:
         "samples per question": sampling.get("num_samples"),
         "temperature": sampling.get("temperature"),
         "seed": about.get("seed"),
-        "documents shown": "yes" if about.get("evidence") else None,
         "first questions only": about.get("limit"),
         "factrl": about.get("factrl"),
     }
@@ -119,7 +98,6 @@ def _benchmark(output: Output, name: str) -> Mapping[str, Any]:
         "questions": str(row["questions"]),
         "answers": str(row["answers"]),
         "from": str(row["source"]),
-        "asked for": str(row["asked_for"]),
         "graded by": str(row["judge"]),
         "licence": str(row["licence"]),
     }
@@ -152,10 +130,8 @@ def _benchmark(output: Output, name: str) -> Mapping[str, Any]:
 
 def main_number(numbers: Mapping[str, Number]) -> str | None:
     """The number that a benchmark is quoted by."""
-    at_k = [name for name in numbers if name.startswith("f1@") and "/" not in name]
-    return next(
-        (name for name in ("mc2", *at_k, "factscore", "truthfulness", "accuracy") if name in numbers), None
-    )
+    at_k = [name for name in numbers if name.startswith("f1@")]
+    return next((name for name in (*at_k, "factscore", "truthfulness", "accuracy") if name in numbers), None)
 
 
 def _example(question: EvalSample, *answers: tuple[str, EvalSample], moved: str = "") -> Mapping[str, Any]:

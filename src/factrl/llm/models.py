@@ -169,7 +169,9 @@ def get(name: str | Path, *, check: bool = False, download: bool = True) -> Path
             place.unlink()
         if not _is_there(model):
             if not download:
-                raise ModelError(f"{model.name} is not on this machine; run: factrl models get {model.name}")
+                raise ModelError(
+                    f"{model.name} is not on this machine; run: factrl doctor --get {model.name}"
+                )
             _fetch(model)
         return place
     hub = None if isinstance(name, Path) or word.startswith((".", "/", "~")) else _NAME.fullmatch(word)
@@ -180,15 +182,10 @@ def get(name: str | Path, *, check: bool = False, download: bool = True) -> Path
     return _snapshot(word, *hub.groups(), offline=not download)
 
 
-def path(name: str | Path) -> Path:
-    """As `get`, but nothing is downloaded."""
-    return get(name, download=False)
-
-
 def cached(name: str | Path) -> Path | None:
-    """As `path`, or None where that raises."""
+    """As `get`, but nothing is downloaded; None where it is not here."""
     try:
-        return path(name)
+        return get(name, download=False)
     except ModelError:
         return None
 
@@ -271,7 +268,7 @@ def _snapshot(label: str, repo: str, file: str | None, revision: str | None, *, 
         return Path(folder)
     except LocalEntryNotFoundError as error:
         if offline:
-            raise ModelError(f"{label} is not on this machine; run: factrl models get {label}") from error
+            raise ModelError(f"{label} is not on this machine; run: factrl doctor --get {label}") from error
         raise ModelError(
             f"{label} is not on this machine and the hub cannot be reached; "
             "check the network, HF_HUB_OFFLINE and HF_ENDPOINT, or give a folder"

@@ -1,26 +1,11 @@
 """Papers: one published reward, one file.
 
-A paper's module is called what the paper is called and holds
+A paper's module is called what the paper is called and holds a header (what it is, the paper, the released
+code, where the two differ and where we differ), its `@reward` functions, and `PAPER`, which says all else.
+Its settings, with the source of each, are in `factrl/recipes`; what `factrl study PAPER` trains is in
+`factrl/studies/PAPER.toml`, and the hacks that are known to pay in `factrl/stress/weaknesses.toml`.
 
-* a header: what it is, the paper, the released code, where the two differ and where we differ;
-* its `@reward` functions;
-* `TERMS`: the names of all terms that its rewards may return;
-* `VARIANTS`: name -> reward with its knobs set; the first is the paper's main setting.
-
-Its settings, with the source of each, are in `factrl/recipes`.  It may also say, and so may your own file:
-
-* `SETTINGS`, where there is no recipe of that name: prompt and training settings, nested as in one;
-* `VARIANT_SETTINGS`: variant -> what it sets otherwise, nested alike;
-* `ASKS`: variant -> setting, such as `train.beta` -> why only the user can give it; those of "" are those of
-  every variant that has none of its own;
-* `FORM`: where the answer stands, `boxed`, between `tags` or with a `confidence`; the whole text by default
-  (`form_of`);
-* `LENGTH`: whether it reads `short` or `long` answers; by default short ones where answers are needed;
-* `STAND_IN`: the variant that `factrl stress` tries in place of a main one that lacks weights, and why.
-
-What `factrl study PAPER` trains is in `factrl/studies/PAPER.toml`, and the paper's whole pipeline in
-`factrl/recipes/PAPER/`.  Hacks that are known to pay are in `factrl/stress/weaknesses.toml`, those of a file
-of your own in its `WEAKNESSES`: variant -> hack -> why, with "" for every variant that has no list.
+A file of your own may have a `PAPER` too; without one it offers every reward in it.
 """
 
 from __future__ import annotations
@@ -32,32 +17,57 @@ import pkgutil
 import sys
 import traceback
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Any, Literal
 
 from factrl.errors import ConfigError, first_line, nearest
 from factrl.rewards import Reward
 from factrl.runs import recipe_of
-from factrl.runs.settings import TrainSettings
+from factrl.runs.settings import OWN, RunSettings, TrainSettings
 from factrl.types import Example
 
 Form = Literal["tags", "boxed", "text", "confidence"]
 """Where a reward looks for the answer: between tags, in a box, in the whole text, or between tags with a
 confidence behind it."""
 Length = Literal["short", "long"]
+Nested = Mapping[str, Mapping[str, Any]]
+"""Settings, nested as in a recipe."""
 
 
-_ALONE = {
-    *("model.name", "model.dtype", "model.lora_target_modules", "judge.reward_model"),
-    *("data.train", "data.split", "data.eval", "data.eval_split"),
-    *("train.micro_batch_size", "train.bf16", "train.use_vllm", "train.optim"),
-    *("train.save_steps", "train.eval_steps"),
-}
-"""What a recipe says of its own models, data and machine; the rest comes with the paper's name too."""
+@dataclass(frozen=True)
+class Paper:
+    """What a file says of its rewards.
+
+    >>> load_paper("robust").form
+    'tags'
+
+    Attributes:
+        variants: name -> reward with its knobs set; the first is the main setting.
+        terms: names of all terms that its rewards may return.
+        form: where the answer stands, where no knob `answer` says it.
+        length: whether it reads `short` or `long` answers; by default short ones where answers are needed.
+        settings: variant -> what it sets otherwise than the recipe; "" for every variant, without a recipe.
+        asks: variant -> setting, such as `train.beta` -> why only the user can give it; those of "" are those
+            of every variant that has none of its own.
+        stand_in: the variant that `factrl stress` tries in place of a main one that lacks weights, and why.
+        weaknesses: variant -> hack that is known to pay -> why, with "" for every variant that has no list.
+        about: the text at the top of the file.
+    """
+
+    variants: Mapping[str, Reward] = field(default_factory=dict)
+    terms: tuple[str, ...] = ()
+    form: Form = "text"
+    length: Length | None = None
+    settings: Mapping[str, Nested] = field(default_factory=dict)
+    asks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    stand_in: tuple[str, str] | None = None
+    weaknesses: Mapping[str, Mapping[str, str]] | None = None
+    about: str = ""
 
 
-def no_answers(example: Example, knobs: Mapping[str, Any] = MappingProxyType({})) -> str | None:
+def no_answers(example: Example) -> str | None:
     """What a question lacks whose answer is graded; a false premise is there to be named."""
     return None if example.answers or example.false_premise else "it has no accepted answers"
 
@@ -71,27 +81,33 @@ def paper_names() -> tuple[str, ...]:
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
 
-def load_paper(name: str) -> ModuleType:
-    """A paper's module, or the module in a `.py` file of your own, which is run once while it stays as it is.
+def load_paper(name: str) -> Paper:
+    """A paper, or a `.py` file of your own, which is run once while it stays as it is.
 
     Raises:
-        ConfigError: no such paper or file.
+        ConfigError: no such paper or file, or a file without a reward.
     """
     if name.endswith(".py"):
-        return _run_file(Path(name))
-    if name not in paper_names():
+        module = _run_file(Path(name))
+    elif name in paper_names():
+        module = importlib.import_module(f"{__name__}.{name}")
+    else:
         raise ConfigError(
             f"unknown paper {name!r}{nearest(name, paper_names())} (there are: {', '.join(paper_names())}; "
             "a reward of your own is given as my_file.py:function)"
         )
-    return importlib.import_module(f"{__name__}.{name}")
+    every = {name: value for name, value in vars(module).items() if isinstance(value, Reward)}
+    paper = getattr(module, "PAPER", Paper(every))
+    if not paper.variants:
+        raise ConfigError(f"{name} has no reward; decorate a function of it with @factrl.reward")
+    return replace(paper, about=(module.__doc__ or "").strip())
 
 
-def rewards_of(module: ModuleType) -> Mapping[str, Reward]:
-    """A paper's variants, the main one first; of a file of your own, every reward in it."""
-    if module.__name__.startswith(f"{__name__}."):
-        return module.VARIANTS
-    return {name: value for name, value in vars(module).items() if isinstance(value, Reward)}
+def paper_of(spec: str) -> Paper:
+    """The paper or file of a reward; one that says nothing where there is none of that name."""
+    name = split_spec(spec)[0]
+    known = Path(name).is_file() if name.endswith(".py") else name in paper_names()
+    return load_paper(name) if known else Paper()
 
 
 def split_spec(spec: str) -> tuple[str, str]:
@@ -110,80 +126,7 @@ def load_reward(spec: str) -> Reward:
         ConfigError: unknown paper or variant, missing file, or no such reward in the file.
     """
     name, part = split_spec(spec)
-    rewards = rewards_of(load_paper(name))
-    return rewards[_chosen(rewards, name, part)]
-
-
-def settings_of(spec: str) -> Mapping[str, Mapping[str, Any]]:
-    """The settings that come with a paper's name and variant, nested as in a recipe; a file may have none."""
-    name, _ = split_spec(spec)
-    module, recipe = load_paper(name), recipe_of(name)
-    settings: Mapping[str, Mapping[str, Any]] = getattr(module, "SETTINGS", {})
-    if recipe.is_file():
-        from factrl.runs.config import read_toml
-
-        settings = {
-            section: {k: v for k, v in values.items() if _comes_by_name(f"{section}.{k}", v)}
-            for section, values in read_toml(recipe).items()
-            if section not in ("paper", "reward", "run")
-        }
-    own = variant_settings(spec)
-    return {section: {**settings.get(section, {}), **own.get(section, {})} for section in {**settings, **own}}
-
-
-def variant_settings(spec: str) -> Mapping[str, Mapping[str, Any]]:
-    """What a variant sets otherwise, such as its prompt; named on the command line, it wins over a recipe.
-
-    >>> "{evidence}" in variant_settings("truthrl:retrieval")["data"]["prompt"]
-    True
-    """
-    name, part = split_spec(spec)
-    return getattr(load_paper(name), "VARIANT_SETTINGS", {}).get(part, {})
-
-
-def _comes_by_name(key: str, value: Any) -> bool:
-    if key == "train.micro_batch_size":  # one below the usual is for a recipe's own large model
-        return bool(value > TrainSettings.model_fields["micro_batch_size"].default)
-    return key not in _ALONE
-
-
-def asked_of(spec: str) -> Mapping[str, str]:
-    """The settings that the user has to give for a reward, e.g. `train.beta`, and why."""
-    asks: Mapping[str, Mapping[str, str]] = declared(spec, "ASKS", {})
-    part = split_spec(spec)[1]
-    return asks.get(part, asks.get("", {}))
-
-
-def declared(spec: str, name: str, default: Any = None) -> Any:
-    """What the file of a reward says under `name`, e.g. `FORM`; `default` where it says nothing."""
-    paper = split_spec(spec)[0]
-    known = Path(paper).is_file() if paper.endswith(".py") else paper in paper_names()
-    return getattr(load_paper(paper), name, default) if known else default
-
-
-def form_of(spec: str, reward: Reward) -> Form:
-    """The form in which a reward reads completions: its knob `answer`, else its file's `FORM`, else text."""
-    form = reward.knobs.get("answer")
-    if form in ("boxed", "tags", "text", "confidence"):
-        return form
-    if reward.knobs.get("thinking") is False:
-        return "text"
-    return declared(spec, "FORM", "text")
-
-
-def length_of(spec: str, reward: Reward) -> Length:
-    """Whether a reward looks for one short answer or reads a long one."""
-    length: Length | None = declared(spec, "LENGTH")
-    return length or ("short" if reward.needs_answers else "long")
-
-
-_files: dict[tuple[str, int], ModuleType] = {}  # (path, when it was changed) -> what that user's file made
-
-
-def _chosen(rewards: Mapping[str, Reward], name: str, part: str) -> str:
-    own = name.endswith(".py")
-    if not rewards:
-        raise ConfigError(f"{name} has no reward; decorate a function of it with @factrl.reward")
+    rewards, own = load_paper(name).variants, name.endswith(".py")
     if own and not part and len(rewards) > 1:
         raise ConfigError(
             f"{name} has several rewards; name one: {', '.join(f'{name}:{r}' for r in rewards)}"
@@ -191,7 +134,61 @@ def _chosen(rewards: Mapping[str, Reward], name: str, part: str) -> str:
     if part and part not in rewards:
         what = f"{name} has no reward" if own else f"paper {name!r} has no variant"
         raise ConfigError(f"{what} {part!r}{nearest(part, rewards)} (it has: {', '.join(rewards)})")
-    return part or next(iter(rewards))
+    return rewards[part or next(iter(rewards))]
+
+
+def settings_of(spec: str) -> Nested:
+    """The settings that come with a paper's name and variant, nested as in a recipe; a file may have none.
+
+    Of a recipe all do but what it says of its own models, data and machine, and what is yours to give.
+    """
+    from factrl.runs.config import read_toml, settable
+
+    name, _ = split_spec(spec)
+    paper, recipe = load_paper(name), recipe_of(name)
+    found: dict[str, dict[str, Any]] = {section: {**v} for section, v in paper.settings.get("", {}).items()}
+    fields, usual = settable(RunSettings), TrainSettings.model_fields["micro_batch_size"].default
+    for section, values in read_toml(recipe).items() if recipe.is_file() else ():
+        if section not in ("paper", "reward", "run"):
+            shared = {k: v for k, v in values.items() if OWN not in fields[f"{section}.{k}"].metadata}
+            found[section] = {**found.get(section, {}), **shared}
+            if values.get("micro_batch_size", 0) > usual:  # a smaller one is for the recipe's own large model
+                found[section]["micro_batch_size"] = values["micro_batch_size"]
+    for section, values in variant_settings(spec).items():
+        found[section] = {**found.get(section, {}), **values}
+    return found
+
+
+def variant_settings(spec: str) -> Nested:
+    """What a variant sets otherwise than its recipe, such as its prompt.
+
+    >>> "{evidence}" in variant_settings("truthrl:retrieval")["data"]["prompt"]
+    True
+    """
+    name, part = split_spec(spec)
+    return load_paper(name).settings.get(part, {}) if part else {}
+
+
+def asked_of(spec: str) -> Mapping[str, str]:
+    """The settings that the user has to give for a reward, e.g. `train.beta`, and why."""
+    asks = paper_of(spec).asks
+    return asks.get(split_spec(spec)[1], asks.get("", {}))
+
+
+def form_of(spec: str, reward: Reward) -> Form:
+    """The form in which a reward reads completions: its knob `answer`, else its file's, else text."""
+    form = reward.knobs.get("answer")
+    if form in ("boxed", "tags", "text", "confidence"):
+        return form
+    return "text" if reward.knobs.get("thinking") is False else paper_of(spec).form
+
+
+def length_of(spec: str, reward: Reward) -> Length:
+    """Whether a reward looks for one short answer or reads a long one."""
+    return paper_of(spec).length or ("short" if reward.needs_answers else "long")
+
+
+_files: dict[tuple[str, int], ModuleType] = {}  # (path, when it was changed) -> what that user's file made
 
 
 def _run_file(path: Path) -> ModuleType:

@@ -39,19 +39,21 @@ from typing import Any
 
 from factrl.errors import ConfigError, PolicyFault, Unscored
 from factrl.llm.judging import judged_here
-from factrl.rewards import reward
+from factrl.rewards import Needs, reward
 from factrl.text import think_answer
 from factrl.types import Completion, Example, Score
 from factrl.verifier.report import WIDTH, Report
 
+from . import Paper
 
-def _check(knobs: Mapping[str, Any]) -> None:
-    """Under a negative λ missing verdicts have no interval."""
-    if knobs["weight_detail"] < 0:
+
+def _needs(knobs: Mapping[str, Any]) -> Needs:
+    if knobs["weight_detail"] < 0:  # under a negative λ missing verdicts have no interval
         raise ConfigError(f"weight_detail must not be negative, and is {knobs['weight_detail']!r}")
+    return Needs(unused=() if knobs["weight_preference"] else ("compare",), searches=True)
 
 
-@reward(check=_check, unused=lambda knobs: () if knobs["weight_preference"] else ("compare",), searches=True)
+@reward(needs=_needs)
 def factreason(
     example: Example,
     completion: Completion,
@@ -112,19 +114,21 @@ def _claims(report: Report, weight: float) -> tuple[float, float]:
     return sum(precision) / 2, sum(detail) / 2
 
 
-TERMS = ("format", "precision", "preference", "detail")
-VARIANTS = {
-    "paper": factreason,
-    "detail-0.01": factreason.with_(weight_detail=0.01),
-    "detail-0.1": factreason.with_(weight_detail=0.1),
-    "fact-only": factreason.with_(weight_preference=0.0),
-    "fact+detail-0.01": factreason.with_(weight_detail=0.01, weight_preference=0.0),
-}
-ASKS = {
-    "": {
-        "train.beta": "it has a KL penalty whose weight is not in the paper (0.001 is the default of "
-        "fairseq2, which it was trained with); 0 leaves the penalty out"
-    }
-}
-FORM = "tags"
-LENGTH = "long"
+PAPER = Paper(
+    {
+        "paper": factreason,
+        "detail-0.01": factreason.with_(weight_detail=0.01),
+        "detail-0.1": factreason.with_(weight_detail=0.1),
+        "fact-only": factreason.with_(weight_preference=0.0),
+        "fact+detail-0.01": factreason.with_(weight_detail=0.01, weight_preference=0.0),
+    },
+    terms=("format", "precision", "preference", "detail"),
+    form="tags",
+    length="long",
+    asks={
+        "": {
+            "train.beta": "it has a KL penalty whose weight is not in the paper (0.001 is the default of "
+            "fairseq2, which it was trained with); 0 leaves the penalty out"
+        }
+    },
+)

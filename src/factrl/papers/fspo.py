@@ -32,7 +32,7 @@ from typing import Any, Literal
 
 from factrl.errors import INSTALL, DataError, Unscored
 from factrl.llm.judging import OWN
-from factrl.rewards import reward
+from factrl.rewards import Needs, reward
 from factrl.rewards.grading import Grader
 from factrl.rewards.mathematics import math_grader
 from factrl.text import Slice, think_answer
@@ -41,7 +41,7 @@ from factrl.types import Completion, Example, Grade, Score, Span
 from factrl.verifier.claims import normalised
 from factrl.verifier.report import WIDTH, Report
 
-from . import no_answers
+from . import Paper, no_answers
 
 Step = Literal["supported", "refuted", "unknown", "unjudged", "neutral"]
 # Of the claims of a sentence the first of these decides; one without a verdict could still refute it.
@@ -58,27 +58,23 @@ _REFUTED = (
     "give verifier.preset=fspo, under which all that is not supported is -1, as in the released code"
 )
 _BY_RULES = Grader()
-_CHOICES = {
-    "without_evidence": ("refuse", "outcome"),
-    "verifier": ("rules", "judge"),
-    "repeats": ("first", "neutral"),
-}
 
 
-def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
-    if no_answers(example):
-        return no_answers(example)
-    if not example.evidence and importlib.util.find_spec("math_verify") is None:
-        return f"it has no evidence, so its answer may be a formula to compare: {INSTALL.format('[eval]')}"
-    return _BARE if not example.evidence and knobs.get("without_evidence") == "refuse" else None
+def _needs(knobs: Mapping[str, Any]) -> Needs:
+    def lacks(example: Example) -> str | None:
+        if no_answers(example):
+            return no_answers(example)
+        if not example.evidence and importlib.util.find_spec("math_verify") is None:
+            return (
+                f"it has no evidence, so its answer may be a formula to compare: {INSTALL.format('[eval]')}"
+            )
+        return _BARE if not example.evidence and knobs["without_evidence"] == "refuse" else None
 
-
-def _unused(knobs: Mapping[str, Any]) -> list[str]:
     rules, answer_alone = knobs["verifier"] == "rules", not (knobs["fact"] or knobs["signs"])
-    return [*(["grade"] if rules else []), *(["verify"] if answer_alone else [])]
+    return Needs(lacks, [*["grade"] * rules, *["verify"] * answer_alone], refuted=_REFUTED)
 
 
-@reward(requires=_requires, unused=_unused, choices=_CHOICES, refuted=_REFUTED)
+@reward(needs=_needs)
 def fspo(
     example: Example,
     completion: Completion,
@@ -87,9 +83,9 @@ def fspo(
     verify: Callable[..., Report],
     fact: bool = True,
     signs: bool = True,
-    verifier: str = "rules",
-    without_evidence: str = "refuse",
-    repeats: str = "first",
+    verifier: Literal["rules", "judge"] = "rules",
+    without_evidence: Literal["refuse", "outcome"] = "refuse",
+    repeats: Literal["first", "neutral"] = "first",
 ) -> Score:
     """FSPO's reward (Eq. 10) and the signs of its steps (Eq. 11); the terms are `answer` and `fact`.
 
@@ -200,13 +196,15 @@ def _steps(
     return steps, None
 
 
-TERMS = ("answer", "fact")
-VARIANTS = {
-    "fspo": fspo,
-    "mixed": fspo.with_(without_evidence="outcome"),
-    "outcome": fspo.with_(fact=False, signs=False, without_evidence="outcome"),
-    "outcome+fact": fspo.with_(signs=False),
-    "signs": fspo.with_(fact=False),
-    "judged": fspo.with_(verifier="judge"),
-}
-FORM = "tags"
+PAPER = Paper(
+    {
+        "fspo": fspo,
+        "mixed": fspo.with_(without_evidence="outcome"),
+        "outcome": fspo.with_(fact=False, signs=False, without_evidence="outcome"),
+        "outcome+fact": fspo.with_(signs=False),
+        "signs": fspo.with_(fact=False),
+        "judged": fspo.with_(verifier="judge"),
+    },
+    terms=("answer", "fact"),
+    form="tags",
+)

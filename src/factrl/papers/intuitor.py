@@ -24,6 +24,8 @@ from collections.abc import Callable
 from factrl.rewards import reward
 from factrl.types import Completion, Example
 
+from . import Paper
+
 
 @reward
 def intuitor(
@@ -45,5 +47,4 @@ def intuitor(
     return {"certainty": weight * certainty(completion)}
 
 
-TERMS = ("certainty",)
-VARIANTS = {"online": intuitor}
+PAPER = Paper({"online": intuitor}, terms=("certainty",))

@@ -39,47 +39,46 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 from factrl.errors import ConfigError, DataError, PolicyFault
 from factrl.llm.judging import judged_here
-from factrl.rewards import for_example, reward
+from factrl.rewards import Needs, for_example, reward
 from factrl.rewards.checklist import Item
 from factrl.text import think_answer
 from factrl.types import Claim, Completion, Example, Score
 from factrl.verifier.report import Report
 
+from . import Paper
+
 Check = Callable[..., Sequence[Item]]  # question, text, items; and example, where it has that parameter
 Extract = Callable[[str, str, str], Sequence[Claim]]
 
-_CHOICES = {"truth_claims": ("all", "missing")}
 _MALFORMED = -1.0  # the whole reward of a completion out of form (Eqs. 8 and 10, reconstructed)
 _NO_CHECKLIST = "has no checklist; add a list column `checklist` with the facts that a good answer states"
-TERMS: tuple[str, ...] = ("recall", "precision", "truth", "general", "format", "length")
+_TERMS = ("recall", "precision", "truth", "general", "format", "length")
 
 
-def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
-    """What an example lacks; missing knobs are reported here too, before anything is paid for."""
-    alpha, beta, gamma = _weights(knobs["alpha"], knobs["beta"], knobs["gamma"])
-    _penalty(Completion("", tokens=0), knobs["length_max"], knobs["length_buffer"])
-    needed = _needs_checklist(alpha, beta, gamma, knobs["truth_claims"])
-    return f"it {_NO_CHECKLIST}" if needed and not example.checklist else None
+def _needs(knobs: Mapping[str, Any]) -> Needs:
+    def lacks(example: Example) -> str | None:  # missing knobs are told here too, before anything is paid for
+        weights = _weights(knobs["alpha"], knobs["beta"], knobs["gamma"])
+        _penalty(Completion("", tokens=0), knobs["length_max"], knobs["length_buffer"])
+        needed = _needs_checklist(*weights, knobs["truth_claims"])
+        return f"it {_NO_CHECKLIST}" if needed and not example.checklist else None
+
+    # A weight that is still None counts as one that is not 0: the user has to give it.
+    alpha, beta, gamma = (knobs[name] != 0 for name in ("alpha", "beta", "gamma"))
+    items = _needs_checklist(alpha, beta, gamma, knobs["truth_claims"])
+    rated = knobs["thinking"] and knobs["general"]
+    used = {"checklist": items, "extract": gamma, "truthfulness": gamma, "rate": rated}
+    return Needs(lacks, [name for name, needed in used.items() if not needed])
 
 
 def _needs_checklist(alpha: float, beta: float, gamma: float, truth_claims: str) -> bool:
     return bool(alpha or beta or (gamma and truth_claims == "missing"))
 
 
-def _unused(knobs: Mapping[str, Any]) -> list[str]:
-    # A weight that is still None counts as one that is not 0: the user has to give it.
-    alpha, beta, gamma = (knobs[name] != 0 for name in ("alpha", "beta", "gamma"))
-    items = _needs_checklist(alpha, beta, gamma, knobs["truth_claims"])
-    rated = knobs["thinking"] and knobs["general"]
-    used = {"checklist": items, "extract": gamma, "truthfulness": gamma, "rate": rated}
-    return [name for name, needed in used.items() if not needed]
-
-
-@reward(requires=_requires, unused=_unused, choices=_CHOICES)
+@reward(needs=_needs)
 def klcf(
     example: Example,
     completion: Completion,
@@ -91,7 +90,7 @@ def klcf(
     alpha: float | None = None,
     beta: float | None = None,
     gamma: float | None = None,
-    truth_claims: str = "all",
+    truth_claims: Literal["all", "missing"] = "all",
     thinking: bool = True,
     general: float = 0.1,
     length_max: int | None = None,
@@ -116,7 +115,7 @@ def klcf(
         ConfigError: a knob is missing or out of range, or nobody counted the completion's tokens.
         DataError: the example has no checklist although one is needed.
     """
-    base_terms: dict[str, float] = dict.fromkeys(TERMS, 0.0)
+    base_terms: dict[str, float] = dict.fromkeys(_TERMS, 0.0)
     text, question = str(completion), example.question
     if thinking:
         blocks = think_answer(completion, completion.prefill)
@@ -213,7 +212,7 @@ def _weights(*weights: float | None) -> tuple[float, float, float]:
     return alpha, beta, gamma
 
 
-@reward(searches=True)
+@reward(needs=Needs(searches=True))
 def factscore(example: Example, completion: Completion, *, verify: Callable[..., Report]) -> Score:
     """The paper's baseline GRPO + FActScore; the terms are `precision` and `format`.
 
@@ -233,29 +232,35 @@ def factscore(example: Example, completion: Completion, *, verify: Callable[...,
 
 _ROW = klcf.with_(alpha=0.4, beta=0.2, gamma=0.4)  # a row of Table 2, not the main configuration
 
-VARIANTS = {
-    "weights-required": klcf,
-    "table-2-row": _ROW,
-    "truth-only": klcf.with_(alpha=0.0, beta=0.0, gamma=1.0),  # another row of Table 2
-    "non-thinking": _ROW.with_(thinking=False),
-    "uncovered": _ROW.with_(truth_claims="missing"),
-    "factscore": factscore,
-}
-VARIANT_SETTINGS = {
-    "non-thinking": {
-        "data": {
-            "prompt": "Answer the question below in detail. State only facts that you are sure of.\n\n"
-            "Question: {question}"
+PAPER = Paper(
+    {
+        "weights-required": klcf,
+        "table-2-row": _ROW,
+        "truth-only": klcf.with_(alpha=0.0, beta=0.0, gamma=1.0),  # another row of Table 2
+        "non-thinking": _ROW.with_(thinking=False),
+        "uncovered": _ROW.with_(truth_claims="missing"),
+        "factscore": factscore,
+    },
+    terms=_TERMS,
+    form="tags",
+    length="long",
+    settings={
+        "non-thinking": {
+            "data": {
+                "prompt": "Answer the question below in detail. State only facts that you are sure of.\n\n"
+                "Question: {question}"
+            }
+        },
+        "factscore": {"verifier": {"preset": "factscore", "max_claims": 100_000}},  # all claims are judged
+    },
+    asks={
+        "non-thinking": {
+            "train.beta": "it has a KL penalty in the place of the general reward, and its weight is lost "
+            "(Table 8); 0 leaves the penalty out"
         }
     },
-    "factscore": {"verifier": {"preset": "factscore", "max_claims": 100_000}},  # all claims are judged
-}
-ASKS = {
-    "non-thinking": {
-        "train.beta": "it has a KL penalty in the place of the general reward, and its weight is lost "
-        "(Table 8); 0 leaves the penalty out"
-    }
-}
-FORM = "tags"
-LENGTH = "long"
-STAND_IN = ("table-2-row", "klcf's own weights are lost: alpha=0.4 beta=0.2 gamma=0.4, a row of its Table 2")
+    stand_in=(
+        "table-2-row",
+        "klcf's own weights are lost: alpha=0.4 beta=0.2 gamma=0.4, a row of its Table 2",
+    ),
+)

@@ -35,38 +35,27 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from factrl.errors import ConfigError
-from factrl.rewards import reward
+from factrl.rewards import Needs, reward
 from factrl.rewards.grading import Grader
 from factrl.text import tag, think_answer
 from factrl.types import Completion, Example, Grade, Score
 from factrl.verifier.report import Report
 
-from . import no_answers
+from . import Paper, no_answers
 
 _WEIGHTS = ("weight_format", "weight_correct", "weight_fact")
 _Parts = tuple[str | None, str | None, str | None]  # reasoning, answer, what is malformed; None is not there
 
 
-def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
-    return no_answers(example) if knobs["weight_correct"] else None
-
-
-def _check(knobs: Mapping[str, Any]) -> None:
+def _needs(knobs: Mapping[str, Any]) -> Needs:
     if not any(knobs[name] for name in _WEIGHTS):
         raise ConfigError(f"{', '.join(_WEIGHTS)} are all 0, so nothing is paid for; give one of them")
-
-
-def _unused(knobs: Mapping[str, Any]) -> list[str]:
     weights = {"grade": knobs["weight_correct"], "verify": knobs["weight_fact"]}
-    return [name for name, weight in weights.items() if not weight]
+    lacks = no_answers if knobs["weight_correct"] else lambda example: None
+    return Needs(lacks, [name for name, weight in weights.items() if not weight], searches=True)
 
 
-@reward(
-    requires=_requires,
-    unused=_unused,
-    searches=True,
-    check=_check,
-)
+@reward(needs=_needs)
 def knowrl(
     example: Example,
     completion: Completion,
@@ -122,29 +111,30 @@ def _parts(completion: Completion) -> _Parts:
     return think and think.text, answer and answer.text, blocks.malformed
 
 
-TERMS = ("format", "correct", "fact")
-VARIANTS = {
-    "paper": knowrl,
-    "format": knowrl.with_(weight_correct=0.0, weight_fact=0.0),
-    "format+fact": knowrl.with_(weight_correct=0.0),
-    "format+correct": knowrl.with_(weight_fact=0.0),
-    "no-refusal": knowrl.with_(abstain=-1.0),
-    "truthrl": knowrl.with_(correct=1.0, abstain=0.0, weight_format=0.0, weight_fact=0.0),
-    "dapo": knowrl,
-}
-VARIANT_SETTINGS = {
-    # dapo.yaml of the release, otherwise as grpo.yaml.
-    "dapo": {
-        "train": {
-            "steps": 500,
-            "prompts_per_step": 4,  # 20 completions x 2 accumulation steps / 10
-            "max_prompt_length": 512,
-            "loss_type": "dapo",  # the mean over all tokens
-            "epsilon_high": 0.28,
-            "scale_rewards": "none",
-            "mask_truncated_completions": True,
-        }
+PAPER = Paper(
+    {
+        "paper": knowrl,
+        "format": knowrl.with_(weight_correct=0.0, weight_fact=0.0),
+        "format+fact": knowrl.with_(weight_correct=0.0),
+        "format+correct": knowrl.with_(weight_fact=0.0),
+        "no-refusal": knowrl.with_(abstain=-1.0),
+        "truthrl": knowrl.with_(correct=1.0, abstain=0.0, weight_format=0.0, weight_fact=0.0),
+        "dapo": knowrl,
     },
-}
-FORM = "tags"
-LENGTH = "short"
+    terms=("format", "correct", "fact"),
+    form="tags",
+    length="short",
+    settings={
+        "dapo": {  # dapo.yaml of the release, otherwise as grpo.yaml
+            "train": {
+                "steps": 500,
+                "prompts_per_step": 4,  # 20 completions x 2 accumulation steps / 10
+                "max_prompt_length": 512,
+                "loss_type": "dapo",  # the mean over all tokens
+                "epsilon_high": 0.28,
+                "scale_rewards": "none",
+                "mask_truncated_completions": True,
+            }
+        },
+    },
+)

@@ -25,26 +25,27 @@ answer that is not right: it pays what a wrong answer with the same confidence p
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from factrl.errors import ConfigError
-from factrl.rewards import reward
+from factrl.rewards import Needs, reward
 from factrl.rewards.grading import Grader
 from factrl.text import tag, think_answer
 from factrl.text.confidence import stated_confidence
 from factrl.types import Completion, Example, Score
 
-from . import no_answers
+from . import Paper, no_answers
 
 _END = "</confidence>"
 
 
-def _check(knobs: Mapping[str, Any]) -> None:
+def _needs(knobs: Mapping[str, Any]) -> Needs:
     if knobs["answer"] == "tags" and knobs["calibration"]:
         raise ConfigError("answer='tags' states no confidence; calibration needs answer=confidence or text")
+    return Needs(no_answers)
 
 
-@reward(requires=no_answers, choices={"answer": ("confidence", "tags", "text")}, check=_check)
+@reward(needs=_needs)
 def rlcr(
     example: Example,
     completion: Completion,
@@ -53,7 +54,7 @@ def rlcr(
     correct: float = 1.0,
     calibration: float = 1.0,
     malformed: float = -2.0,
-    answer: str = "confidence",
+    answer: Literal["confidence", "tags", "text"] = "confidence",
     analysis: bool = True,
 ) -> Score:
     """RLCR's reward: correctness less the Brier score of the stated confidence.
@@ -104,14 +105,16 @@ _SURE = (
 )
 _ASKED = "\n\nQuestion: {question}"
 
-TERMS = ("correctness", "calibration", "format")
-VARIANTS = {
-    "rlcr": rlcr,
-    "rlvr": rlcr.with_(calibration=0.0, malformed=-1.0, answer="tags"),
-    "rlcr-no-analysis": rlcr.with_(analysis=False),
-    "rlvr-analysis": rlcr.with_(calibration=0.0, malformed=-1.0),
-}
-VARIANT_SETTINGS = {
-    "rlvr": {"data": {"prompt": _HOW + _ASKED}},
-    "rlcr-no-analysis": {"data": {"prompt": _HOW + _SURE + _ASKED}},
-}
+PAPER = Paper(
+    {
+        "rlcr": rlcr,
+        "rlvr": rlcr.with_(calibration=0.0, malformed=-1.0, answer="tags"),
+        "rlcr-no-analysis": rlcr.with_(analysis=False),
+        "rlvr-analysis": rlcr.with_(calibration=0.0, malformed=-1.0),
+    },
+    terms=("correctness", "calibration", "format"),
+    settings={
+        "rlvr": {"data": {"prompt": _HOW + _ASKED}},
+        "rlcr-no-analysis": {"data": {"prompt": _HOW + _SURE + _ASKED}},
+    },
+)

@@ -44,20 +44,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from factrl.errors import ConfigError, Unscored
-from factrl.rewards import reward
+from factrl.rewards import Needs, reward
 from factrl.rewards.grading import Grader
 from factrl.text import Blocks, Slice, think_answer
 from factrl.types import Completion, Example, Score
 from factrl.verifier.claims import content_words
 from factrl.verifier.report import WIDTH, Report
 
-from . import no_answers
+from . import Paper, no_answers
 
 
-def _check(knobs: Mapping[str, Any]) -> None:
+def _needs(knobs: Mapping[str, Any]) -> Needs:
     correct, abstain, wrong, floor = (knobs[name] for name in ("correct", "abstain", "wrong", "floor"))
     detail, partial, enough = (knobs[name] for name in ("detail", "partial", "enough"))
     if enough < 1 or detail < 0 or partial < 0:
@@ -68,9 +68,10 @@ def _check(knobs: Mapping[str, Any]) -> None:
             f"(correct), {abstain - partial:g} to {abstain + partial:g} (abstain), {wrong:g} (wrong) and "
             f"{floor:g} (floor)"
         )
+    return Needs(no_answers, searches=True)
 
 
-@reward(requires=no_answers, searches=True, choices={"answer": ("tags", "text")}, check=_check)
+@reward(needs=_needs)
 def robust(
     example: Example,
     completion: Completion,
@@ -84,7 +85,7 @@ def robust(
     detail: float = 0.5,
     partial: float = 0.25,
     enough: int = 12,
-    answer: str = "tags",
+    answer: Literal["tags", "text"] = "tags",
 ) -> Score:
     """Outcome first, facts within its band; the terms are `outcome` and `fact`.
 
@@ -164,6 +165,4 @@ def _counts(report: Report, example: Example) -> Counter[str]:
     return counts
 
 
-TERMS = ("outcome", "fact")
-VARIANTS = {"robust": robust, "text": robust.with_(answer="text")}
-FORM = "tags"
+PAPER = Paper({"robust": robust, "text": robust.with_(answer="text")}, terms=("outcome", "fact"), form="tags")

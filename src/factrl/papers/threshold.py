@@ -22,18 +22,17 @@ are drawn and the settings of training, TruthRL's, are ours.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 from factrl.errors import ConfigError
-from factrl.rewards import reward
+from factrl.rewards import Needs, reward
 from factrl.rewards.grading import Grader
 from factrl.types import Completion, Example, Score
 
-from . import no_answers, truthrl
+from . import Paper, no_answers, truthrl
 
 
 def penalty(t: float) -> float:
@@ -47,7 +46,7 @@ def penalty(t: float) -> float:
     return t / (1 - t)
 
 
-def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
+def _lacks(example: Example) -> str | None:
     if no_answers(example):
         return no_answers(example)
     if (t := _stated(example)) is None:
@@ -69,13 +68,13 @@ def _stated(example: Example) -> Any:
     return None if t != t else t  # NaN, as data frames write an empty cell
 
 
-@reward(requires=_requires, choices={"answer": truthrl.truthrl.choices["answer"]})
+@reward(needs=Needs(_lacks))
 def threshold(
     example: Example,
     completion: Completion,
     *,
     grade: Grader,
-    answer: str = "boxed",
+    answer: truthrl.Where = "boxed",
     bounded: bool = False,
 ) -> Score:
     """The reward whose optimum is to answer above the threshold of the question; the term is `outcome`.
@@ -95,6 +94,6 @@ def threshold(
     return replace(score, facts={**score.facts, "threshold": t})
 
 
-TERMS = ("outcome",)
-VARIANTS = {"threshold": threshold, "bounded": threshold.with_(bounded=True)}
-FORM = "boxed"
+PAPER = Paper(
+    {"threshold": threshold, "bounded": threshold.with_(bounded=True)}, terms=("outcome",), form="boxed"
+)

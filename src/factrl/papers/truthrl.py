@@ -27,35 +27,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from factrl.errors import PolicyFault
-from factrl.rewards import reward
+from factrl.rewards import Needs, reward
 from factrl.text import boxed, tag, unwrap_latex
 from factrl.text.abstention import is_refusal
 from factrl.text.reasoning import find_answer
 from factrl.types import Completion, Example, Grade, Score
 
-from . import no_answers
+from . import Paper, no_answers
 
 if TYPE_CHECKING:
     from factrl.rewards.grading import Grader
 
 _HEAD = 4_000  # characters of a reasoning that is too long for the judge
 
-_CHOICES = {"answer": ("boxed", "text"), "verifier": ("judge", "em")}
+Where = Literal["boxed", "text"]
 
 
-def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
-    if knobs["knowledge"] and example.ook is None and not no_answers(example):
-        return (
-            "it has no out-of-knowledge flag, which the knowledge-enhanced variants need; "
-            "add a boolean column `ook` (true: the model never answers it right)"
-        )
-    return no_answers(example)
+def _needs(knobs: Mapping[str, Any]) -> Needs:
+    def lacks(example: Example) -> str | None:
+        if knobs["knowledge"] and example.ook is None and not no_answers(example):
+            return (
+                "it has no out-of-knowledge flag, which the knowledge-enhanced variants need; "
+                "add a boolean column `ook` (true: the model never answers it right)"
+            )
+        return no_answers(example)
+
+    return Needs(lacks)
 
 
-@reward(requires=_requires, choices=_CHOICES)
+@reward(needs=_needs)
 def truthrl(
     example: Example,
     completion: Completion,
@@ -64,8 +67,8 @@ def truthrl(
     correct: float = 1.0,
     abstain: float = 0.0,
     wrong: float = -1.0,
-    answer: str = "boxed",
-    verifier: str = "judge",
+    answer: Where = "boxed",
+    verifier: Literal["judge", "em"] = "judge",
     knowledge: bool = False,
 ) -> Score:
     """TruthRL's outcome reward (section 3.2); the term is `outcome`.
@@ -88,20 +91,20 @@ def truthrl(
     return Score({"outcome": value}, floored=graded.floored, facts=facts)
 
 
-@reward(requires=_requires, choices={**_CHOICES, "combine": ("multiplicative", "additive", "conditional")})
+@reward(needs=_needs)
 def truthrl_reasoning(
     example: Example,
     completion: Completion,
     *,
     grade: Grader,
     reason: Callable[[str, str, Sequence[str]], float],
-    combine: str = "multiplicative",
+    combine: Literal["multiplicative", "additive", "conditional"] = "multiplicative",
     weight: float = 0.5,
     correct: float = 1.0,
     abstain: float = 0.0,
     wrong: float = -1.0,
-    answer: str = "boxed",
-    verifier: str = "judge",
+    answer: Where = "boxed",
+    verifier: Literal["judge", "em"] = "judge",
     knowledge: bool = False,
 ) -> Score:
     """TruthRL with a reward for its reasoning (section 4.6); the terms are `outcome` and `reasoning`.
@@ -188,22 +191,24 @@ _RETRIEVAL = (
     f"point or wrong. {_HOW}{{evidence}}\n\n{{asked_at}}Question: {{question}}"
 )
 
-TERMS = ("outcome", "reasoning")
-VARIANTS = {
-    "ternary": truthrl,
-    "binary": truthrl.with_(abstain=-1.0),
-    "knowledge-ternary": truthrl.with_(knowledge=True),
-    "knowledge-binary": truthrl.with_(knowledge=True, abstain=-1.0),
-    "em": truthrl.with_(verifier="em"),
-    "reasoning-multiplicative": truthrl_reasoning.with_(combine="multiplicative"),
-    "reasoning-additive": truthrl_reasoning.with_(combine="additive"),
-    "reasoning-conditional": truthrl_reasoning.with_(combine="conditional"),
-    "retrieval": truthrl,
-    "retrieval-binary": truthrl.with_(abstain=-1.0),
-    "retrieval-reasoning": truthrl_reasoning,
-}
 # With retrieved documents, the paper's main setting: `factrl prepare retrieve` puts them into the rows, and
 # the released files of CRAG have them (`retrieved_chunks`).
 _RETRIEVED = {"data": {"prompt": _RETRIEVAL}}
-VARIANT_SETTINGS = {name: _RETRIEVED for name in VARIANTS if name.startswith("retrieval")}
-FORM = "boxed"
+PAPER = Paper(
+    {
+        "ternary": truthrl,
+        "binary": truthrl.with_(abstain=-1.0),
+        "knowledge-ternary": truthrl.with_(knowledge=True),
+        "knowledge-binary": truthrl.with_(knowledge=True, abstain=-1.0),
+        "em": truthrl.with_(verifier="em"),
+        "reasoning-multiplicative": truthrl_reasoning.with_(combine="multiplicative"),
+        "reasoning-additive": truthrl_reasoning.with_(combine="additive"),
+        "reasoning-conditional": truthrl_reasoning.with_(combine="conditional"),
+        "retrieval": truthrl,
+        "retrieval-binary": truthrl.with_(abstain=-1.0),
+        "retrieval-reasoning": truthrl_reasoning,
+    },
+    terms=("outcome", "reasoning"),
+    form="boxed",
+    settings={f"retrieval{end}": _RETRIEVED for end in ("", "-binary", "-reasoning")},
+)

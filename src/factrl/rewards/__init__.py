@@ -22,12 +22,13 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Real
 from operator import attrgetter
-from types import MappingProxyType
-from typing import Any, overload
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, Literal, get_args, get_origin, get_type_hints, overload
 
 from factrl.errors import ConfigError, DataError, FactrlError, NoScore, RewardBug, Unscored, nearest
 from factrl.llm.background import Workers, wait_for
@@ -38,9 +39,27 @@ THREADS = 256  # samples of one batch that wait for their judges at the same tim
 SUM = "sum"  # the name under which the sum of the terms is logged, next to the terms
 
 RewardFunction = Callable[..., Any]
-Requirement = Callable[[Example, Mapping[str, Any]], str | None]
-Unused = Callable[[Mapping[str, Any]], Collection[str]]
-Check = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a reward needs beside its resources.
+
+    Attributes:
+        lacks: says what an example lacks for it, None when nothing.
+        unused: resources that are never asked, for example by a weight of 0, and need not be supplied.
+        searches: `verify` is also asked about questions without evidence, for which it needs a search.
+        refuted: why it needs the verdict `refuted`, and what gives it; a verifier that never does is refused.
+    """
+
+    lacks: Callable[[Example], str | None] | None = None
+    unused: Collection[str] = ()
+    searches: bool = False
+    refuted: str = ""
+
+
+NeedsOf = Callable[[Mapping[str, Any]], Needs]
+"""What a reward needs with these knobs; raises `ConfigError` where they do not fit together."""
 
 
 @dataclass(frozen=True)
@@ -55,24 +74,16 @@ class Reward:
     Attributes:
         name: what metrics and errors call it.
         resources: resource -> object, or None while it is not supplied.
-        requires: says what an example lacks for this reward, None when nothing.
-        unused: returns the resources that the knobs make unnecessary, for example by a weight of 0.
-        searches: `verify` is also asked about questions without evidence, for which it needs a search.
-        choices: knob -> the words that it may be.
-        check: raises `ConfigError` for knobs that do not fit together.
-        refuted: why it needs the verdict `refuted`, and what gives it; a verifier that never does is refused.
+        needs: what it needs with its knobs.
+        choices: knob -> the words that it may be, those of its `Literal`.
     """
 
     fn: RewardFunction
     name: str
     knobs: Mapping[str, Any]
     resources: Mapping[str, Any]
-    requires: Requirement | None = field(default=None, repr=False)
-    unused: Unused | None = field(default=None, repr=False)
-    searches: bool = field(default=False, repr=False)
+    needs: NeedsOf = field(default=lambda knobs: Needs(), repr=False)
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
-    check: Check | None = field(default=None, repr=False)
-    refuted: str = field(default="", repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the name of the function: in its module, `@reward` has put the reward under that name."""
@@ -94,8 +105,8 @@ class Reward:
         """The same reward with other knobs or with resources supplied.
 
         Raises:
-            ConfigError: a name that is neither a knob nor a resource of this reward, or a verifier that never
-                gives a verdict that the reward needs.
+            ConfigError: a name that is neither a knob nor a resource of this reward, a knob that is none of
+                its choices or does not fit another, or a verifier without a verdict that the reward needs.
         """
         knobs, resources = dict(self.knobs), dict(self.resources)
         for name, value in values.items():
@@ -106,36 +117,43 @@ class Reward:
                     f"(it has: {', '.join(known) or 'none'})"
                 )
             (resources if name in resources else knobs)[name] = value
-            judge: Any = getattr(value, "judge", None)
-            if self.refuted and name == "verify" and not getattr(judge, "refutes", True):
-                problem = f"the verifier {judge.identity} never says `refuted`"
-                raise ConfigError(f"reward {self.name!r}: {problem}; {self.refuted}")
+        for name, (*others, last) in self.choices.items():
+            if knobs[name] not in (*others, last):
+                raise ConfigError(f"{name}={knobs[name]!r} is not {', '.join(others)} or {last}")
+        needed = self.needs(knobs)
+        judge: Any = getattr(values.get("verify"), "judge", None)
+        if needed.refuted and not getattr(judge, "refutes", True):
+            problem = f"the verifier {judge.identity} never says `refuted`"
+            raise ConfigError(f"reward {self.name!r}: {problem}; {needed.refuted}")
         return replace(self, knobs=MappingProxyType(knobs), resources=MappingProxyType(resources))
+
+    @property
+    def needed(self) -> Needs:
+        """What it needs with its knobs as they are."""
+        return self.needs(self.knobs)
 
     @property
     def missing(self) -> tuple[str, ...]:
         """Resources that must still be supplied, without those that these knobs make unnecessary."""
-        unused = self.unused(self.knobs) if self.unused is not None else ()
+        unused = self.needed.unused
         return tuple(name for name, value in self.resources.items() if value is None and name not in unused)
 
     @property
     def needs_answers(self) -> bool:
         """Whether a question without accepted answers is of no use to it."""
-        if self.requires is None:
+        if (lacks := self.needed.lacks) is None:
             return "grade" in self.resources
-        bare, answered = (self.requires(e, self.knobs) for e in (Example("?"), Example("?", ("!",))))
-        return bare != answered
+        return lacks(Example("?")) != lacks(Example("?", ("!",)))
 
     def check_examples(self, examples: Sequence[Example]) -> None:
         """Refuse a dataset that lacks what this reward needs, before anything is paid for.
 
         Raises:
             DataError: how many rows lack what, and the first of them.
-            ConfigError: a knob has a value that it cannot have.
+            ConfigError: a knob is missing that it has to be told.
         """
-        self.check_knobs()
-        lacks = self.requires or (lambda example, knobs: None)
-        problems = [(e, why) for e in examples if (why := lacks(e, self.knobs))]
+        lacks = self.needed.lacks or (lambda example: None)
+        problems = [(e, why) for e in examples if (why := lacks(e))]
         if problems:
             first, why = problems[0]
             raise DataError(
@@ -149,7 +167,7 @@ class Reward:
         Raises:
             RewardBug: the reward raised something other than `Unscored`.
             NoScore: it returned no score.
-            ConfigError: a resource is missing, or a knob has a value that it cannot have.
+            ConfigError: a resource is missing.
         """
         self._check_supplied()
         completion = _without_end_tokens(completion)
@@ -226,20 +244,7 @@ class Reward:
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 
-    def check_knobs(self) -> None:
-        """Refuse a knob whose value is not among its choices, and knobs that do not fit together.
-
-        Raises:
-            ConfigError: it names the knob, its value and the choices.
-        """
-        for name, (*others, last) in self.choices.items():
-            if self.knobs[name] not in (*others, last):
-                raise ConfigError(f"{name}={self.knobs[name]!r} is not {', '.join(others)} or {last}")
-        if self.check is not None:
-            self.check(self.knobs)
-
     def _check_supplied(self) -> None:
-        self.check_knobs()
         if self.missing:
             name = self.missing[0]
             raise ConfigError(
@@ -277,17 +282,9 @@ def _rebuilt(module: str, name: str, values: Mapping[str, Any]) -> Reward:
 @overload
 def reward(fn: RewardFunction, /) -> Reward: ...
 @overload
+def reward(*, needs: Needs | NeedsOf) -> Callable[[RewardFunction], Reward]: ...
 def reward(
-    *,
-    requires: Requirement | None = None,
-    unused: Unused | None = None,
-    searches: bool = False,
-    choices: Mapping[str, Sequence[str]] = MappingProxyType({}),
-    check: Check | None = None,
-    refuted: str = "",
-) -> Callable[[RewardFunction], Reward]: ...
-def reward(
-    fn: RewardFunction | None = None, /, **options: Any
+    fn: RewardFunction | None = None, /, *, needs: Needs | NeedsOf | None = None
 ) -> Reward | Callable[[RewardFunction], Reward]:
     """Make a reward of a function `(example, completion, *, resource, knob=default)`.
 
@@ -299,19 +296,17 @@ def reward(
     >>> brief.with_(most=1)(Example("Capital of Peru?"), "It is Lima.").value
     -1.0
 
+    A knob that may be a few words says so by its type, such as `mode: Literal["strict", "mild"] = "strict"`.
+
     Args:
-        requires: `(example, knobs) -> str | None`: what an example lacks for this reward.
-        unused: `knobs -> names`: resources that need not be supplied, because these knobs never ask them.
-        searches: questions without evidence are verified too, by a search.
-        choices: knob -> the words that it may be.
-        check: raises `ConfigError` for knobs that do not fit together, before anything is asked.
-        refuted: why it needs the verdict `refuted`, and what gives it; empty where `unknown` is as good.
+        needs: what it needs beside its resources, or a function of the knobs that says it and raises
+            `ConfigError` where they do not fit together.
 
     Raises:
         TypeError: the function does not have that shape.
     """
     if fn is None:
-        return partial(reward, **options)  # type: ignore[return-value]  # called with the function
+        return partial(reward, needs=needs)  # type: ignore[return-value]  # called with the function
     knobs: dict[str, Any] = {}
     resources: dict[str, Any] = {}
     positional = 0
@@ -329,7 +324,22 @@ def reward(
             f"reward {fn.__name__!r} takes {positional} positional parameters; "
             "write def reward(example, completion, *, …)"
         )
-    return Reward(fn, fn.__name__, MappingProxyType(knobs), MappingProxyType(resources), **options)
+    found = needs if needs is not None else Needs()
+    needed = found if callable(found) else lambda knobs: found
+    return Reward(
+        fn, fn.__name__, MappingProxyType(knobs), MappingProxyType(resources), needed, _choices(fn, knobs)
+    )
+
+
+def _choices(fn: RewardFunction, knobs: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
+    """The words of each knob whose type is a `Literal`; a name that is not there says nothing."""
+    choices = {}
+    for name in filter(fn.__annotations__.__contains__, knobs):
+        with suppress(NameError):
+            one = SimpleNamespace(__annotations__={name: fn.__annotations__[name]})
+            hint = get_type_hints(one, fn.__globals__)[name]
+            choices |= {name: get_args(hint)} if get_origin(hint) is Literal else {}
+    return choices
 
 
 def for_example(resource: Callable[..., Any], example: Example) -> Callable[..., Any]:

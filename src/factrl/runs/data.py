@@ -8,7 +8,6 @@ an id that occurs twice, and a cell that could mean two things, are errors that 
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import hashlib
 import itertools
@@ -258,17 +257,6 @@ def columns_of(example: Example) -> dict[str, Any]:
         "evidence": [{"text": p.text, "title": p.title, "source": p.source} for p in example.evidence],
         "checklist": [*example.checklist],
     }
-
-
-def questions_in(row: Row) -> list[str]:
-    """What a row may ask: its columns with a usual name of the question, of a conversation the last question.
-
-    >>> questions_in({"id": 1, "prompt": [{"role": "user", "content": "Who wrote Emma?"}]})
-    ['Who wrote Emma?']
-    """
-    cells = [native(_look_up(row, column)) for column in _USUAL["question"]]
-    texts = (cell if (last := _last_question(cell)) is None else last for cell in cells)
-    return [text for text in texts if isinstance(text, str)]
 
 
 def label_example(question: str, label: str) -> Example:
@@ -545,7 +533,7 @@ def read_completion(cell: Any, where: str, *, spelled: bool = False) -> str | No
 
 
 def native(value: Any) -> Any:
-    """A cell in Python's own types: arrays of numpy, torch and Arrow and tuples are lists, NaN is None.
+    """A cell in Python's own types: arrays and tuples are lists, NaN is None.
 
     >>> native({"answers": ("Rome",), "year": float("nan")})
     {'answers': ['Rome'], 'year': None}
@@ -574,50 +562,43 @@ _FLAGS: Mapping[str, bool | None] = {
     **dict.fromkeys(("0", "0.0", "false"), False),
     **dict.fromkeys(("1", "1.0", "true"), True),
 }
-_STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
-_STRINGS = re.compile(_STRING, re.DOTALL)
-# A container that another tool printed: brackets with two texts, such as ['a' 'b'] or c('a', 'b').
-_SEVERAL = re.compile(rf"[\w.]*(?:[\[({{]\s*)+(?:{_STRING})\s*[,;]?\s*(?:{_STRING}).*", re.DOTALL)
-_DEEP = re.compile(r"(?:[\[{(]\s*){50}")
 _MARKED = re.compile(r"(?:\A|\n)[ \t]*####([^\n]*)\Z")  # GSM8K's answer, behind the solution
 _BESIDE_THEM = frozenset(name for name in _USUAL["answers"] if "." not in name)
 
 
 def _parsed(text: str, where: str) -> Any:
-    """A list or a table that a text spells; the text where it spells none.
+    """A list or a table that a text spells in JSON; the text where it spells none.
 
     Raises:
-        DataError: it begins like one and cannot be read, or is a list of numbers, which could be an interval.
+        DataError: it begins like one and is no JSON, or is a list of numbers, which could be an interval.
     """
-    body = text.strip()
-    value = _listed(body)
+    value = _listed(text)
     if isinstance(value, (list, dict)):
         return value
-    if _DEEP.match(body):
-        raise DataError(f"{where} is {text[:80]!r}; it is nested too deeply to be read")
-    if body.startswith(tuple("[{")) and body[1:].lstrip().startswith(("'", '"')):
-        hint = "it starts like a list in JSON and cannot be read as one; write the answers as a list"
-        raise DataError(f"{where} is {text[:80]!r}; {hint}")
-    whole = _literal(body)
+    body = text.strip()
+    whole = _in_json(body)
     if isinstance(whole, list) and len(whole) == 1 and not isinstance(whole[0], (list, dict)):
         return whole
-    if isinstance(whole, list) or _SEVERAL.match(body):
+    if isinstance(whole, list):
         raise _unclear(text, where)
+    if body.startswith(("[", "{")) and body[1:].lstrip().startswith(("'", '"')):
+        raise DataError(
+            f"{where} is {text[:80]!r}: it starts like a list and cannot be read as JSON; mend the column, "
+            "e.g. rows.map(lambda row: {'answers': ast.literal_eval(row['answers'])})"
+        )
     return text
 
 
 def _listed(text: Any) -> Any:
-    """A list with texts or tables in it, or a table, that a text spells; anything else is itself.
+    """A list with texts or tables in it, or a table, that a text spells in JSON; anything else is itself.
 
     A list of numbers alone stays text: it may be an interval.
     """
     if not isinstance(text, str):
         return text
-    body = text.strip()
-    if body.startswith(('"[', '"{')):  # JSON that was written as JSON
-        inner = _literal(body)
-        return text if inner is None or (value := _listed(inner)) is inner else value
-    value = _literal(body)
+    value = _in_json(text.strip())
+    if isinstance(value, str):  # JSON that was written as JSON
+        return inner if (inner := _listed(value)) is not value else text
     if isinstance(value, list) and (not value or _has_text(value)):
         return value
     return value if isinstance(value, dict) and value else text
@@ -627,36 +608,12 @@ def _has_text(value: Any) -> bool:
     return isinstance(value, (str, dict)) or (isinstance(value, list) and any(map(_has_text, value)))
 
 
-def _literal(body: str) -> Any:
-    """The value that a text spells in JSON, or as Python prints it; None where it spells none.
-
-    Round or curly brackets without keys, which mathematics uses too, are a list only if they hold texts.
-    """
-    if not body.startswith(("[", "{", "(", '"')):
-        return None
+def _in_json(body: str) -> Any:
+    """The list, table or text that a text spells in JSON; None where it spells none."""
     try:
-        return json.loads(body)
+        return json.loads(body) if body.startswith(("[", "{", '"[', '"{')) else None
     except (ValueError, RecursionError):
-        pass
-    if body.startswith('"'):
         return None
-    try:
-        value = ast.literal_eval(body)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return None
-    texts = isinstance(value, (tuple, set)) and bool(value) and all(isinstance(one, str) for one in value)
-    value = sorted(value, key=body.index) if isinstance(value, set) and texts else value
-    if not (isinstance(value, (list, dict)) or texts):
-        return None
-    # Python joins texts that stand side by side, as numpy prints different ones.
-    return native(value) if _count(value) == len(_STRINGS.findall(body)) else None
-
-
-def _count(value: Any) -> int:
-    """Texts in a value, keys too."""
-    if isinstance(value, dict):
-        return sum(map(_count, itertools.chain(value, value.values())))
-    return sum(map(_count, value)) if isinstance(value, (list, tuple)) else isinstance(value, str)
 
 
 _AS_EVIDENCE = "write a text or a table with text, title and source; data.columns.evidence='' leaves it out"

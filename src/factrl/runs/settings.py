@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from factrl.runs.data import ColumnName, template_names
 
 LOCAL = "local"  # `judge.url` of the model in this process
+OWN = "own"
+"""Marks what a recipe says of its own models, data and machine, which does not come with a paper's name."""
 Positive = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
@@ -39,11 +41,11 @@ class Section(BaseModel):
 class ModelSettings(Section):
     """`[model]`: the policy."""
 
-    name: str = Field(min_length=1)
-    """Model to train: a local folder, a hub id, or a policy of `factrl models list`."""
+    name: Annotated[str, OWN] = Field(min_length=1)
+    """Model to train: a local folder, a hub id, or a policy of `factrl doctor`."""
     revision: str | None = None
     """Branch, tag or commit on the hub."""
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    dtype: Annotated[Literal["auto", "float32", "bfloat16"], OWN] = "auto"
     """Precision of the loaded weights; `auto` takes what the checkpoint says."""
     lora: bool = False
     """Train a LoRA adapter instead of all weights."""
@@ -53,7 +55,7 @@ class ModelSettings(Section):
     """Scale of the adapter; its output is multiplied by alpha / rank."""
     lora_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout inside the adapter."""
-    lora_target_modules: str | Annotated[tuple[str, ...], Field(strict=False)] = "all-linear"
+    lora_target_modules: Annotated[str | Annotated[tuple[str, ...], Field(strict=False)], OWN] = "all-linear"
     """Modules that get an adapter: `all-linear` or a list of names."""
     load_in_4bit: bool = False
     """QLoRA: keep the weights beneath the adapter in 4 bits (NF4), with bitsandbytes on a GPU."""
@@ -81,15 +83,15 @@ class ModelSettings(Section):
 class DataSettings(Section):
     """`[data]`: the questions and how they become prompts."""
 
-    train: str = Field(min_length=1)
+    train: Annotated[str, OWN] = Field(min_length=1)
     """Questions to train on: a .jsonl, .json, .csv, .tsv or .parquet file, a folder of them, or a hub id."""
-    split: str = Field(default="train", min_length=1)
+    split: Annotated[str, OWN] = Field(default="train", min_length=1)
     """Split of `train`, for a folder or a hub id."""
     subset: str | None = None
     """Configuration of a hub dataset that has several."""
-    eval: str | None = None
+    eval: Annotated[str | None, OWN] = None
     """Questions to evaluate on while training, as in `train`; none by default."""
-    eval_split: str = Field(default="test", min_length=1)
+    eval_split: Annotated[str, OWN] = Field(default="test", min_length=1)
     """Split of `eval`, for a folder or a hub id."""
     columns: dict[ColumnName, str] = Field(default_factory=dict)
     """What the dataset calls its columns, e.g. `{question = "query"}`; dots reach into nested columns."""
@@ -138,7 +140,7 @@ class JudgeSettings(Section):
     """US dollars for a million tokens of its prompts; without a price only tokens are counted."""
     price_out: float | None = Field(default=None, ge=0)
     """US dollars for a million tokens of its replies."""
-    reward_model: str | None = None
+    reward_model: Annotated[str | None, OWN] = None
     """Scalar reward model, a folder or hub id, that rates answers; by default the judge rates them."""
     truthfulness_model: str | None = None
     """Model that was tuned to say whether a claim is true (KLCF); by default the local one."""
@@ -207,7 +209,7 @@ class VerifierSettings(Section):
     order; by default their words do."""
     judge: str | None = None
     """Instead of the preset's own: `local`, `weak`, `llm` (the model of `judge.url`), `nli:NAME` of any
-    cross-encoder, or a verifier of `factrl models list`."""
+    cross-encoder, or a verifier of `factrl doctor`."""
     trust_remote_code: bool = False
     """Run Python code that comes with that cross-encoder, as HHEM's does; needs its commit
     (`nli:NAME@COMMIT`) or a folder, so that the code is the one that you read."""
@@ -259,7 +261,7 @@ class TrainSettings(Section):
     """Questions per optimizer step, over all processes."""
     num_generations: int = Field(default=8, ge=2)
     """Completions per question: the group that advantages compare."""
-    micro_batch_size: Positive = 8
+    micro_batch_size: Annotated[Positive, OWN] = 8
     """Completions per forward pass and process; fewer need less memory."""
     max_completion_length: Positive = 2048
     """Tokens a completion may have."""
@@ -275,7 +277,7 @@ class TrainSettings(Section):
     """Steps of linear warm-up; below 1 it is a share of all steps."""
     weight_decay: float = Field(default=0.01, ge=0, lt=1)
     """AdamW weight decay."""
-    optim: Literal["adamw_torch_fused", "adamw_8bit"] = "adamw_torch_fused"
+    optim: Annotated[Literal["adamw_torch_fused", "adamw_8bit"], OWN] = "adamw_torch_fused"
     """AdamW by TRL's name; `adamw_8bit` keeps its state in 8 bits, with bitsandbytes."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     """Gradient clipping norm."""
@@ -306,16 +308,16 @@ class TrainSettings(Section):
     """Leave completions that hit the length limit out of the loss."""
     gradient_checkpointing: bool = True
     """Recompute activations in the backward pass: less memory, more time."""
-    bf16: Literal["auto"] | bool = "auto"
+    bf16: Annotated[Literal["auto"] | bool, OWN] = "auto"
     """bfloat16 autocast; `auto` uses it where the device has it, or as FACTRL_BF16 (0 or 1) in the
     environment says. TRL has it on, also on CPU."""
-    save_steps: Positive = 50
+    save_steps: Annotated[Positive, OWN] = 50
     """Steps between checkpoints."""
-    eval_steps: Positive | None = None
+    eval_steps: Annotated[Positive | None, OWN] = None
     """Steps between evaluations on `data.eval`; only at the end by default."""
-    use_vllm: bool = False
-    """Generate with vLLM. What is written outside of training's steps (`tune`, `eval`, `probe`, `prepare`) is
-    its too where it is installed and a GPU is here, and else this process's."""
+    use_vllm: Annotated[bool, OWN] = False
+    """Generate with vLLM. What is written outside of training's steps (`tune`, `eval`, `prepare`) is its too
+    where it is installed and a GPU is here, and else this process's."""
     vllm_mode: Literal["colocate", "server"] = "colocate"
     """vLLM inside the training processes or on a server of its own."""
     vllm_server_base_url: str | None = None

@@ -22,8 +22,8 @@ from factrl.errors import ConfigError, DataError, FactrlError, RewardBug, neares
 from factrl.job import REWARD_ALONE, Job, open_judge, read_job
 from factrl.llm import LLM, preflight
 from factrl.rewards import Reward
+from factrl.rewards.needs import Supplier, outside_training, supply
 from factrl.rewards.remote import TOKEN
-from factrl.rewards.resources import Supplier, outside_training, supply
 from factrl.runs.data import label_example, to_example
 from factrl.runs.settings import AskSettings
 from factrl.text.messages import completion_of, last_message, reasoning_of, text_of, with_reasoning

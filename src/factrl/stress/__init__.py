@@ -23,7 +23,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from factrl.errors import ConfigError, nearest
-from factrl.papers import declared, form_of, length_of, load_reward, split_spec
+from factrl.papers import form_of, length_of, load_reward, paper_of, split_spec
 from factrl.rewards import Reward
 from factrl.text.escape import one_line
 
@@ -66,7 +66,7 @@ def oracle_setup(spec: str, reward: Reward | None = None) -> Setup:
 def stand_in(spec: str) -> tuple[str, str]:
     """The reward that is tried in place of a main one that cannot be, and why; itself where it can be."""
     paper, variant = split_spec(spec)
-    other = None if variant else declared(spec, "STAND_IN")
+    other = None if variant else paper_of(spec).stand_in
     return (f"{paper}:{other[0]}", other[1]) if other else (spec, "")
 
 
@@ -89,7 +89,8 @@ def known_failures(spec: str) -> Mapping[str, str] | None:
     None where the paper was not tried and its file says nothing.
     """
     paper, variant = split_spec(spec)
-    lists = declared(spec, "WEAKNESSES", weaknesses().get(paper))
+    own = paper_of(spec).weaknesses
+    lists = weaknesses().get(paper) if own is None else own
     return None if lists is None else lists.get(variant, lists.get("", {}))
 
 

@@ -23,7 +23,7 @@ from factrl.llm import Message, Reply
 from factrl.rewards.checklist import Checklist, Item
 from factrl.rewards.grading import Grader, reasoning_judge
 from factrl.rewards.preference import SelfReference, rating_judge
-from factrl.rewards.resources import RESOURCES, Truth
+from factrl.stress.stand_ins import Truth, stand_ins
 from factrl.text.answers import final_answer, normalize_answer
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage, Verdict, VerdictLabel
@@ -290,10 +290,10 @@ def _quality(text: str, p: Prompt | None) -> int:
 def oracle_resources() -> dict[str, Any]:
     """What a reward may ask for, by name: the real graders, verifiers and raters with oracles as models.
 
-    What has no oracle has the stand-in of `RESOURCES`.
+    What has no oracle has a stand-in by rules.
     """
     truth = Truth(lambda text: {"supported": True, "refuted": False}.get(label_of(text)))
-    rules = {name: row.stand_in(truth) for name, row in RESOURCES.items() if name != "certainty"}
+    rules = {name: one for name, one in stand_ins(truth).items() if name != "certainty"}
     llm, verifier = OracleLLM(), open_verifier("local", judge=OracleJudge())
     verifier.extract = read_claims  # what the preset has, remembered
     return rules | {

@@ -22,7 +22,7 @@ from pydantic import Field
 from factrl.errors import ConfigError, nearest
 from factrl.papers import load_reward
 from factrl.rewards import Reward
-from factrl.rewards.resources import RESOURCES
+from factrl.rewards.needs import RESOURCES
 from factrl.runs.config import check_knobs, load_settings, read_toml
 from factrl.runs.settings import Positive, Section, TrainSettings
 
@@ -271,16 +271,17 @@ def row_reward(row: RowSettings) -> Reward | None:
     """
     if row.reward == RANDOM:
         return None
+    from factrl.studies.table import BY_TABLE
+
     bare = load_reward(row.reward)
     if problems := check_knobs(row.knobs, bare.knobs, "knobs"):
         raise ConfigError(*(f"{row.reward}: {problem}" for problem in problems))
     bare = bare.with_(**row.knobs)
-    by_table = [name for name, one in RESOURCES.items() if one.by_table]
     in_training = [name for name, one in RESOURCES.items() if one.make is None]
-    if lacking := [name for name in bare.missing if name not in (*by_table, *in_training)]:
+    if lacking := [name for name in bare.missing if name not in (*BY_TABLE, *in_training)]:
         raise ConfigError(
             f"{row.reward} needs {', '.join(lacking)}, which a study of the small world has not; it has "
-            f"{', '.join(by_table)}"
+            f"{', '.join(BY_TABLE)}"
         )
     return bare
 

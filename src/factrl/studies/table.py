@@ -8,11 +8,13 @@ from typing import Any
 
 from factrl.rewards import Reward
 from factrl.rewards.grading import Grader
-from factrl.rewards.resources import RESOURCES, supply
+from factrl.rewards.needs import supply
 from factrl.types import Claim, Passage
 from factrl.verifier import Verifier
 from factrl.verifier.judges.table import TableJudge
 
+BY_TABLE = ("grade", "verify", "extract", "compare", "checklist", "truthfulness")
+"""The resources that a table of facts stands in for."""
 _MIN_SENTENCES = 3  # sentences that a text must have for `TableFacts.compare` to prefer it
 
 
@@ -34,8 +36,9 @@ class TableFacts:
         Raises:
             ConfigError: it needs one that the small studies do not have.
         """
-        made = {name: make(self) for name in reward.missing if (make := RESOURCES[name].by_table)}
-        return supply(reward.with_(**made))
+        known = {name: getattr(self, name) for name in BY_TABLE if name != "extract"}
+        made = {"extract": self.judge.extract, **known}
+        return supply(reward.with_(**{name: made[name] for name in reward.missing if name in made}))
 
     def checklist(self, question: str, text: str, items: Sequence[str]) -> list[str]:
         """Whether the text says each item, by the table's reading of both."""

@@ -17,9 +17,9 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from factrl.errors import RewardBug
+from factrl.evals.grade import Extract, grade_completions
 from factrl.evals.metrics import short_form
 from factrl.evals.samples import EvalSample
-from factrl.evals.shortqa import Extract, grade_completions
 from factrl.job import Job
 from factrl.rewards import Reward
 from factrl.rewards.grading import Grader
@@ -108,7 +108,7 @@ class TrueGap:
         reward = self.reward
         if {"certainty", "group"} & reward.resources.keys() or not example.answers:
             return False  # what is known only where the policy samples, several times
-        if reward.requires is not None and reward.requires(example, reward.knobs):
+        if (lacks := reward.needed.lacks) is not None and lacks(example):
             return False
         verify: Any = reward.resources.get("verify")
         return bool(example.evidence) or verify is None or getattr(verify, "search", verify) is not None

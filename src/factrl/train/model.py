@@ -2,7 +2,7 @@
 
 Prompts are the same in training, probing and evaluation.
 
-A policy of `factrl models list` comes quantised (GGUF).  What transformers loads from that cannot be saved in
+A policy of `factrl doctor` comes quantised (GGUF).  What transformers loads from that cannot be saved in
 a checkpoint, so its weights are copied once into a plain model.
 """
 
@@ -190,7 +190,7 @@ def uses_bf16(settings: TrainSettings) -> bool:
 
 
 def is_embedded(name: str) -> bool:
-    """Whether `name` is a policy of `factrl models list`, and no folder here."""
+    """Whether `name` is a policy of `factrl doctor`, and no folder here."""
     return not Path(name).exists() and any(m.name == name and m.role == "policy" for m in models.MODELS)
 
 

@@ -18,7 +18,6 @@ from factrl.runs.settings import RunSettings
 from factrl.types import Completion, Example
 
 from .model import beginning, encode, fit_prompts, load_tokenizer, refuse_long
-from .writing import PolicyWriter
 
 _ENDS = 1 << 20  # bytes at each end of a file of weights, by which it is known again
 
@@ -44,26 +43,13 @@ class VLLMWriter:
         self.identity = f"{weights} {_weights(Path(model.name))} vllm {version_of('vllm')} {how}"
         self._vllm: Any = importlib.import_module("vllm")
         self._engine: Any = None
-        self._policy: PolicyWriter | None = None
         self._asked = self._too_long = 0
 
     def close(self) -> None:
         """Give the memory of the GPU back, for training after it."""
-        self._engine = self._policy = None
+        self._engine = None
         gc.collect()
         torch.cuda.empty_cache()
-
-    def score(
-        self,
-        examples: Sequence[Example],
-        continuations: Sequence[Sequence[str]],
-        on_done: Callable[[], None] = lambda: None,
-    ) -> list[list[float]]:
-        """See `PolicyWriter.score`, which does it."""
-        if self._policy is None:
-            self.close()
-            self._policy = PolicyWriter.load(self.settings)
-        return self._policy.score(examples, continuations, on_done)
 
     def write(
         self,

@@ -38,7 +38,6 @@ from .model import (
     fit_prompts,
     load_policy,
     refuse_long,
-    render_prompts,
     roomy_cache,
     uses_bf16,
 )
@@ -307,29 +306,6 @@ class PolicyWriter:
                     on_done()
         return answers
 
-    @torch.no_grad()
-    def score(
-        self,
-        examples: Sequence[Example],
-        continuations: Sequence[Sequence[str]],
-        on_done: Callable[[], None] = lambda: None,
-    ) -> list[list[float]]:
-        """The log-probability of every continuation after its example's prompt, in nats and float32.
-
-        Without a temperature and without an end token.
-        """
-        data = self.settings.data
-        rendered = render_prompts(examples, self.tokenizer, data)
-        prompts = encode(rendered, self.tokenizer, chat=data.chat)
-        scores: list[list[float]] = []
-        with evaluating(self.model, bf16=self._bf16):
-            for text, prompt, texts in zip(rendered, prompts, continuations, strict=True):
-                gap = "" if text[-1:].isspace() or data.chat else " "
-                rows = [self.tokenizer(gap + t, add_special_tokens=False)["input_ids"] for t in texts]
-                scores.append(_sums(self.model, prompt, rows))
-                on_done()
-        return scores
-
     def _text(self, ids: list[int], ends: Sequence[int]) -> Written:
         text = self.tokenizer.decode(ids, skip_special_tokens=True)
         ended = bool(ids) and ids[-1] in ends
@@ -402,26 +378,3 @@ def _head_logits(decoder: Any, states: torch.Tensor) -> torch.Tensor:
     cap, scale, divisor = (getattr(config, name, None) for name in _SCALES_LOGITS)
     logits = logits * (scale or 1.0) / (divisor or 1.0)
     return torch.tanh(logits / cap) * cap if cap else logits
-
-
-def _sums(model: Any, prompt: Sequence[int], rows: Sequence[Sequence[int]]) -> list[float]:
-    """Log-probability of each row of tokens after the prompt, which goes through the model once for all."""
-    device = model.device
-    decoder = unwrap_adapter(model)
-    cache = DynamicCache(config=decoder.config)
-    first = decoder.base_model(
-        input_ids=torch.tensor([list(prompt)], device=device), past_key_values=cache, use_cache=True
-    )
-    width = max(map(len, rows))
-    ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=device)
-    known = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=device)
-    states = first.last_hidden_state[:, -1:].expand(len(rows), -1, -1)
-    if width > 1:
-        cache.batch_repeat_interleave(len(rows))
-        # The last token of a row predicts nothing that is asked for; padding comes after and is not read.
-        later = decoder.base_model(input_ids=ids[:, :-1], past_key_values=cache, use_cache=True)
-        states = torch.cat([states, later.last_hidden_state], dim=1)
-    picked = states[known.bool()]  # (N, H), the states that predict the tokens of all rows in their order
-    logs = torch.log_softmax(_head_logits(decoder, picked), dim=-1)
-    chosen = logs.gather(-1, ids[known.bool()].unsqueeze(-1)).squeeze(-1).double()
-    return [float(part.sum()) for part in chosen.split([len(row) for row in rows])]

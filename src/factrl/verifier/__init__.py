@@ -240,7 +240,7 @@ def open_verifier(
         embedder: a model of sentence-transformers that ranks the passages of `docs` or `index`.
         llm: finds the claims and judges them; the published presets that ask a model need it.
         judge: replaces the preset's own judge: a judge, `local`, `weak`, `table:FILE`, `nli:NAME`,
-            a verifier of `factrl models list` (`factcg`, or `factcg:FOLDER`), or `llm`,
+            a verifier of `factrl doctor` (`factcg`, or `factcg:FOLDER`), or `llm`,
             for the model given as `llm`.
         trust_remote_code: run Python code that comes with a cross-encoder.  HHEM has such code, so the preset
             `fspo` needs this and `judge="nli:vectara/hallucination_evaluation_model@COMMIT"` or a folder.

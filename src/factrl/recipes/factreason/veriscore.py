@@ -23,10 +23,10 @@ from functools import partial
 from pathlib import Path
 
 import factrl as fx
-from factrl.evals.longform import claim_numbers
+from factrl.evals.folder import Output
 from factrl.evals.metrics import bootstraps
-from factrl.evals.numbers import number
-from factrl.evals.samples import Claims, EvalSample, Output
+from factrl.evals.numbers import claim_numbers, number
+from factrl.evals.samples import Claims, EvalSample
 from factrl.job import read_job
 from factrl.prepare import answer_part
 from factrl.prepare.dataset import write_rows

@@ -34,9 +34,9 @@ imitate+=(train.prompts_per_step=4 train.micro_batch_size=2)
 losses=(train.steps=500 train.prompts_per_step=4)
 
 ask=(--config "$here/recipe.toml" --judge "$JUDGE" "train.use_vllm=$(on_gpu)")
-short=(--limit 300 --extract text train.max_completion_length=4096) # summary: 300 questions; which, and the length, ours
+short=(--limit 300 grade.extract=text train.max_completion_length=4096) # summary: 300 questions; which, and the length, ours
 # Reasoned about, and not told by the likelihood of options; length and words are ours.
-reason=(--extract boxed train.max_completion_length=16384)
+reason=(grade.extract=boxed train.max_completion_length=16384)
 reason+=('data.prompt={question}'$'\n\n''Put the final answer, and nothing else, in \boxed{{}}.')
 
 evaluate() { # ROW MODEL: single runs; their temperature is not known, this is that of Avg@5

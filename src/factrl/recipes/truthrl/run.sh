@@ -23,11 +23,11 @@ train=(--config "$here/recipe.toml" --model "$model" --judge "$JUDGE" "data.eval
 
 evaluate() { # ROW MODEL: greedy, 2,048 new tokens, each of the four sets (paper: App. A)
     step "eval/$1" eval "${sets[@]}" --model "$2" "${ask[@]}" train.max_completion_length=2048 "$vllm"
-    step "crag/$1" eval "$data/crag.jsonl" --completions "$OUT/eval/$1/samples.jsonl" --judge "$JUDGE" --extract boxed --by question_type # paper: Table 2 is its comparison questions
+    step "crag/$1" eval "$data/crag.jsonl" --completions "$OUT/eval/$1/samples.jsonl" --judge "$JUDGE" grade.extract=boxed # paper: Table 2 is its comparison questions
     local number=1 url
     for url in ${JUDGES:-}; do # paper: Table 6, on CRAG; the same answers
         number=$((number + 1))
-        step "judge-$number/$1" eval "$data/crag.jsonl" --completions "$OUT/eval/$1/samples.jsonl" --judge "$url" --extract boxed
+        step "judge-$number/$1" eval "$data/crag.jsonl" --completions "$OUT/eval/$1/samples.jsonl" --judge "$url" grade.extract=boxed
     done
 }
 tuned() { # ROW METHOD FILE FROM WORD…: a baseline from the model FROM, then its evaluation
@@ -41,8 +41,8 @@ rewarded() { # ROW FILE REWARD WORD…: GRPO from the model itself, then its eva
 
 steps() {
     evaluate base "$model"                                                             # paper: "prompting"
-    step probe.jsonl probe "$data/train.jsonl" --model "$model" "${ask[@]}" --full --samples 256 "$vllm" # paper: 256 samples, out of knowledge where none is right; T and top-p not given
-    local known=$OUT/probe.jsonl
+    step known eval "$data/train.jsonl" --model "$model" "${ask[@]}" --samples 256 sampling.temperature=1 "$vllm" # paper: 256 samples, out of knowledge where none is right; T and top-p not given
+    local known=$OUT/known/questions.jsonl
     local imitate=(train.learning_rate=5e-6 train.prompts_per_step=16 train.lr_scheduler_type=cosine train.warmup_steps=0.03 train.epochs=1) # paper
     tuned sft sft "$data/train.jsonl" "$model" "${imitate[@]}"                         # paper: the accepted answer
     tuned r-tuning r-tuning "$data/train.jsonl" "$model" --probe "$known" "${imitate[@]}" # paper: "I don't know" where out of knowledge

@@ -20,8 +20,8 @@ if [ "${RETRIEVAL:-yes}" = no ]; then shown=truthrl reasons=truthrl:reasoning-mu
 case $row in
     ternary) reward=$shown ;;
     binary) reward="$shown reward.abstain=-1" ;;
-    ternary-knowledge) reward="$shown reward.knowledge=true" questions=$OUT/probe.jsonl ;;
-    binary-knowledge) reward="$shown reward.abstain=-1 reward.knowledge=true" questions=$OUT/probe.jsonl ;;
+    ternary-knowledge) reward="$shown reward.knowledge=true" questions=$OUT/known/questions.jsonl ;;
+    binary-knowledge) reward="$shown reward.abstain=-1 reward.knowledge=true" questions=$OUT/known/questions.jsonl ;;
     rule-based) reward="$shown reward.verifier=em" ;;
     reasoning-*) reward="$reasons reward.combine=${row#reasoning-} reward.weight=0.5" ;;
     *) fail "name a row: binary, ternary, binary-knowledge, ternary-knowledge, rule-based, reasoning-multiplicative, reasoning-additive, reasoning-conditional" ;;

@@ -82,7 +82,7 @@ def plan_tuning(job: Job[TuneSettings]) -> TunePlan:
     if settings.rule and settings.rule.needs_ook and all(example.ook is None for example in examples):
         raise DataError(
             f"{tune.rule or tune.method} needs to know which questions the model knows, and none of "
-            f"{len(examples)} has a flag `ook`; find out with: factrl probe QUESTIONS --model NAME "
+            f"{len(examples)} has a flag `ook`; find out with: factrl eval QUESTIONS --model NAME "
             "--output probed.jsonl, and give --probe probed.jsonl"
         )
     return TunePlan(job, examples, held_out, (), probed, notes)
@@ -99,7 +99,9 @@ def _probed(
     probed: dict[str, tuple[Example, Sequence[Candidate]]] = {}
     for number, row in enumerate(read_rows(file), start=1):
         if "id" not in row or "ook" not in row:
-            raise ConfigError(f"--probe {file} is no output of factrl probe: a row without `id` or `ook`")
+            raise ConfigError(
+                f"--probe {file} is no output of factrl eval --samples: a row without `id` or `ook`"
+            )
         at = f"--probe {file}, row {number}"
         left_out = {*get_args(ColumnName)} - {"id", "question", "ook"}
         columns: dict[ColumnName, str] = dict.fromkeys(left_out, "")
@@ -149,7 +151,7 @@ def _check_same_prompt(job: Job[TuneSettings], file: str) -> list[str]:
     except FileNotFoundError:
         return [f"--probe {file}: how it asked and read answers is unknown, as {path} is not there"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ConfigError(f"{path} cannot be read; move it away, or run factrl probe again") from error
+        raise ConfigError(f"{path} cannot be read; move it away, or run factrl eval again") from error
     wanted = {name: getattr(settings.data, name) for name in ("prompt", "system", "prefill", "chat")}
     problems = [
         f"--probe {file} was made with {name} = {about[name]!r}, and here it is {value!r}"

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factrl.errors import TooManyMasked, Unscored
+from factrl.evals.grade import grade_completions
 from factrl.evals.metrics import compare, short_form
-from factrl.evals.shortqa import grade_completions
 from factrl.job import Job
 from factrl.llm.writers import Writer, Written, digest_of
 from factrl.rewards.grading import graded_by

@@ -14,13 +14,13 @@ from typing import Any, Literal, get_args
 from pydantic import Field, field_validator
 
 from factrl.errors import ConfigError
-from factrl.evals.shortqa import Extract
 from factrl.job import Job, unread
 from factrl.papers import load_reward, settings_of
 from factrl.runs.config import Unused, load_settings, read_setting
 from factrl.runs.data import template_names
 from factrl.runs.resume import settings_text
 from factrl.runs.settings import AskSettings, RunSettings, Section
+from factrl.text.reasoning import Extract
 from factrl.train.tuning.rules import RULES, Rule
 
 Method = Literal["sft", "rft", "r-tuning", "dpo"]
@@ -49,7 +49,7 @@ class TuneSection(Section):
     beta: float = Field(default=0.1, gt=0)
     """How closely DPO keeps to its reference; TRL's default, as no paper here says."""
     probe: str | None = None
-    """Output of `factrl probe` on these questions: what the model knows, and samples that need not be written
+    """`questions.jsonl` of `factrl eval --samples` on these questions: what the model knows, and samples that need not be written
     again."""
     target: str | None = None
     """The completion that gives an answer, with {answer} for the answer; by default the answer alone, where

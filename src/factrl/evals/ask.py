@@ -1,4 +1,4 @@
-"""Benchmarks from end to end: questions, answers, grades, numbers, files.
+"""From questions to asked texts, and on through grades and numbers: a benchmark from end to end.
 
 A model's answers are in `answers/` of the output folder as soon as they exist, as journals: a second start
 with the same settings asks nothing again, and one with other settings is refused.  The replies of judges are
@@ -7,45 +7,60 @@ in their own store.  `results.json`, `samples.jsonl` and `report.html` are there
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from factrl.errors import ConfigError, DataError, Unscored
-from factrl.evals.catalogue import (
-    Benchmark,
-    completions_column,
-    completions_of,
-    plain,
-    read_completions,
-    template,
-)
-from factrl.evals.longform import check_texts, claim_numbers, with_steps
-from factrl.evals.numbers import Source, confidence_numbers, numbers_by, numbers_of
+from factrl.errors import ConfigError, DataError, Unscored, nearest
+from factrl.evals.catalogue import Benchmark, plain, template
+from factrl.evals.grade import NOTHING_STORED, Texts, Tools, check_texts, grade_texts
+from factrl.evals.numbers import Source, claim_numbers, confidence_numbers, numbers_of
 from factrl.evals.samples import EvalSample
-from factrl.evals.shortqa import NOTHING_STORED, Texts, Tools, by_likelihood, grade_texts
 from factrl.llm.writers import Writer, digest_of
-from factrl.runs.data import questions_in
+from factrl.rewards.grading import AnswerForm
+from factrl.runs.data import native, read_completion
 from factrl.runs.disk import Journal
 from factrl.runs.progress import Progress
-from factrl.runs.rows import read_rows
-from factrl.runs.settings import AskSettings
+from factrl.runs.rows import SEPARATED, read_rows
+from factrl.runs.settings import AskSettings, Section
 from factrl.text.confidence import ASKED, TOKENS, asks_confidence
+from factrl.text.reasoning import Extract
 from factrl.types import Completion, Example
 from factrl.verifier import Verifier
 
 STORED = "stored answers"  # in place of a model's identity
 BLOCK = 32  # questions whose answers are kept together
-
-_DOCUMENTS = "Documents that may help:\n\n{evidence}\n\n"
+AT_ONCE = 512  # answers that are kept together where each question gets many
+COLUMNS = ("completion", "response", "prediction", "output")
+SAMPLED = 0.6  # temperature of several samples, when none is given: KnowRL's for Avg@5 (arXiv 2506.19807)
 _QUESTION_KEY = "question"  # key of a journal's row: the digest of its question
 
 
-SAMPLED = 0.6  # temperature of several samples, when none is given: KnowRL's for Avg@5 (arXiv 2506.19807)
+class GradeSettings(Section):
+    """`[grade]`: how `factrl eval` reads and grades answers."""
+
+    extract: Extract | None = None
+    """Where the answer is: `text` all but the reasoning, `boxed` the last box, `answer` the last <answer>; by
+    default as the reward of the recipe reads it, else `text`."""
+    form: AnswerForm | None = None
+    """What counts as right: `short`, a text that equals an accepted answer, or `sentence`, one that contains
+    it; by default `sentence`, and `short` with `extract` or a recipe's reward."""
+    strict: bool = False
+    """Leave ungraded what only rules could guess, where there is no judge."""
+    confidence: Literal["stated", "agreement"] | None = None
+    """How sure an answer is: as the model states when it is asked, or by the samples that agree."""
+    column: str = ""
+    """Column of stored answers; by default `completion`, `response`, `prediction` or `output`."""
+
+
+class EvalSettings(AskSettings):
+    """All settings of `factrl eval`."""
+
+    grade: GradeSettings = GradeSettings()
 
 
 def several(samples: int | None) -> list[str]:
@@ -61,24 +76,17 @@ class EvalConfig:
 
     Attributes:
         settings: of the model and of what grades, without a source of questions.
-        own_prompt: use the template in `settings` instead of the benchmark's, except for choices.
+        own_prompt: use the template in `settings` instead of the benchmark's.
         own_length: use the length limit in `settings`.  For a file of the user's own both always hold.
         limit: at most this many questions of each benchmark; all by default.
-        evidence: show the documents that come with a question.
-        confidence: how sure the model is: `stated`, which is asked for, by the `agreement` of samples, or by
-            the `likelihood` of what it wrote, which a policy in this process can tell.
-        by: a column; the rows of each of its values also get numbers of their own.
-        reasoning: of short answers to questions with evidence, also the share of true steps before them.
+        confidence: how sure the model is: `stated`, which is asked for, or by the `agreement` of samples.
     """
 
     settings: AskSettings
     own_prompt: bool = False
     own_length: bool = False
     limit: int | None = None
-    evidence: bool = False
     confidence: Source | None = None
-    by: str = ""
-    reasoning: bool = False
 
 
 def evaluate(
@@ -90,7 +98,7 @@ def evaluate(
     tools: Tools,
     judge: str,
     *,
-    model: Any = None,
+    open_writer: Callable[[AskSettings], Writer] | None = None,
     texts: Texts | None = None,
     verifier: Verifier | None = None,
 ) -> tuple[dict[str, Any], list[EvalSample]]:
@@ -100,9 +108,9 @@ def evaluate(
         examples, source: its questions, and where they are from.
         folder: where a model's answers are kept.
         judge: identity of what grades short answers.
-        model: what answers now, such as a `NamedModel`.
-        texts: answers that exist already; instead of `model`.
-        verifier: counts the supported claims of long answers, and of `config.reasoning` the true steps.
+        open_writer: opens what answers now, such as `factrl.train.answering.open_writer`.
+        texts: answers that exist already; instead of `open_writer`.
+        verifier: counts the supported claims of long answers.
 
     Returns:
         What `results.json` says of it, and its graded answers.
@@ -110,39 +118,21 @@ def evaluate(
     Raises:
         SetupError: what the user must change.
     """
-    kind = benchmark.kind
-    if kind == "long" and verifier is None:
+    graded_by = {"short": judge, "reasoning": "math-verify"}.get(benchmark.kind, "letter")
+    settings, model = asked(benchmark, config, source), STORED
+    if open_writer is not None:
+        writer = open_writer(settings)
+        model, draw = writer.identity, settings.draw
+        with _open_journal(benchmark, examples, source, folder, writer, **draw) as (journal, on_done):
+            texts = ask(writer, examples, journal, settings.sampling.num_samples, on_done, **draw)
+    if benchmark.kind != "long":
+        samples = grade_texts(benchmark, examples, texts or {}, tools)
+    elif verifier is None:
         raise ConfigError(f"{benchmark.name} needs a verifier for its claims")
-    graded_by = {"short": judge, "reasoning": "math-verify"}.get(kind, "letter")
-    if verifier is not None and kind == "long":
-        graded_by = f"{verifier.judge.identity} {digest_of(config.settings.verifier.model_dump())}"
-    asked_for = "letter" if kind in ("choice", "letter") else "text"
-    weighs = kind == "choice" and model is not None and gives_likelihoods(config.settings)
-    settings = _settings(benchmark, config, source, weighs=weighs)
-    policy = model.writer(settings) if model is not None else None
-    if policy is not None and weighs:
-        graded_by = asked_for = "likelihood"
-        with _open_journal(benchmark, examples, source, folder, policy, asked_for=asked_for) as (
-            journal,
-            on_done,
-        ):
-            samples = weigh(benchmark, policy, examples, journal, on_done)
     else:
-        if policy is not None:
-            draw = settings.draw
-            with _open_journal(benchmark, examples, source, folder, policy, **draw) as (journal, on_done):
-                texts = ask(policy, examples, journal, settings.sampling.num_samples, on_done, **draw)
-        if verifier is not None and kind == "long":
-            samples = check_texts(benchmark, examples, texts or {}, verifier, chat=tools.chat)
-        else:
-            samples = grade_texts(benchmark, examples, texts or {}, tools)
-        if config.confidence == "likelihood" and policy is not None:
-            samples = with_likelihood(samples, policy)
-        if config.reasoning and kind == "short" and verifier is not None:
-            samples = with_steps(samples, verifier)
-            graded_by += f"; reasoning: {verifier.judge.identity}"
-    about = {"source": source, "model": policy.identity if policy is not None else STORED}
-    about |= {"judge": graded_by, "asked_for": asked_for, "prompt": settings.data.prompt}
+        graded_by = f"{verifier.judge.identity} {digest_of(config.settings.verifier.model_dump())}"
+        samples = check_texts(benchmark, examples, texts or {}, verifier, chat=tools.chat)
+    about = {"source": source, "model": model, "judge": graded_by, "prompt": settings.data.prompt}
     return _summary(benchmark, about, samples, config), samples
 
 
@@ -157,7 +147,6 @@ def _summary(
     if config.confidence:
         more, sure = confidence_numbers(samples, config.confidence)
         numbers |= more
-    parts = numbers_by(samples, config.by)
     return {
         "kind": benchmark.kind,
         "about": benchmark.about,
@@ -170,37 +159,27 @@ def _summary(
         "masked": dict(Counter(one.cause for one in samples if one.cause).most_common()),
         "floored": dict(Counter(one.floored for one in samples if one.floored).most_common()),
         "numbers": {name: asdict(number) for name, number in numbers.items()},
-        # Value of the column `by` -> the numbers of its rows, with those that nobody can answer.
-        "by": {value: {n: asdict(one) for n, one in part.items()} for value, part in parts.items()},
         **sure,
     }
 
 
-def _settings(benchmark: Benchmark, config: EvalConfig, source: str, *, weighs: bool) -> AskSettings:
+def asked(benchmark: Benchmark, config: EvalConfig, source: str) -> AskSettings:
     """How this benchmark is asked: its own template unless the user gave one, with everything around it."""
     prompt, tokens = benchmark.prompt, benchmark.max_tokens
-    if benchmark.kind == "choice" and not weighs:
-        prompt, tokens = template("letter"), 12
     data, train, own = config.settings.data, config.settings.train, benchmark.path != ""
-    in_words = benchmark.kind not in ("choice", "letter")
-    if (config.own_prompt or own) and in_words:
-        # Options are a part of the question.
-        options = benchmark.kind == "discrimination"
-        prompt = data.prompt.replace("{question}", prompt) if options else data.prompt
-    if (
-        config.confidence == "stated"
-        and benchmark.kind in ("short", "reasoning")
-        and not asks_confidence(prompt)
-    ):
+    if config.own_prompt or own:  # options are a part of the question
+        options = template("options") if benchmark.kind == "choice" else "{question}"
+        prompt = data.prompt.replace("{question}", options)
+    short = benchmark.kind in ("short", "reasoning")
+    if config.confidence == "stated" and short and not asks_confidence(prompt):
         prompt, tokens = prompt + ASKED, tokens + TOKENS
     if config.own_length or own:
         tokens = train.max_completion_length
     # A model that only continues text gets a cue for the answer.  A template of the user's own gets none, so
     # that a policy is asked as it was trained.
-    cue = "" if data.chat or (config.own_prompt and in_words) else "\nAnswer:"
-    whole = (_DOCUMENTS if config.evidence else "") + prompt + cue
+    cue = "" if data.chat or config.own_prompt else "\nAnswer:"
     changed = {
-        "data": data.model_copy(update={"train": source, "prompt": whole}),
+        "data": data.model_copy(update={"train": source, "prompt": prompt + cue}),
         "train": train.model_copy(update={"max_completion_length": tokens}),
     }
     return config.settings.model_copy(update=changed)
@@ -210,7 +189,7 @@ def _settings(benchmark: Benchmark, config: EvalConfig, source: str, *, weighs: 
 
 
 class NamedModel:
-    """What `model.name` names, opened at its first use.
+    """What `model.name` names, opened at its first use: it writes for one benchmark after the other.
 
     A policy in this process stays loaded; a server is asked with other prompts by a writer of its own.
 
@@ -221,17 +200,12 @@ class NamedModel:
     def __init__(self, open_writer: Callable[[AskSettings], Any]) -> None:
         self._open, self._policy = open_writer, None
 
-    def writer(self, settings: AskSettings) -> Any:
-        """The model, a `Writer` that asks as the settings say; one with likelihoods has `score` too."""
-        if not gives_likelihoods(settings):
+    def __call__(self, settings: AskSettings) -> Any:
+        """The model, a `Writer` that asks as the settings say."""
+        if not settings.model.is_policy:
             return self._open(settings)
         self._policy = self._policy.with_settings(settings) if self._policy else self._open(settings)
         return self._policy
-
-
-def gives_likelihoods(settings: AskSettings) -> bool:
-    """Whether the model gives likelihoods, as a policy in this process does."""
-    return settings.model.is_policy
 
 
 @contextmanager
@@ -274,8 +248,9 @@ def ask(
         sampling: temperature, top_p and seed.
     """
     texts: Texts = {}
-    for start in range(0, len(examples), BLOCK):
-        block = examples[start : start + BLOCK]
+    size = max(1, min(BLOCK, AT_ONCE // samples))
+    for start in range(0, len(examples), size):
+        block = examples[start : start + size]
         digests = [_digest(example) for example in block]
         rows = {
             (example.id, number): row
@@ -301,40 +276,6 @@ def ask(
     return texts
 
 
-def with_likelihood(samples: Sequence[EvalSample], scorer: Any) -> list[EvalSample]:
-    """The answers with the geometric mean of their tokens' probabilities among their `values`."""
-    indices = [at for at, one in enumerate(samples) if getattr(one.completion, "tokens", None)]
-    with Progress("likelihood", len(indices)) as progress:
-        texts = [[str(samples[at].completion).lstrip()] for at in indices]
-        examples = [samples[at].example for at in indices]
-        sums = scorer.score(examples, texts, lambda: progress.advance(1))
-    rows = list(samples)
-    for at, (total,) in zip(indices, sums, strict=True):
-        mean = math.exp(total / getattr(rows[at].completion, "tokens", 1))
-        rows[at] = replace(rows[at], values={**rows[at].values, "likelihood": mean})
-    return rows
-
-
-def weigh(
-    benchmark: Benchmark,
-    scorer: Any,
-    examples: Sequence[Example],
-    journal: Journal,
-    on_done: Callable[[int], None] = lambda count: None,
-) -> list[EvalSample]:
-    """A row for every question, by the log-probabilities of its options."""
-    rows = []
-    for example in examples:
-        row, digest = journal.get(example.id, {}), _digest(example)
-        if row.get(_QUESTION_KEY) != digest:
-            row = {"sums": scorer.score([example], [example.meta["choices"]])[0], _QUESTION_KEY: digest}
-            journal.add(example.id, row)
-        grade, values = by_likelihood(example, row["sums"], several=benchmark.options == "mc2")
-        rows.append(EvalSample(example, None, grade, benchmark=benchmark.name, values=values))
-        on_done(1)
-    return rows
-
-
 def _digest(example: Example) -> str:
     """The digest of all that a model may see of a question: everything but the accepted answers."""
     return digest_of(example.question, example.topic, example.evidence, sorted(example.meta.items()))
@@ -348,14 +289,13 @@ def stored_texts(
 ) -> tuple[Texts, str]:
     """The answers to a benchmark's questions in a file.
 
-    A row belongs to a question by its `question`, `prompt` or `problem`, of equal ones by its `id` too, and
-    where it has none of the benchmark's by its `id`, compared as `plain` text; a column `benchmark`, where it
-    is filled, must agree.  Several rows of one question are its samples, in the order of the file, also of
-    each of two questions in the same words.  A question without a row is masked.
+    A row belongs to a question by its `question`, of equal ones by its `id` too, and without one by its
+    `id`; a column `benchmark`, where it is filled, must agree.  Several rows of one question are its samples,
+    in the order of the file.  A question without a row is masked.
 
     Args:
         path: .jsonl, .json, .csv, .tsv or .parquet; `samples.jsonl` of an earlier evaluation is one.
-        column: of the completions; by default `completion`, `response`, `prediction` or `output`.
+        column: of the completions, see `COLUMNS`.
 
     Returns:
         The answers, and which rows belong to none of the questions, in words.
@@ -367,21 +307,17 @@ def stored_texts(
     beside = [{name: cell for name, cell in row.items() if name not in known} for row in rows]
     chosen = completions_column(path, column, beside)
     written = read_completions(path, chosen, [row.get(chosen) for row in rows])
-    both, own = dict[tuple[str, str], list[int]](), list[int]()
-    questions = {plain(example.question) for example in examples}
-    for number, row in enumerate(rows):
-        if plain(row.get("benchmark")) in ("", benchmark.name):
-            there = (text for text in map(plain, questions_in(row)) if text in questions)
-            name, question = plain(row.get("id")), next(there, plain(row.get("question")))
-            own.append(number)
-            for key in {(name, question), ("", question)} - {("", "")}:
-                both.setdefault(key, []).append(number)
+    of = dict[tuple[str, str], list[int]]()
+    own = [at for at, row in enumerate(rows) if plain(row.get("benchmark")) in ("", benchmark.name)]
+    for at in own:
+        name, question = plain(rows[at].get("id")), plain(rows[at].get("question"))
+        for key in {(name, question), ("", question)} - {("", "")}:
+            of.setdefault(key, []).append(at)
     texts, found = Texts(), set[int]()
     for example in examples:
         name, question = plain(example.id), plain(example.question)
-        numbers = next(
-            (both[key] for key in ((name, question), ("", question), (name, "")) if key in both), []
-        )
+        keys = (key for key in ((name, question), ("", question), (name, "")) if key in of)
+        numbers = of[first] if (first := next(keys, None)) else []
         for number, text in enumerate([written[at] for at in numbers] or [None]):
             texts[example.id, number] = NOTHING_STORED if text is None else Completion(text)
         found.update(numbers)
@@ -390,8 +326,8 @@ def stored_texts(
         raise DataError(f"{path} answers none of the {len(examples)} questions of {benchmark.name}; {how}")
     if not (left := [rows[at] for at in own if at not in found]):
         return texts, ""
-    first = plain(left[0].get("question"))[:80] or plain(left[0].get("id"))
-    note = f"{len(left)} of {len(rows)} rows of {path} belong to none of its questions, first {first!r}"
+    shown = plain(left[0].get("question"))[:80] or plain(left[0].get("id"))
+    note = f"{len(left)} of {len(rows)} rows of {path} belong to none of its questions, first {shown!r}"
     return texts, f"{note}; {how}"
 
 
@@ -402,3 +338,47 @@ def own_texts(path: str, examples: Sequence[Example], column: str = "") -> Texts
         (example.id, 0): NOTHING_STORED if text is None else Completion(text)
         for example, text in zip(examples, texts, strict=True)
     }
+
+
+def completions_of(path: str | Path, examples: Sequence[Example], column: str = "") -> list[str | None]:
+    """The completion of each row of a file, None where there is none.
+
+    Args:
+        examples: the file's rows, as `load_examples` reads them.
+        column: of the completions; by default `completion`, `response`, `prediction` or `output`.
+
+    Raises:
+        DataError: the column is missing, or holds something else than text and conversations.
+    """
+    chosen = completions_column(path, column, [example.meta for example in examples])
+    return read_completions(path, chosen, [example.meta.get(chosen) for example in examples])
+
+
+def read_completions(path: str | Path, column: str, cells: Sequence[Any]) -> list[str | None]:
+    """What the cells of a file's column say, see `read_completion`."""
+    spelled = str(path).lower().endswith(SEPARATED)
+    return [
+        read_completion(cell, f"{path}, row {number}: {column}", spelled=spelled)
+        for number, cell in enumerate(cells, start=1)
+    ]
+
+
+def completions_column(path: str | Path, column: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Which column of a file's rows holds the completions; `column` where it is given.
+
+    Of those with a usual name it is the first with anything in it.
+    """
+    present = dict.fromkeys(name for row in rows for name in row)
+    usual = [name for name in COLUMNS if name in present]
+    filled = (name for name in usual if any(native(row.get(name)) not in (None, "") for row in rows))
+    chosen = column or next(filled, next(iter(usual), ""))
+    if chosen not in present:
+        hint = "its rows hold only questions and what is known about them; add a column `completion`"
+        if present:
+            shown = ", ".join(map(repr, present))
+            hint = f"columns beside the question: {shown}; name the right one with grade.column=NAME"
+        if column and any(column in row for row in itertools.islice(read_rows(str(path)), 1)):
+            hint = "the question is read from it; put what a model answered into a column `completion`"
+        missing = f"{column!r} beside the question and its answers" if column else "for the completions"
+        raise DataError(f"{path} has no column {missing}{nearest(column, present)}; {hint}")
+    return chosen

@@ -1,7 +1,8 @@
 """Makes a reward's resources from the user's settings.
 
 A reward names the resources that it needs as parameters; `RESOURCES` says what each name stands for.  In
-Python you can supply another object with the same interface: `.with_(verify=my_verifier)`.
+Python you can supply another object with the same interface: `.with_(verify=my_verifier)`.  What stands in
+for them is beside what uses it: oracles in `stress`, a table of facts in `studies`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 from factrl.errors import ConfigError, Unscored
@@ -20,9 +20,7 @@ from factrl.rewards import Reward
 from factrl.rewards.grading import AnswerForm, Grader, reasoning_judge
 from factrl.rewards.preference import SelfReference, rating_judge
 from factrl.runs.settings import LOCAL, JudgeSettings, VerifierSettings
-from factrl.text.abstention import abstains
-from factrl.text.answers import is_contentless
-from factrl.types import Claim, Completion, Grade, Passage, TrainingState, Verdict
+from factrl.types import Claim, Completion
 
 
 @dataclass(frozen=True)
@@ -153,74 +151,11 @@ class Supplier:
 
 
 @dataclass(frozen=True)
-class Truth:
-    """Makes stand-ins for resources, by rules: they know what is true, and find all else `good`.
-
-    Attributes:
-        holds: whether a text is right; None for a text that says nothing right and nothing wrong.
-        good: the result for such a text, and for reasoning, quality and certainty.
-        others: completions beside one in its group.
-        evidence: what a search finds for a question that comes without evidence.
-    """
-
-    holds: Callable[[str], bool | None]
-    good: bool = True
-    others: Sequence[str] = ()
-    evidence: Sequence[Passage] = ()
-
-    def of(self, text: str) -> bool:
-        """Whether a text is found good."""
-        known = self.holds(text)
-        return self.good if known is None else known
-
-    def grade(self) -> Callable[..., Grade]:
-        def graded(question: str, prediction: str, answers: Sequence[str], **_: Any) -> Grade:
-            if is_contentless(prediction):  # as the real grader
-                return Grade("incorrect", prediction, how="gate", floored="contentless")
-            if self.holds(prediction):
-                return Grade("correct", prediction, how="scripted")
-            return Grade("abstained" if abstains(prediction) else "incorrect", prediction, how="scripted")
-
-        return graded
-
-    def verify(self) -> Any:
-        from factrl.verifier import Verifier
-        from factrl.verifier.search import Given
-
-        return Verifier(_claims(self), Given(self.evidence), _TruthJudge(self))
-
-
-@dataclass(frozen=True)
-class _TruthJudge:
-    truth: Truth
-    identity, weak, per_call = "scripted", False, 1_000
-
-    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
-        return [
-            Verdict("supported" if self.truth.of(claim.text) else "refuted", self.identity)
-            for claim, _ in pairs
-        ]
-
-
-def _claims(_: Truth) -> Callable[..., list[Claim]]:
-    from factrl.verifier.claims import SentenceClaims
-
-    return SentenceClaims()
-
-
-def _same(truth: Truth) -> Callable[..., float]:
-    return lambda *_, **__: float(truth.good)
-
-
-@dataclass(frozen=True)
 class Resource:
     """What a reward may ask for by a name: a row of `RESOURCES`.
 
     Attributes:
         source: where it comes from, for a person.
-        stand_in: makes a stand-in that judges by rules.
-        by_table: takes one that judges by a table of facts from `TableFacts` of `factrl.studies.table`; None
-            where the small studies do not have it.
         make: makes it from settings; None where it comes with each completion.
         reads: the settings that it is made with.
         own_model: the setting of `[judge]` that names a model to use instead of the judge.
@@ -230,14 +165,12 @@ class Resource:
     """
 
     source: str
-    stand_in: Callable[[Truth], Any]
     make: Callable[[Supplier], Any] | None = None
     reads: Sequence[str] = ()
     own_model: str = ""
     needs_judge: bool = False
     absent: str = ""
     trains: bool = False
-    by_table: Callable[[Any], Any] | None = None
 
     def asks(self, settings: JudgeSettings) -> bool:
         """Whether it asks the judge of these settings."""
@@ -246,57 +179,65 @@ class Resource:
 
 
 _JUDGE = ("judge.url",)
-_ITEMS = {True: "consistent", False: "contradictory", None: "missing"}
 _VERIFIER = tuple(f"verifier.{name}" for name in VerifierSettings.model_fields if name != "cache")
 
-# fmt: off
 RESOURCES: dict[str, Resource] = {
-    "grade": Resource(
-        "rules, and judge.url for what they cannot decide",
-        Truth.grade, Supplier.grade, _JUDGE, by_table=attrgetter("grade")),
-    "reason": Resource(
-        "judge.url", _same, Supplier.reason, _JUDGE, needs_judge=True),
+    "grade": Resource("rules, and judge.url for what they cannot decide", Supplier.grade, _JUDGE),
+    "reason": Resource("judge.url", Supplier.reason, _JUDGE, needs_judge=True),
     "verify": Resource(
         "verifier.preset and the rest of [verifier]; the question's own evidence comes first",
-        Truth.verify, Supplier.verify, (*_JUDGE, "judge.extractor_model", *_VERIFIER),
-        by_table=attrgetter("verify")),
+        Supplier.verify,
+        (*_JUDGE, "judge.extractor_model", *_VERIFIER),
+    ),
     "extract": Resource(
         "judge.extractor_model, else verifier.preset",
-        _claims, Supplier.extract, (*_JUDGE, "verifier.preset"), own_model="extractor_model",
-        by_table=attrgetter("judge.extract")),
+        Supplier.extract,
+        (*_JUDGE, "verifier.preset"),
+        own_model="extractor_model",
+    ),
     "compare": Resource(
         "judge.preference_model, else judge.url",
-        _same, Supplier.compare, _JUDGE, own_model="preference_model", needs_judge=True,
-        by_table=attrgetter("compare")),
+        Supplier.compare,
+        _JUDGE,
+        own_model="preference_model",
+        needs_judge=True,
+    ),
     "rate": Resource(
         "judge.reward_model, else judge.url",
-        _same, Supplier.rate, _JUDGE, own_model="reward_model", needs_judge=True),
+        Supplier.rate,
+        _JUDGE,
+        own_model="reward_model",
+        needs_judge=True,
+    ),
     "checklist": Resource(
         "judge.checklist_model, else judge.url",
-        lambda truth: lambda question, text, listed: [_ITEMS[truth.holds(text)] for _ in listed],
-        Supplier.checklist, _JUDGE, own_model="checklist_model", needs_judge=True,
-        by_table=attrgetter("checklist")),
+        Supplier.checklist,
+        _JUDGE,
+        own_model="checklist_model",
+        needs_judge=True,
+    ),
     "truthfulness": Resource(
-        "judge.truthfulness_model",
-        lambda truth: lambda claims: [float(truth.of(claim)) for claim in claims],
-        Supplier.truthfulness, own_model="truthfulness_model", by_table=attrgetter("truthfulness")),
+        "judge.truthfulness_model", Supplier.truthfulness, own_model="truthfulness_model"
+    ),
     "certainty": Resource(
-        "the policy, in training alone", _same, trains=True,
+        "the policy, in training alone",
+        trains=True,
         absent="how certain a policy was is known in training alone; a reward that needs it cannot score "
-        "stored completions: use it with factrl train"),
+        "stored completions: use it with factrl train",
+    ),
     "group": Resource(
         "the other completions of the question: at least two in one step, file or request",
-        lambda truth: lambda completion: (completion, *truth.others),
         absent="this reward compares the completions of a question, and here is one alone; give at least two "
-        "of each question in one file, request or step (train.num_generations)"),
+        "of each question in one file, request or step (train.num_generations)",
+    ),
     "course": Resource(
         "the trainer: factrl train with TRL",
-        lambda truth: lambda completion: TrainingState((), stalled=1_000), trains=True,
+        trains=True,
         absent="how a run goes is known to factrl train with TRL alone; elsewhere give it knobs that do "
-        "not ask for it"),
+        "not ask for it",
+    ),
 }
 """Name -> the resource.  To add a resource, add a row."""
-# fmt: on
 
 
 def readers() -> dict[str, list[str]]:

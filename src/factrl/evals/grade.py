@@ -1,15 +1,8 @@
-"""What became of an answer, by the kind of its question: short, a formula, or one of several options.
+"""From an asked text to a grade: `EvalSample`, by the kind of its question.
 
-TruthfulQA (arXiv 2109.07958, section 2.2) scores an option by the sum of the log-probabilities of its tokens
-after the question, without any correction for length, so that long options lose:
-
-    MC1   1 when the option with the highest sum is the true one
-    MC2   exp of the sums, normalised over the options: the share that the true options get
-
-Differences from the original: the question is asked in the model's own chat format, without the six worked
-examples that the original puts first, and an option is not ended by a token.
-A model behind a server gives no likelihoods: it is asked for a letter, which measures something else and is
-reported as such.
+A short answer is graded by rules and a judge; a formula by `math-verify`; of options the letter counts that
+stands in the box (or between <answer> tags, where answers stand there); a long answer is checked claim by
+claim.  What could not be graded is masked: this is the one place of an evaluation where `Unscored` is caught.
 
 Grades are not kept here: what a judge said is in the store of replies (`factrl.llm.store`), and rules are
 quick.
@@ -17,17 +10,17 @@ quick.
 
 from __future__ import annotations
 
-import math
 import re
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol, get_args
 
 from factrl.errors import ConfigError, FactrlError, RewardBug, Unscored, nearest
 from factrl.evals.catalogue import Benchmark, is_hopeless
-from factrl.evals.samples import EvalSample
+from factrl.evals.numbers import undecided
+from factrl.evals.samples import Claims, EvalSample
 from factrl.llm.writers import Written
 from factrl.rewards.mathematics import math_grader
 from factrl.runs.progress import Progress
@@ -37,12 +30,12 @@ from factrl.text.answers import normalize_answer
 from factrl.text.confidence import stated_confidence
 from factrl.text.reasoning import Extract, find_answer, without_reasoning
 from factrl.types import Completion, Example, Grade
+from factrl.verifier import Report, Verifier
 
-ScoredAnswer = tuple[Grade, Mapping[str, float]]
-"""What became of a text, and other numbers of it."""
 Texts = dict[tuple[str, int], Written]
 """Answers by id of the question and number of the sample."""
 NOTHING_STORED = Unscored("no_completion", "the file has no completion here")
+AT_ONCE = 8  # long answers whose claims are checked together
 
 
 class GradeAnswer(Protocol):
@@ -89,94 +82,32 @@ def final_part(text: str, *, chat: bool = True, long: bool = False) -> str | Non
     return rest if chat or rest is None else continued(rest, long=long)
 
 
-# -- Options -----------------------------------------------------------------------------------------
+# -- Kinds of answers --------------------------------------------------------------------------------
 
 
-_NOT = r"(?!\s+(?:is|was)\s+(?:wrong|incorrect|not|false)|\s+isn['’]t)"
-_NAMED = re.compile(
-    rf"(?i:answer|option|choice|答案|选项)\W{{0,4}}(?i:is|是|为)?\W{{0,6}}([A-Z])(?![A-Za-z'’]){_NOT}"
-)
-_ALONE = re.compile(r"\W*([A-Za-z])\W*")
-# A letter with a sign, an end of line, "or", "and" or "is" after it; "A person" has an article.
-_AFTER = r"\s*$|\s*\n|[).:,;!?/、。，；：\]*]|\s+(?:or|and|is)\b|[或和]"
-_WHOLE = r"(?<![A-Za-z0-9])%s(?![A-Za-z0-9])"
-_STANDS = re.compile(rf"(?<![A-Za-z0-9_'’])(?<!not )([A-Z])(?={_AFTER}){_NOT}")
+def by_letter(example: Example, text: str, extract: Extract = "boxed") -> Grade:
+    """The option whose letter, or whose own words, a reply puts into a box; any other reply is floored.
 
-
-def by_likelihood(example: Example, sums: Sequence[float], *, several: bool) -> ScoredAnswer:
-    """Whether the most likely option is a true one, which is MC1, and with `several` the question's `mc2`.
+    >>> asked = Example("Capital of Italy?", meta={"choices": ["Oslo", "Rome"], "right": [0, 1]})
+    >>> by_letter(asked, "It is \\boxed{B}.").label
+    'correct'
 
     Args:
-        example: its `meta` has `choices` and `right`.
-        sums: the log-probability of each option.
+        extract: `answer` where the reply stands between <answer> tags.
     """
     choices, right = example.meta["choices"], example.meta["right"]
-    best = max(range(len(choices)), key=lambda number: sums[number])
-    grade = Grade("correct" if right[best] else "incorrect", choices[best], how="likelihood")
-    if not several:
-        return grade, {}
-    top = max(sums)
-    weights = [math.exp(value - top) for value in sums]
-    return grade, {"mc2": math.fsum(w for w, true in zip(weights, right, strict=True) if true) / sum(weights)}
-
-
-def by_letter(example: Example, text: str) -> ScoredAnswer:
-    """The option that a reply names; a reply that names none, or two, is wrong and counted as invalid."""
-    return _by_option(example, text, chosen(text, example.meta["choices"]), "letter")
-
-
-def by_text(example: Example, text: str) -> ScoredAnswer:
-    """The option that a reply writes out between <answer> tags (FSPO, arXiv:2505.24630, Table 4).
-
-    Equal but for case, punctuation and articles, as in its released scorer, which also takes a right answer
-    of one word that stands among others; a reply that names none is wrong and counted as invalid.
-    """
-    span = tag(text, "answer")
-    if span is None:
-        return Grade("incorrect", text.strip()[:200], how="gate", floored="no_answer"), {}
-    words = normalize_answer(span.text)
-    same = [n for n, one in enumerate(example.meta["choices"]) if words and normalize_answer(one) == words]
-    return _by_option(example, span.text, same[0] if len(same) == 1 else None, "text")
-
-
-def _by_option(example: Example, text: str, number: int | None, how: str) -> ScoredAnswer:
-    choices, right = example.meta["choices"], example.meta["right"]
-    if number is None:
-        if abstains(text, " ".join([example.question, *choices])):
-            return Grade("abstained", text.strip(), how="abstention"), {}
-        return Grade("incorrect", text.strip()[:200], how="gate", floored="no_choice"), {}
-    label = "correct" if right[number] else "incorrect"
-    return Grade(label, choices[number], how=how), {"chose_first": float(number == 0)}
-
-
-def chosen(text: str, choices: Sequence[str]) -> int | None:
-    """The number of the option that a reply commits to, None when that cannot be told.
-
-    An option's own words, a letter that stands by itself, `the answer is B`, or words that hold those of one
-    option.  Letters are capitals unless one is all there is, an article "A" is no letter, and an option's own
-    words have none.  Two letters, and a reply that declines, name none.
-
-    >>> chosen("The answer is B.", ["Oslo", "Rome"])
-    1
-    """
-    letters = string.ascii_uppercase[: len(choices)]
-    head = text.strip()
-    words, options = normalize_answer(head), [normalize_answer(option) for option in choices]
-    same = [n for n, option in enumerate(options) if option and option == words]
-    if len(same) == 1:
-        return same[0]
-    if abstains(head, " ".join(choices)):
-        return None
-    alone = _ALONE.fullmatch(head)
-    rest = head
-    for option in sorted(filter(lambda one: len(one.strip()) > 1, choices), key=len, reverse=True):
-        rest = re.sub(rf"(?<!\w){re.escape(option.strip())}(?!\w)", " \n", rest, flags=re.IGNORECASE)
-    named = {alone[1].upper()} if alone else {*_NAMED.findall(rest), *_STANDS.findall(rest)}
-    if named:
-        indices = {letters.index(letter) for letter in named if letter in letters}
-        return indices.pop() if len(indices) == 1 == len(named) else None
-    inside = [n for n, one in enumerate(options) if one and re.search(_WHOLE % re.escape(one), words)]
-    return inside[0] if len(inside) == 1 else None
+    found = find_answer(text, "answer" if extract == "answer" else "boxed", getattr(text, "prefill", ""))
+    said = (found or "").strip()
+    letter = re.fullmatch(r"\W*([A-Za-z])\W*", re.sub(r"\\text\w*", "", said))
+    words = normalize_answer(said)
+    named = [n for n, one in enumerate(choices) if words and normalize_answer(one) == words]
+    if letter and letter[1].upper() in string.ascii_uppercase[: len(choices)]:
+        named = [string.ascii_uppercase.index(letter[1].upper())]
+    if len(named) == 1:
+        return Grade("correct" if right[named[0]] else "incorrect", choices[named[0]], how="letter")
+    if abstains(said or text, " ".join([example.question, *choices])):
+        return Grade("abstained", said or text.strip()[:200], how="abstention")
+    return Grade("incorrect", text.strip()[:200], how="gate", floored="no_choice" if said else "no_box")
 
 
 # -- Grading -----------------------------------------------------------------------------------------
@@ -227,7 +158,7 @@ def grade_completions(
         known = get_args(Extract)
         raise ConfigError(f"extract {extract!r} is not one of {', '.join(known)}{nearest(extract, known)}")
     pairs = [(example, NOTHING_STORED if text is None else text) for example, text in completions]
-    return [*_side_by_side(pairs, lambda one, text: (short_answer(one, text, grader, extract), {}), workers)]
+    return [*_side_by_side(pairs, lambda one, text: short_answer(one, text, grader, extract), workers)]
 
 
 def grade_texts(
@@ -239,7 +170,7 @@ def grade_texts(
     """A row for every text, in the order of the questions and of their samples."""
     keys = in_order(examples, texts)
 
-    def score(example: Example, text: str) -> ScoredAnswer:
+    def score(example: Example, text: str) -> Grade:
         prefill = text.prefill if isinstance(text, Completion) else ""
         plain = Completion(stated_confidence(text)[0], prefill=prefill) if tools.confidence else text
         return score_text(benchmark, example, plain, tools)
@@ -259,28 +190,25 @@ def in_order(examples: Sequence[Example], texts: Texts) -> list[tuple[Example, i
     return [(one, number) for one in examples for number in numbers if (one.id, number) in texts]
 
 
-def score_text(benchmark: Benchmark, example: Example, text: str, tools: Tools) -> ScoredAnswer:
+def score_text(benchmark: Benchmark, example: Example, text: str, tools: Tools) -> Grade:
     """What became of a text; reasoning before `</think>` is not looked at, and a text without an end of it is
     floored.
 
     Raises:
         Unscored: it could not be graded.
     """
-    answer = final_part(text, chat=tools.chat, long=benchmark.kind == "reasoning")
+    answer = final_part(text, chat=tools.chat, long=benchmark.kind != "short")
     if answer is None:
-        return Grade("incorrect", "", how="gate", floored="no_answer"), {}
-    if benchmark.kind in ("choice", "letter"):
-        return by_letter(example, answer)
-    if benchmark.kind == "discrimination":
-        return by_text(example, answer)
+        return Grade("incorrect", "", how="gate", floored="no_answer")
+    if benchmark.kind == "choice":
+        return by_letter(example, answer, tools.extract)
     if benchmark.kind == "reasoning":
         tagged = tag(answer, "answer") if tools.extract == "answer" else None
         if tagged is not None:  # what stands there is the answer, also where it is no number and in no box
             stated = (boxed(tagged.text) or tagged).text.strip()
-            return math_grader().compare(stated, example.answers[0]), {}
-        return math_grader().grade(answer, example.answers[0]), {}
-    grader = _decline if is_hopeless(example) else tools.grader
-    return short_answer(example, answer, grader, tools.extract), {}
+            return math_grader().compare(stated, example.answers[0])
+        return math_grader().grade(answer, example.answers[0])
+    return short_answer(example, answer, _decline if is_hopeless(example) else tools.grader, tools.extract)
 
 
 def short_answer(example: Example, text: str, grader: GradeAnswer, extract: Extract) -> Grade:
@@ -306,12 +234,12 @@ def _decline(question: str, prediction: str, answers: Sequence[str], **_: object
 
 def _side_by_side(
     pairs: Sequence[tuple[Example, str | Unscored]],
-    score: Callable[[Example, str], ScoredAnswer],
+    score: Callable[[Example, str], Grade],
     workers: int,
 ) -> Iterator[EvalSample]:
     """A row for every text, in order; what has not begun is left when a grader fails.
 
-    The one place of an evaluation where `Unscored` is caught: the row is masked, and in no number.
+    Where `Unscored` is raised the row is masked, and in no number.
     """
 
     def grade(pair: tuple[Example, str | Unscored]) -> EvalSample:
@@ -319,14 +247,14 @@ def _side_by_side(
         if isinstance(text, Unscored):
             return EvalSample(example, None, None, text.cause, text.detail)
         try:
-            grade, values = score(example, text)
+            grade = score(example, text)
         except Unscored as error:
             return EvalSample(example, text, None, error.cause, error.detail)
         except FactrlError:
             raise
         except Exception as error:
             raise RewardBug(f"the grader failed on {_named(example)}: {error!r}") from error
-        return EvalSample(example, text, grade, values=values)
+        return EvalSample(example, text, grade)
 
     with ThreadPoolExecutor(workers) as pool:
         yield from pool.map(grade, pairs)  # the first failure cancels what has not begun
@@ -334,3 +262,75 @@ def _side_by_side(
 
 def _named(example: Example) -> str:
     return f"example {example.id!r} ({example.question[:80]!r})"
+
+
+# -- Long answers ------------------------------------------------------------------------------------
+
+
+def check_texts(
+    benchmark: Benchmark,
+    examples: Sequence[Example],
+    texts: Texts,
+    verifier: Verifier,
+    *,
+    chat: bool = True,
+) -> list[EvalSample]:
+    """A row for every text; it has no grade, as a long answer is neither right nor wrong.
+
+    What could not be checked is masked.  Reasoning is not checked.  An example's `evidence`, when it has any,
+    is used instead of a search, and its `topic` is where the search is confined to.
+
+    Args:
+        chat: false where the model only continued the text.
+    """
+    rows = [
+        _unchecked(EvalSample(example, None, None, benchmark=benchmark.name, number=number), texts, chat)
+        for example, number in in_order(examples, texts)
+    ]
+    with Progress(f"{benchmark.name}: grade", len(rows)) as progress:
+        for start in range(0, len(rows), AT_ONCE):
+            block = range(start, min(start + AT_ONCE, len(rows)))
+            read = [(at, rows[at][0].example, answer) for at in block if (answer := rows[at][1]) is not None]
+            reports = verifier.batch(
+                [answer for *_, answer in read],
+                [example.question for _, example, _ in read],
+                topics=[example.topic for _, example, _ in read],
+                evidence=[example.evidence or None for _, example, _ in read],
+            )
+            for (at, *_), report in zip(read, reports, strict=True):
+                rows[at] = (_checked(rows[at][0], report, benchmark.recall_at), None)
+            progress.advance(len(block))
+    return [row for row, _ in rows]
+
+
+def _unchecked(row: EvalSample, texts: Texts, chat: bool) -> tuple[EvalSample, str | None]:
+    """A row with its text, and what of that is checked; None where there is nothing."""
+    text = texts[row.example.id, row.number]
+    if isinstance(text, Unscored):
+        return replace(row, cause=text.cause, detail=text.detail), None
+    answer = final_part(text, chat=chat, long=True)
+    claims = Claims(floored="no_answer") if answer is None else None
+    return replace(row, completion=text, claims=claims), answer
+
+
+def _checked(row: EvalSample, report: Report, k: int) -> EvalSample:
+    if failure := report.failure:
+        return replace(row, cause=failure.cause, detail=failure.detail)
+    claims = claims_of(report)
+    if undecided([claims], k)[0]:
+        detail = f"{claims.unjudged} of {claims.total} claims have no verdict"
+        return replace(row, claims=claims, cause="claims_unjudged", detail=detail)
+    return replace(row, claims=claims)
+
+
+def claims_of(report: Report) -> Claims:
+    """What was found of a checked answer."""
+    claims = tuple((c.claim.text, c.verdict.label if c.verdict else "skipped") for c in report.checks)
+    skipped = [label for _, label in claims].count("skipped")
+    return Claims(
+        **report.likelier,
+        skipped=skipped,
+        abstained=report.abstained,
+        floored=report.floored,
+        claims=claims,
+    )

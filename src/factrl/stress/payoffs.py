@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from factrl.errors import ConfigError
 from factrl.rewards import Reward
-from factrl.rewards.resources import RESOURCES, Truth
+from factrl.stress.stand_ins import Truth, stand_ins
 from factrl.types import Completion, Example, Passage, Result
 
 OUTCOMES = ("correct", "abstained", "wrong", "malformed", "empty")
@@ -97,7 +97,8 @@ def payoffs(reward: Reward) -> list[Payoff]:
         ConfigError: a knob is missing without which the reward does not work, or a resource is its own.
         RewardBug: the reward needs what the probes do not have.
     """
-    if unknown := [name for name in reward.missing if name not in RESOURCES]:
+    known = stand_ins(Truth(_is_right))
+    if unknown := [name for name in reward.missing if name not in known]:
         raise ConfigError(f"it depends on {' and '.join(unknown)}, which nothing here can stand in for")
     form, answers = _form(reward)
     best = _probe(reward, PROBE, form, answers, good=True)
@@ -123,9 +124,8 @@ def scripted(reward: Reward, *, good: bool = True) -> Reward:
         good: whether they find what speaks neither of Warsaw nor of Paris good.
     """
     others = () if good else [form.format(_RIGHT) for form in _FORMS]
-    truth = Truth(_is_right, good, others, PROBE.evidence)
-    rows = {name: RESOURCES[name] for name in reward.resources if name in RESOURCES}
-    return reward.with_(**{name: row.stand_in(truth) for name, row in rows.items()})
+    known = stand_ins(Truth(_is_right, good, others, PROBE.evidence))
+    return reward.with_(**{name: known[name] for name in reward.resources if name in known})
 
 
 def _form(reward: Reward) -> tuple[str, Sequence[str]]:
