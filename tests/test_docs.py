@@ -33,9 +33,10 @@ import pytest
 import factrl as fx
 from factrl.cli import _parse, all_parsers, main
 from factrl.errors import ConfigError, SetupError
+from factrl.evals.ask import EvalSettings
 from factrl.papers import load_reward
 from factrl.runs.config import settable
-from factrl.runs.settings import AskSettings, RunSettings
+from factrl.runs.settings import RunSettings
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -100,7 +101,7 @@ def parse(command: str) -> None:
         return
     paper = next((word for word in words if is_reward(word)), "")
     knobs = [f"reward.{name}" for name in load_reward(paper).knobs] if paper else []
-    known = {*settable(AskSettings), *settable(RunSettings), *knobs, *tune_settings()}
+    known = {*settable(EvalSettings), *settable(RunSettings), *knobs, *tune_settings()}
     known |= {key.rpartition(".")[2] for key in known}
     told = [
         *(getattr(args, "settings", None) or []),

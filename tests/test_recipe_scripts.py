@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from factrl.cli import _parse, all_parsers, evaluate, train, tune
-from factrl.cli.options import _take_settings
+from factrl.cli.options import _take_settings, as_overrides
+from factrl.evals.ask import EvalSettings
 from factrl.evals.catalogue import benchmarks, groups
 from factrl.evals.published import read_published
 from factrl.job import read_job, unread_in_training
@@ -67,6 +68,9 @@ def settings_of(words: list[str]) -> Any:
         return read_job(*train._layers(args), unread=unread_in_training).settings
     if words[0] == "tune":
         return read_tuning_job(*tune._layers(args)).settings
+    if words[0] == "eval" and args.paper:
+        overrides = [f"data.train={args.words[0]}", "model.name=none", *as_overrides(args)]
+        return read_job(args.config, overrides, EvalSettings).settings
     if words[0] == "eval":
         asks = args.completions is None and bool(args.model)
         long = args.long or any(

@@ -17,7 +17,7 @@ from factrl.cli import main
 from factrl.errors import ConfigError, LLMError, SetupError, Unscored
 from factrl.llm.background import wait_for
 from factrl.llm.client import JSONClient
-from factrl.llm.models import path as model_path
+from factrl.llm.models import get
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.llm.store import Store
 from factrl.rewards.needs import Supplier
@@ -115,7 +115,7 @@ def test_only_web_servers_can_be_named(url: str, contacted: list[Any]) -> None:
         with pytest.raises(ConfigError):
             make(url)
     with pytest.raises(SetupError):
-        model_path(url)
+        get(url, download=False)
     assert contacted == []
 
 

@@ -117,7 +117,7 @@ def test_nemo_gym_gets_its_row_back_with_the_reward_and_null_for_what_was_not_gr
 def test_openrlhf_gets_numbers_and_never_one_for_what_was_not_graded(make: Make) -> None:
     server = make(FakeLLM([LLMError("timeout", "no reply")]))
     label = json.dumps({"answers": ["Paris", "Lutetia"]})
-    labels = [json.dumps(["Paris", "Lutetia"]), "['Paris', 'Lutetia']", '{"target": ["Lutetia"]}']
+    labels = [json.dumps(["Paris", "Lutetia"]), '{"target": ["Lutetia"]}', "Lutetia"]
     body = {"query": [r"Capital? \boxed{Lutetia}"] * 3, "prompts": ["Capital? "] * 3, "labels": labels}
     assert server.ask("/v1/openrlhf/truthrl", body)[1]["rewards"] == [1.0] * 3
     body = {
@@ -174,7 +174,6 @@ def test_the_special_tokens_that_end_a_turn_are_no_part_of_a_completion(make: Ma
     ("query", "label", "message"),
     [
         (f"<s>{PROMPT}{RIGHT}", "Paris", "does not begin with its prompt"),
-        (PROMPT + RIGHT, "[" * 100_000, "nested too deeply"),
         (PROMPT + RIGHT, json.dumps({"answers": [{"x" * 9000: 1}]}), "a label cannot be read"),
     ],
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 from factrl import Example, Grader, Verifier, prepare, text
 from factrl.errors import Unscored
-from factrl.evals import shortqa
+from factrl.evals import grade as grading_of
 from factrl.llm import FakeLLM, quoting
 from factrl.llm.bodies import excerpt
 from factrl.llm.replies import read_supported, read_true_false, read_verdict, read_verdicts, records_by_id
@@ -93,7 +93,7 @@ PLAIN: tuple[Any, ...] = (
         abstention.says_invalid_question,
     ),
     *(answers.normalize_answer, words.parse_number, answers.final_answer, answers.is_contentless),
-    *(shortqa.continued, shortqa.final_part, confidence.stated_confidence, mathematics.is_number),
+    *(grading_of.continued, grading_of.final_part, confidence.stated_confidence, mathematics.is_number),
     *(excerpt, metrics.split, escape.visible, escape.one_line, escape.markup),
     *(escape.markdown, escape.attribute, escape.linked, llm.read_facts, read_true_false, read_supported),
     prepare.normalised,
@@ -113,9 +113,7 @@ READERS: dict[str, Reader] = {
     "text.answers.same_answer": lambda raw: (
         answers.same_answer(raw, "Paris") or answers.same_answer("Paris", raw)
     ),
-    "evals.grade.by_letter": lambda raw: shortqa.by_letter(CHOICES, raw),
-    "evals.grade.by_text": lambda raw: shortqa.by_text(CHOICES, raw),
-    "evals.grade.chosen": lambda raw: shortqa.chosen(raw, ["Ulm", "Bern"]),
+    "evals.grade.by_letter": lambda raw: grading_of.by_letter(CHOICES, raw),
     "rewards.mathematics.final_result": lambda raw: (
         mathematics.final_result(raw, number=True),
         mathematics.final_result(raw, number=False),

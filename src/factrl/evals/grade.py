@@ -86,7 +86,7 @@ def final_part(text: str, *, chat: bool = True, long: bool = False) -> str | Non
 
 
 def by_letter(example: Example, text: str, extract: Extract = "boxed") -> Grade:
-    """The option whose letter, or whose own words, a reply puts into a box; any other reply is floored.
+    r"""The option whose letter, or whose own words, a reply puts into a box; any other reply is floored.
 
     >>> asked = Example("Capital of Italy?", meta={"choices": ["Oslo", "Rome"], "right": [0, 1]})
     >>> by_letter(asked, "It is \\boxed{B}.").label

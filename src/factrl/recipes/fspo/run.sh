@@ -35,7 +35,7 @@ evaluate() { # ROW MODEL WORD…: one answer a question; the paper does not say 
 
 true_steps() { # ROW MODEL: Fig. 7
     step "held-out/$1" eval "$DATA/held_out.jsonl" --judge "$JUDGE" --model "$2" "${ask[@]}"
-    step "steps/$1.jsonl" eval "$DATA/held_out.jsonl" --paper fspo --completions "$OUT/held-out/$1/samples.jsonl" "${reward[@]}" "${verifier[@]}" # the mean of `fact`: true less false steps, of all
+    step "steps/$1.jsonl" eval "$DATA/held_out.jsonl" --paper fspo --completions "$OUT/held-out/$1/samples.jsonl" --config "$here/recipe.toml" "${verifier[@]}" # the mean of `fact`: true less false steps, of all
 }
 
 steps() {

@@ -162,10 +162,11 @@ def pages(args, examples):
 def gpqa():
     """GPQA-Diamond to be reasoned about: the options stand in the question, the letter is the answer."""
     for example in load_questions(find(["gpqa_diamond"])[0])[0]:
-        asked = (
-            f"{example.question}\n\n{example.meta['options']}\n\nThe answer is the letter of the right one."
-        )
-        yield {"id": example.id, "question": asked, "answers": [example.meta["gold_letter"]]}
+        letters = dict(zip("ABCD", example.meta["choices"], strict=False))
+        options = "\n".join(f"{letter}. {choice}" for letter, choice in letters.items())
+        right = "ABCD"[list(example.meta["right"]).index(1)]
+        asked = f"{example.question}\n\n{options}\n\nThe answer is the letter of the right one."
+        yield {"id": example.id, "question": asked, "answers": [right]}
 
 
 def physics(source):

@@ -49,8 +49,8 @@ class TuneSection(Section):
     beta: float = Field(default=0.1, gt=0)
     """How closely DPO keeps to its reference; TRL's default, as no paper here says."""
     probe: str | None = None
-    """`questions.jsonl` of `factrl eval --samples` on these questions: what the model knows, and samples that need not be written
-    again."""
+    """`questions.jsonl` of `factrl eval --samples` on these questions: what the model knows, and samples that
+    need not be written again."""
     target: str | None = None
     """The completion that gives an answer, with {answer} for the answer; by default the answer alone, where
     the reward of `paper` looks for it: no reasoning stands before it."""
