@@ -38,7 +38,9 @@ script() { # NAME FILE.py WORD…: python FILE.py WORD… --output $OUT/NAME, un
     all+=("$name")
     if [ -n "${listing:-}" ] || ((${#only[@]})) && [[ " ${only[*]} " != *" $name "* ]]; then return 0; fi
     echo "$name:$(printf ' %q' "${words[@]}")"
-    [ -n "${DRY:-}" ] || [ -e "$OUT/$name" ] || "${words[@]}"
+    if [ -n "${DRY:-}" ] || [ -e "$OUT/$name" ]; then return 0; fi
+    mkdir -p "$(dirname "$OUT/$name")"
+    "${words[@]}"
 }
 
 on_gpu() { # whether vLLM samples: true with GPUS=, on something else than accelerate's CPU processes
