@@ -130,10 +130,11 @@ def evaluated(name, source, writer, settings, args, work):
     rows = [(one.claims.supported, one.claims.total) for one in samples]
     values = [[true / max(total, 1), float(true), float(total - true)] for true, total in rows]
     spread = bootstraps(values, {name: partial(column, at) for at, name in enumerate(NUMBERS)})
-    numbers = {
-        name: {**asdict(spread[name]), "n": len(rows), "about": told, "better": better, "percent": percent}
-        for name, (told, better, percent) in NUMBERS.items()
-    }
+    numbers = {}
+    for name, (told, better, percent) in NUMBERS.items():
+        if (one := spread[name]) is not None:
+            of = {"n": len(rows), "about": told, "better": better, "percent": percent}
+            numbers[name] = {**asdict(one), **of}
     about = {"kind": "long", "about": f"prompts of {source}", "licence": "", "source": source}
     about |= {"model": args.model, "judge": f"{args.extractor} {args.verifier}", "asked_for": "text"}
     about |= {"prompt": settings.data.prompt, "questions": len(examples), "answers": len(samples)}
