@@ -77,7 +77,7 @@ def test_dpo_takes_the_largest_margin_among_pairs_of_like_length(tmp_path: Path)
     ]
     (row,) = rows_of(tmp_path, "margin", *alike)
     # .8 over 0 differs most, and lengths differ too much; .8 over .7 is no more than .1 apart
-    assert (row["answers"][0][7], row["rejected"][7], row["why"]) == ("a", "c", "0.8 over 0.6")
+    assert (row["chosen"][7], row["rejected"][7], row["why"]) == ("a", "c", "0.8 over 0.6")
     with pytest.raises(SystemExit, match="no row can be learnt from"):
         rows_of(tmp_path, "margin", *alike[:2])
 
