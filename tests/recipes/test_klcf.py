@@ -145,7 +145,7 @@ def test_factscore_pairs_the_best_sample_with_the_worst(tmp_path: Path) -> None:
     folder = evaluation(tmp_path, "samples", *rows)
     script(HERE / "pairs.py", "factscore", str(folder), "--output", str(tmp_path / "pairs.jsonl"))
     (pair,) = read(tmp_path / "pairs.jsonl")
-    assert (pair["answers"], pair["rejected"], pair["why"]) == (["best"], "worst", "0.75 over 0.25")
+    assert (pair["chosen"], pair["rejected"], pair["why"]) == ("best", "worst", "0.75 over 0.25")
 
 
 def test_klc_pairs_by_the_checklist_and_not_by_general_quality(folder: Path, serve: Any) -> None:
@@ -167,7 +167,7 @@ def test_klc_pairs_by_the_checklist_and_not_by_general_quality(folder: Path, ser
     told += [f"judge.checklist_model={serve(fs.replies(reply)).url}#m"]
     script(HERE / "pairs.py", "klc", str(samples), "--train", "train.jsonl", "--output", "pairs.jsonl", *told)
     (pair,) = read("pairs.jsonl")
-    assert (pair["answers"], pair["rejected"]) == ([texts[1]], texts[2])
+    assert (pair["chosen"], pair["rejected"]) == (texts[1], texts[2])
 
 
 def test_cove_checks_a_draft_by_questions_that_do_not_see_it() -> None:

@@ -145,8 +145,8 @@ class JudgeSettings(Section):
     truthfulness_model: str | None = None
     """Model that was tuned to say whether a claim is true (KLCF); by default the local one."""
     extractor_model: str | None = None
-    """Model that was tuned to find claims, a folder, hub id or server (KLCF): those that a verifier judges or
-    a truthfulness model reads; by default the preset's way."""
+    """Model that `factrl tune extractor` made, a folder, hub id or server, which finds the claims that a
+    truthfulness model reads (KLCF); by default the preset's way."""
     checklist_model: str | None = None
     """Model that was tuned to check lists (KLCF), likewise; by default the judge."""
     preference_model: str | None = None

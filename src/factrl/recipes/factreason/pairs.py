@@ -54,7 +54,7 @@ def margin(samples):
     if not near:
         return None
     _, better, worse, why = max(near, key=lambda pair: pair[0])
-    return {"answers": [better["completion"]], "rejected": worse["completion"], "why": why}
+    return {"chosen": better["completion"], "rejected": worse["completion"], "why": why}
 
 
 def rows_of(lines, choose):

@@ -14,6 +14,7 @@ kept in OUTPUT.work: the same command goes on, and a set that is there is not do
 """
 
 import argparse
+import json
 import os
 import shlex
 import subprocess
@@ -23,9 +24,7 @@ from functools import partial
 from pathlib import Path
 
 import factrl as fx
-from factrl.evals.folder import Output
 from factrl.evals.metrics import bootstraps
-from factrl.evals.numbers import claim_numbers, number
 from factrl.evals.samples import Claims, EvalSample
 from factrl.job import read_job
 from factrl.prepare import answer_part
@@ -38,6 +37,11 @@ from factrl.train.answering import open_writer
 
 EXTRACTOR, VERIFIER = "SYX/mistral_based_claim_extractor", "SYX/llama3_based_claim_verifier"
 PROGRAM = "-m veriscore.veriscore --label_n 2 --search_res_num 10"  # its own default of results
+NUMBERS = {  # name -> what it is, which way is better, and whether it is a share
+    "precision": ("supported claims of an answer over all", "higher", True),
+    "detail": ("supported claims of an answer", "neither", False),
+    "unsupported": ("unsupported claims of an answer", "lower", False),
+}
 AT_ONCE = 32  # prompts that are answered and kept together
 
 
@@ -109,6 +113,10 @@ def claims_of(row):
     return Claims(supported=supported, unknown=len(judged) - supported, claims=judged)
 
 
+def column(at, means):
+    return means[:, at]
+
+
 def evaluated(name, source, writer, settings, args, work):
     """A set's answers with their claims, and what `results.json` says of it."""
     examples = fx.load_examples(source, require_answers=False, limit=args.limit)
@@ -119,16 +127,18 @@ def evaluated(name, source, writer, settings, args, work):
         text = fx.Completion(row["text"], truncated=row["truncated"], tokens=row["tokens"])
         claims = claims_of(found.get(example.question.strip())) if shown(row) else Claims(floored="no_answer")
         samples.append(EvalSample(example, text, None, benchmark=name, claims=claims))
-    numbers = claim_numbers(samples, 32)
-    counts = [[float(one.claims.total - one.claims.supported)] for one in samples]
-    spread = bootstraps(counts, {"unsupported": lambda means: means[:, 0]})["unsupported"]
-    numbers |= number("unsupported", spread, len(samples), "unsupported claims of an answer")
-    kept = {key: asdict(one) for key, one in numbers.items() if "@" not in key and "factscore" not in key}
-    kept["unsupported"] |= {"percent": False, "better": "lower"}
+    rows = [(one.claims.supported, one.claims.total) for one in samples]
+    values = [[true / max(total, 1), float(true), float(total - true)] for true, total in rows]
+    spread = bootstraps(values, {name: partial(column, at) for at, name in enumerate(NUMBERS)})
+    numbers = {}
+    for name, (told, better, percent) in NUMBERS.items():
+        if (one := spread[name]) is not None:
+            of = {"n": len(rows), "about": told, "better": better, "percent": percent}
+            numbers[name] = {**asdict(one), **of}
     about = {"kind": "long", "about": f"prompts of {source}", "licence": "", "source": source}
     about |= {"model": args.model, "judge": f"{args.extractor} {args.verifier}", "asked_for": "text"}
     about |= {"prompt": settings.data.prompt, "questions": len(examples), "answers": len(samples)}
-    return {**about, "masked": {}, "floored": {}, "numbers": kept, "by": {}}, samples
+    return {**about, "masked": {}, "floored": {}, "numbers": numbers, "by": {}}, samples
 
 
 def main(words=None):
@@ -153,7 +163,13 @@ def main(words=None):
     samples = {name: rows for name, (_, rows) in made.items()}
     about = {"model": args.model, "judge": f"{args.extractor} {args.verifier}", "config": args.config}
     about |= {"sampling": job.settings.sampling.model_dump(), "seed": job.settings.run.seed}
-    Output(output, about, benchmarks, samples).write()
+    unfinished = output.with_name(f"{output.name}.tmp")
+    unfinished.mkdir(exist_ok=True)
+    lines = (one.to_json() for rows in samples.values() for one in rows)
+    write_rows(unfinished / "samples.jsonl", lines, anything)
+    whole = json.dumps({**about, "benchmarks": benchmarks}, indent=2, ensure_ascii=False)
+    (unfinished / "results.json").write_text(whole + "\n", "utf-8")
+    unfinished.rename(output)
     for name, row in benchmarks.items():
         said = {key: round(row["numbers"][key]["value"], 4) for key in ("precision", "detail", "unsupported")}
         print(f"{name}: {said}")

@@ -8,8 +8,8 @@
 out/samples is an evaluation by `factrl eval --long --samples 8`.  `factscore` ranks by the share of supported
 claims, which that evaluation has found; `klc` by Eq. 11 of Eqs. 3, 4 and 6, without the general, format and
 length terms, over the answer block.  A sample that could not be measured is in no pair, nor is one without
-claims (factscore) or in no form (klc), nor a question whose samples are all equal.  Writes question, answers
-(the better one), rejected and why.
+claims (factscore) or in no form (klc), nor a question whose samples are all equal.  Writes question, chosen,
+rejected and why.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def pairs(rows, values):
         if best - worst < 1e-9:
             left_out["all equal"] += 1
             continue
-        texts = {"answers": [chosen["completion"]], "rejected": rejected["completion"]}
+        texts = {"chosen": chosen["completion"], "rejected": rejected["completion"]}
         made.append(
             {"id": name, "question": chosen["question"], **texts, "why": f"{best:.3g} over {worst:.3g}"}
         )
