@@ -92,7 +92,8 @@ class VLLMWriter:
             for number in numbers
         ]
         params = [self._vllm.SamplingParams(**how, seed=own) for _, own in asked]
-        outputs = self._engine.generate([p for p, _ in asked], params, use_tqdm=False) if asked else []
+        engine: Any = self._engine
+        outputs = engine.generate([p for p, _ in asked], params, use_tqdm=False) if asked else []
         texts = iter([self._text(output.outputs[0]) for output in outputs])
         why = Unscored("prompt_too_long", f"more than {settings.train.max_prompt_length} tokens")
         groups = list[list[Written]]()
