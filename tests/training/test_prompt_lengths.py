@@ -141,7 +141,8 @@ def test_vllm_writes_what_a_policy_in_this_process_is_asked(
     monkeypatch.setitem(sys.modules, "vllm", stub)
     writer = vllm_writing.VLLMWriter(settings)
     asked = [Example(who, ("rome",), id=who) for who in ("where is ada ?", LONG)]
-    [group, [none, _]] = writer.write(asked, (0, 1), temperature=0.5, top_p=0.9, seed=3)
+    written: Any = writer.write(asked, (0, 1), temperature=0.5, top_p=0.9, seed=3)
+    [group, [none, _]] = written
     assert [(str(text), text.truncated, text.tokens) for text in group] == [
         ("rome oslo", True, 2),
         ("rome", False, 1),

@@ -288,6 +288,7 @@ if __name__ == "__main__":
 def test_accelerate_reads_the_files_for_several_gpus(name: str) -> None:
     from accelerate.commands.config.config_args import load_config_from_file
 
-    told = load_config_from_file(str(Path(__file__).parents[2] / "recipes" / "accelerate" / f"{name}.yaml"))
+    recipe = Path(__file__).parents[2] / "recipes" / "accelerate" / f"{name}.yaml"
+    told: Any = load_config_from_file(str(recipe))
     assert str(told.distributed_type).endswith(name.upper())
     assert told.num_processes == 8
