@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import os
 import pkgutil
 import sys
@@ -38,6 +39,7 @@ from typing import Any, Literal
 
 from factrl.errors import ConfigError, first_line, nearest
 from factrl.rewards import Reward
+from factrl.rewards.trl import from_trl, is_trl
 from factrl.runs import recipe_of
 from factrl.runs.settings import TrainSettings
 from factrl.types import Example
@@ -88,10 +90,15 @@ def load_paper(name: str) -> ModuleType:
 
 
 def rewards_of(module: ModuleType) -> Mapping[str, Reward]:
-    """A paper's variants, the main one first; of a file of your own, every reward in it."""
+    """A paper's variants, the main one first; of a file of your own, every reward in it, and in a file
+    without any the functions in TRL's form."""
     if module.__name__.startswith(f"{__name__}."):
         return module.VARIANTS
-    return {name: value for name, value in vars(module).items() if isinstance(value, Reward)}
+    own = {name: value for name, value in vars(module).items() if isinstance(value, Reward)}
+    plain = {name: value for name, value in vars(module).items() if is_trl(value)}
+    return own or {
+        name: from_trl(value) for name, value in plain.items() if value.__module__ == module.__name__
+    }
 
 
 def split_spec(spec: str) -> tuple[str, str]:
@@ -101,7 +108,8 @@ def split_spec(spec: str) -> tuple[str, str]:
 
 
 def load_reward(spec: str) -> Reward:
-    """A reward by name: `truthrl`, `truthrl:binary`, or `my_file.py:function` for one of your own.
+    """A reward by name: `truthrl`, `truthrl:binary`, or `my_file.py:function` for one of your own, which may
+    also be a plain function in TRL's form.
 
     >>> load_reward("truthrl:binary").knobs["abstain"]
     -1.0
@@ -110,7 +118,16 @@ def load_reward(spec: str) -> Reward:
         ConfigError: unknown paper or variant, missing file, or no such reward in the file.
     """
     name, part = split_spec(spec)
-    rewards = rewards_of(load_paper(name))
+    module = load_paper(name)
+    rewards = rewards_of(module)
+    plain: Any = vars(module).get(part) if name.endswith(".py") and part not in rewards else None
+    if is_trl(plain):
+        return from_trl(plain)
+    if inspect.isfunction(plain):
+        raise ConfigError(
+            f"{spec} is a plain function; put @fx.reward above it, or write it as TRL calls rewards: "
+            f"{part}(prompts, completions, **columns)"
+        )
     return rewards[_chosen(rewards, name, part)]
 
 

@@ -18,6 +18,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from string import Formatter
 from typing import Any, Literal
@@ -27,6 +28,7 @@ from pydantic import Field
 from factrl.errors import ConfigError, nearest
 from factrl.papers import load_reward
 from factrl.rewards import Reward
+from factrl.rewards.payoffs import PROBE, try_out
 from factrl.rewards.resources import RESOURCES
 from factrl.runs.config import check_knobs, load_settings, read_toml
 from factrl.runs.settings import Positive, Section, TrainSettings
@@ -409,7 +411,10 @@ def add_row(study: StudySettings, spec: str, like: str = "") -> StudySettings:
     knobs = study.rows[like].knobs if like else {}
     usual = load_reward(spec).knobs if knobs else {}
     row = RowSettings(reward=spec, knobs={knob: value for knob, value in knobs.items() if knob in usual})
-    row_reward(row)
+    reward, asked = row_reward(row), {"entity": PROBE.topic, "relation": "place of birth"}
+    if reward is not None:  # a mistake in it comes before any model
+        profile = {"question": PROBE.topic, "answers": ()} if study.task == "profile" else {}
+        try_out(reward, replace(PROBE, meta=asked, **profile))
     return study.model_copy(update={"rows": {**study.rows, name: row}})
 
 

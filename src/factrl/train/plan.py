@@ -19,6 +19,7 @@ from factrl.job import Job
 from factrl.llm import models
 from factrl.papers import asked_of
 from factrl.rewards import Reward
+from factrl.rewards.payoffs import try_out
 from factrl.runs.data import load_held_out, load_training, render_prompt
 from factrl.runs.settings import LOCAL, RunSettings
 from factrl.text import clean
@@ -86,6 +87,7 @@ def make_plan(job: Job) -> Plan:
     reward = job.checked()
     examples = load_training(data, require_answers=reward.needs_answers)
     job.check_examples(examples)
+    try_out(reward, examples[0])
     check_enough(len(examples), len(examples), settings)
     held_out = load_held_out(data)
     # Each row can lack a column of the prompt, or hold something other than text in it.
