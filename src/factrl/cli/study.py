@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,12 @@ from factrl.studies import (
     BASE,
     CALIBRATED,
     FILES,
+    MODEL,
     PICTURE_MARK,
     FullSettings,
     StudySettings,
     add_row,
+    check_folder,
     check_only,
     first_difference,
     load_study,
@@ -162,7 +164,6 @@ def _small(args: argparse.Namespace) -> int:
         raise ConfigError(f"{args.study} has no rows on the small world; give --full")
     for spec in args.add:
         studies = {name: add_row(study, spec) for name, study in studies.items()}
-    steps_of(studies, args.only)
     out, seeds = Path(args.output), range(args.first_seed, args.first_seed + args.seeds)
     _check_output(out, _MARK)
     check_free(out / _PICTURE, lambda path: PICTURE_MARK in path.read_bytes())
@@ -170,6 +171,8 @@ def _small(args: argparse.Namespace) -> int:
         table = Table.read(path)  # mistakes come before torch is loaded
         for seed in seeds:
             split(table, seed)
+    model, rows = args.model[0] if args.model else MODEL, steps_of(studies, args.only)[1:]
+    check_folder(studies, [row for row in rows if not args.only or row in args.only], out, seeds, model)
     if args.dry_run:
         for name, study in studies.items():
             say(f"{name}: {study.title}\n  {_settings(study.train.model_dump(exclude_unset=True))}")
@@ -180,7 +183,6 @@ def _small(args: argparse.Namespace) -> int:
     needs_extra("train.model", "demo").for_command_line()
     engine = needs_extra("studies.engine", "demo")
     with hold(out):
-        model = args.model[0] if args.model else engine.MODEL
         engine.run_studies(studies, out, seeds, only=args.only, model=model, tell=tell)
         results = engine.read_results(out, seeds)
         text = render(studies, results)
@@ -347,13 +349,17 @@ def _check_output(out: Path, mark: str) -> None:
 
 @contextmanager
 def hold(out: Path) -> Iterator[None]:
-    """Let no other process write to the folder."""
+    """Let no other process write to the folder; what is refused leaves none behind."""
+    made = [path for path in (out, *out.parents) if not path.exists()]
     out.mkdir(parents=True, exist_ok=True)
     lock = FileLock(out / ".lock", f"--output {out}")
     try:
         yield
     finally:
         lock.release()
+        with suppress(OSError):  # one with something in it stays
+            for path in made:
+                path.rmdir()
 
 
 def _write(out: Path, text: str, mark: str) -> None:

@@ -21,6 +21,7 @@ from factrl import __version__
 from factrl.errors import ConfigError, DataError, FactrlError, RewardBug, nearest
 from factrl.job import REWARD_ALONE, Job, open_judge, read_job
 from factrl.llm import LLM, preflight
+from factrl.llm.bodies import BROKEN, FAULT
 from factrl.rewards import Reward
 from factrl.rewards.remote import TOKEN
 from factrl.rewards.resources import Supplier, outside_training, supply
@@ -346,4 +347,6 @@ def _add_handlers(api: FastAPI) -> None:
 
     @api.exception_handler(RewardBug)
     async def broken(_: Request, error: RewardBug) -> JSONResponse:
-        return JSONResponse({"detail": "the reward is broken; the server's log says how"}, 500)
+        return JSONResponse(
+            {"detail": "the reward is broken; the server's log says how"}, 500, {FAULT: BROKEN}
+        )

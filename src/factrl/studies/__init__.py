@@ -14,10 +14,11 @@ noise of training alone.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from string import Formatter
@@ -34,6 +35,10 @@ from factrl.runs.config import check_knobs, load_settings, read_toml
 from factrl.runs.settings import Positive, Section, TrainSettings
 
 _ROW_NAME = re.compile(r"[^\W_][\w.+ -]{0,59}")
+MODEL = "SmolLM2-135M-Instruct"
+"""What a study starts from."""
+START_FILE, BEGUN_FILE, WORLD_FILE = "start.safetensors", "begun.json", "world.json"
+"""In a seed's folder: the start's weights, what they were made of, and the facts."""
 PICTURE_MARK = b"<desc>a study of factrl</desc>"
 """In every picture of a study."""
 RANDOM = "random"
@@ -429,3 +434,90 @@ def _merged(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]
 
 def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# -- What a folder was made with, before torch is loaded
+
+
+def row_file(folder: Path, name: str) -> Path:
+    """Where the results of a row, as `study/row`, are in a seed's folder."""
+    return folder / "rows" / f"{name.replace('/', '-')}.json"
+
+
+def start_file(folder: Path, study: StudySettings) -> Path:
+    """Where the start's results in the task of a study are in a seed's folder."""
+    return folder / "rows" / f"start-{study.task}.json"
+
+
+def digest(content: bytes) -> str:
+    """A short name of these bytes."""
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+def read_json(path: Path) -> Mapping[str, Any]:
+    """A file of a study.
+
+    Raises:
+        ConfigError: it is damaged.
+    """
+    try:
+        return dict(json.loads(path.read_text("utf-8")))
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{path} is damaged ({error}); delete it, and it is made again") from error
+
+
+def read_stored(path: Path, settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The results in a file; None where there is no file yet.
+
+    Raises:
+        ConfigError: they were made with other settings.
+    """
+    if not path.exists():
+        return None
+    stored = read_json(path)
+    if other := first_difference(stored, settings):
+        raise ConfigError(f"{path} was made with {other}; give another --output, or delete the file")
+    return stored
+
+
+def check_begun(folder: Path, study: StudySettings, model: str) -> dict[str, Any]:
+    """What a seed's start is made of.
+
+    Raises:
+        ConfigError: the start that the folder has was made of something else.
+    """
+    identity: dict[str, Any] = {"model": model, "facts": None, "start": study.start.model_dump()}
+    if study.table is None:
+        identity["more"] = study.size.more
+    else:
+        identity["facts"] = digest(Path(study.table).read_bytes())
+    path = folder / BEGUN_FILE
+    if (
+        path.exists()
+        and (folder / START_FILE).exists()
+        and (other := first_difference(read_json(path), identity))
+    ):
+        raise ConfigError(f"{folder} was begun with {other}; give another --output")
+    return identity
+
+
+def check_folder(
+    studies: Mapping[str, StudySettings],
+    rows: Sequence[str],
+    out: Path,
+    seeds: Iterable[int],
+    model: str = MODEL,
+) -> None:
+    """Refuse a folder whose start, or any of these rows as `study/row`, was made with other settings.
+
+    Raises:
+        ConfigError: it names the file and the first setting that is another.
+    """
+    first = next(iter(studies.values()))
+    for folder in (out / f"seed-{number}" for number in seeds):
+        check_begun(folder, first, model)
+        for study in studies.values():
+            read_stored(start_file(folder, study), {"size": study.size.model_dump()})
+        for name in rows:
+            study, _, row = name.partition("/")
+            read_stored(row_file(folder, name), row_identity(studies[study], row))

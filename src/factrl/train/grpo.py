@@ -14,7 +14,6 @@ trackers.  Nothing private of it is touched, so every release since 1.0 will do.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -168,7 +167,6 @@ class FactualGRPOTrainer(GRPOTrainer):
             return self.score(**told)
 
         score.__name__ = SUM  # in metrics
-        logging.getLogger("trl.trainer.grpo_trainer").addFilter(_is_no_dump)
         if getattr(args, "reward_weights", None) is not None:  # they are in the sum
             args = copy(args)
             args.reward_weights = None
@@ -406,8 +404,3 @@ def _to_read(
     """What a person reads of a completion: its example, text and prefill, the prompt, and all turns."""
     asked, read = (one if isinstance(one, str) else transcript(one) for one in (prompt, completion))
     return example, str(text), text.prefill, asked, read
-
-
-def _is_no_dump(record: logging.LogRecord) -> bool:
-    """Masked samples are counted and written; TRL would print each batch's first one, text and all."""
-    return "All reward functions returned None" not in record.getMessage()
