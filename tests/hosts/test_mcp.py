@@ -151,10 +151,6 @@ def test_what_could_not_be_graded_is_an_error_with_its_cause_and_never_a_number(
         served(tmp_path, use, f"judge.url={judge.url}#judge", "judge.max_attempts=1")
 
 
-@pytest.mark.parametrize(
-    ("words", "words_told"),
-    [("verifier.index=nowhere", "nowhere"), ("judge.urk=x", "did you mean 'judge.url'?")],
-)
 def test_a_judge_that_is_down_is_no_end_of_the_server(tmp_path: Path) -> None:
     (tmp_path / "curie.txt").write_text(CURIE)
 
@@ -173,6 +169,10 @@ def test_a_judge_that_is_down_is_no_end_of_the_server(tmp_path: Path) -> None:
     assert "127.0.0.1" in (tmp_path / "err").read_text()
 
 
+@pytest.mark.parametrize(
+    ("words", "words_told"),
+    [("verifier.index=nowhere", "nowhere"), ("judge.urk=x", "did you mean 'judge.url'?")],
+)
 def test_a_mistake_of_the_one_who_starts_it_ends_it(
     words: str, words_told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
