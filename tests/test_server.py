@@ -132,6 +132,7 @@ def test_openrlhf_gets_numbers_and_never_one_for_what_was_not_graded(make: Make)
     body = {"query": [f"Capital? {WRONG}"], "prompts": ["Capital? "], "labels": ["Paris"]}
     status, answer = server.ask("/v1/openrlhf/truthrl", body)
     assert (status, answer["detail"][:30]) == (503, "a sample could not be graded, ")
+    assert "of 1" in answer["detail"]  # how many of the request, and why
 
 
 @pytest.mark.security("S37")
