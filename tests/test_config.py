@@ -101,6 +101,7 @@ def test_a_key_in_the_judge_url_is_refused_and_not_repeated(url: str) -> None:
     [
         ("steps=5", "train.steps", 5),
         ('report_to=["wandb", "trackio"]', "train.report_to", ("wandb", "trackio")),
+        ("report_to=wandb", "train.report_to", ("wandb",)),
         ("lora_target_modules=['q', 'v']", "model.lora_target_modules", ("q", "v")),
         ("revision=1234567", "model.revision", "1234567"),
         ("data.prompt={question} = ?", "data.prompt", "{question} = ?"),

@@ -26,6 +26,11 @@ FOUND = [
     ("text.words.read", "", "\u0316\u0300", ""),
     ("text.mentions.mentions (answers)", "", "\u0316\u0300", ""),
     ("prepare.normalised", "$", "\u0316\u0300~", ""),
+    ("verifier.Verifier.__call__", "", "。2 ", ""),
+    ("verifier.Verifier.__call__", "| a | b |\n|---|---|\n", "| Ann Lee | 1 |\n", ""),
+    ("verifier.Verifier.__call__ (header)", "", "Ann Lee ", ""),
+    ("verifier.Verifier.__call__ (title)", "", "Ann Lee ", ""),
+    ("runs.rows.read_separated (header)", "", "{n},", "end"),
 ]
 # These read `MAX_PAYLOAD` characters and no more.
 CAPPED = [

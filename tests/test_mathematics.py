@@ -32,6 +32,8 @@ def math_grader() -> Iterator[MathGrader]:
         ("The answer is 2 * (3 + 4) = 2 * 7 = $14.", True, "14"),
         ("The answer is 18 (since 9 * 2 = 18, not 20 - 1 = 19)", True, "18"),
         ("The answer is x = 5", True, "5"),
+        ("So he earns 70 000 dollars.", True, "70 000"),
+        ("From 5 to 100, and 12 3456 is no number.", True, "3456"),
         ("Nobody knows.", True, None),
         ("\\boxed{}", True, None),
     ],

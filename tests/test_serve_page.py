@@ -249,6 +249,21 @@ def test_the_page_runs_its_own_script_alone_and_asks_its_own_server_alone(make: 
     assert not re.search(r"url\(|@import|https?://|\beval\b|localStorage|sessionStorage|\?token", html)
 
 
+def test_the_page_answers_head_and_offers_what_can_be_read(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("factrl.server.page.find_spec", lambda name: None if name == "pypdf" else name)
+    server = make()
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection.request("HEAD", "/")
+    answer = connection.getresponse()
+    assert (answer.status, answer.read()) == (200, b"")
+    connection.close()
+    _, page = server.ask("/")
+    assert ".csv" in page
+    assert ".pdf" not in page
+
+
 @pytest.mark.security("S31")
 @pytest.mark.parametrize("terminal", [True, False])
 def test_the_token_is_printed_for_a_terminal_alone_and_behind_the_hash(
@@ -257,7 +272,14 @@ def test_the_token_is_printed_for_a_terminal_alone_and_behind_the_hash(
     seen: list[Any] = []
     monkeypatch.setenv("FACTRL_SERVER_TOKEN", "se/c#ret")
     monkeypatch.setenv("FACTRL_SERVE", "")  # put back afterwards
-    monkeypatch.setattr("factrl.server.uvicorn.run", lambda *args, **named: seen.append(named))
+
+    def run(where: str, announce: Any, options: Any) -> int:
+        assert "8177" not in capsys.readouterr().err  # no address before it listens
+        seen.append(options)
+        announce()
+        return 0
+
+    monkeypatch.setattr("factrl.server.run_announced", run)
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
     assert main(["serve", "--page", "verifier.judge=weak", "--port", "8177"]) == 0
     secret = "#se%2Fc%23ret" if terminal else "#$FACTRL_SERVER_TOKEN"

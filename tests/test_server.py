@@ -18,7 +18,7 @@ import pytest
 
 from factrl import Example, FakeLLM, Grader, Passage, load_reward, remote
 from factrl.cli import main
-from factrl.errors import LLMError
+from factrl.errors import ConfigError, DataError, LLMError, RewardBug
 from factrl.llm.store import CachedLLM, Store
 from factrl.rewards import reward
 from fault_server import FaultServer, answers
@@ -132,6 +132,7 @@ def test_openrlhf_gets_numbers_and_never_one_for_what_was_not_graded(make: Make)
     body = {"query": [f"Capital? {WRONG}"], "prompts": ["Capital? "], "labels": ["Paris"]}
     status, answer = server.ask("/v1/openrlhf/truthrl", body)
     assert (status, answer["detail"][:30]) == (503, "a sample could not be graded, ")
+    assert "of 1" in answer["detail"]  # how many of the request, and why
 
 
 @pytest.mark.security("S37")
@@ -145,6 +146,8 @@ def test_a_broken_reward_is_the_servers_fault_and_keeps_its_secrets(make: Make, 
     monkeypatch.setitem(server.service.rewards, "steps", broken)
     status, answer = server.ask("/v1/score", request("x", reward="steps"))
     assert (status, answer) == (500, {"detail": "the reward is broken; the server's log says how"})
+    with pytest.raises(RewardBug, match="broken"):
+        remote(server.url, "steps").batch([PARIS] * 2, ["a", "b"])
 
 
 PROMPT = "<|im_start|>user\nCapital?<|im_end|>\n<|im_start|>assistant\n"
@@ -250,6 +253,17 @@ def test_one_sample_that_is_refused_does_not_mask_the_others(make: Make) -> None
     results = remote(server.url, "truthrl").batch(examples, [RIGHT] * 9)
     assert [r.cause for r in results if r.state == "masked"] == ["http_422", "http_413"]
     assert [n for n, r in enumerate(results) if r.value == 1.0] == [0, 1, 3, 4, 5, 6, 8]
+
+
+def test_what_no_waiting_heals_is_an_error_at_once(make: Make) -> None:
+    server = make()
+    with pytest.raises(ConfigError, match="truthrl"):
+        remote(server.url, "truthrI").batch([PARIS], [RIGHT])
+    scored = remote(server.url, "truthrl")
+    with pytest.raises(DataError, match="answers"):
+        scored.batch([Example("Q?")] * 3, [RIGHT] * 3)
+    assert scored(PARIS, RIGHT).value == 1.0
+    assert scored(Example("Q?"), RIGHT).cause == "http_422"  # one row of a run that works
 
 
 GOOD = {

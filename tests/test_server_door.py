@@ -203,7 +203,7 @@ def test_nobody_is_sent_to_a_host_of_a_clients_choice(make: Make) -> None:
 @pytest.mark.security("S30", "S31", "S50")
 def test_the_command_listens_here_alone_through_such_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     config: dict[str, Any] = {}
-    monkeypatch.setattr("uvicorn.run", lambda _, **options: config.update(options))
+    monkeypatch.setattr("factrl.server.run_announced", lambda _, __, options: config.update(options) or 0)
     monkeypatch.setenv("FACTRL_SERVE", "")
     assert main(["serve", "truthrl"]) == 0
     assert (config["host"], config["http"], config["ws"]) == ("127.0.0.1", "h11", "none")
@@ -221,7 +221,7 @@ NO_NUMBERS = ["65536", "0", "9" * 5000, "1e3", "", "٨٠"]
 def test_what_cannot_be_served_on_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("uvicorn.run", lambda *_, **__: pytest.fail("it went on"))
+    monkeypatch.setattr("factrl.server.run_announced", lambda *_: pytest.fail("it went on"))
     monkeypatch.setenv("FACTRL_SERVE", "")
     monkeypatch.setenv("FACTRL_SERVER_TOKEN", "secret")
 

@@ -40,9 +40,19 @@ def facts(tmp_path: Path) -> str:
         ("The capital of Japan is Tokyo. Japan's capital is Osaka.", "", [R, R]),  # two values: both false
         ("The capital of Japan is Tokyo. France’s capital is Paris.", "", [S, S]),
         ("Its capital is Tokyo. The capital of France is Tokyo.", "Japan", [S, R]),
-        ("Its currency is the Yen. Its currency is Japanese yen.", "Japan", [S, S]),  # spellings of one value
+        (
+            "Its currency is the Yen. Its currency is Japanese yen.",
+            "Japan",
+            [S, REPEAT],
+        ),  # spellings of one value
         ("Its continent is Asia. Its continent is Africa.", "Japan", [R, R]),
         ("Its continent is Asia. Its continent is Asia.", "Japan", [S, REPEAT]),
+        (
+            "Its capital is Tokyo. Japan's capital was tokyo! The capital of Japan is Tokyo",
+            "Japan",
+            [S, REPEAT, REPEAT],
+        ),
+        ("Its capital is Kyoto. Its capital is Osaka. Its capital is Kyoto.", "Japan", [R, R, REPEAT]),
         ("Its neighbour is Spain. Its neighbour is Italy. Its neighbour is Japan.", "France", [S, S, R]),
         ("Its capital is Amsterdam.", "Netherlands", [S]),
         ("Its population is large. It is nice. Is its capital Tokyo?", "Japan", [U, U, U]),
@@ -65,6 +75,13 @@ def test_a_checklist_is_not_met_by_naming_every_value(facts: str) -> None:
     items = ("The continent of Japan is Asia.", "The capital of Japan is Tokyo.")
     both = "Its continent is Africa. Its continent is Asia. Its capital is Tokyo."
     assert checklist("Japan", both, items) == ["contradictory", "consistent"]
+    for denied in ("is not", "isn't", "was never", "is no longer"):
+        text = f"Its capital is Tokyo. Its capital {denied} Tokyo. Its continent is Asia."
+        assert checklist("Japan", text, items) == ["consistent", "contradictory"]
+    assert checklist("Japan", "Its capital is Tokyo. Its capital is not Kyoto.", items) == [
+        "missing",
+        "consistent",
+    ]
     named = "The neighbour of France is Spain."
     assert checklist("France", "Its neighbour is Italy. Its neighbour is Spain.", (named,)) == ["consistent"]
 
@@ -152,7 +169,7 @@ HARD = [
         for pair in (
             ("The currency of Canada is US Dollar.", [R]),
             ("The currency of Canada is Dollar.", [S]),
-            ("The currency of Canada is Dollar. Canada's currency is Canadian dollar.", [S, S]),
+            ("The currency of Canada is Dollar. Canada's currency is Canadian dollar.", [S, "repeat"]),
         )
     ]
     + [
@@ -181,7 +198,7 @@ HARD = [
             # What states nothing, and signs around a value.
             ("Japan", "Its capital is not Osaka. Its capital is Tokyo?", [U, U]),
             ("Japan", "Its capital is Tokyo, which is in Asia.", [U]),
-            ("Japan", "Its capital is **Tokyo**. Its capital is “Tokyo”!", [S, S]),
+            ("Japan", "Its capital is **Tokyo**. Its capital is “Tokyo”!", [S, "repeat"]),
             ("Japan", "ITS CAP\u0130TAL IS TOKYO.", [U]),
         )
     ]
@@ -206,7 +223,7 @@ def test_a_table_of_names_that_are_hard_to_read(
     assert [c.claim.skip or (c.verdict and c.verdict.label) for c in report.checks] == labels
 
 
-@pytest.mark.parametrize("row", ["Japan,anthem,..."])
+@pytest.mark.parametrize("row", ["Japan,anthem,...", "Japan,motto,<b> Peace"])
 def test_a_fact_that_no_judge_can_read_is_refused(tmp_path: Path, row: str) -> None:
     (tmp_path / "t.csv").write_text(f"entity,relation,value\nJapan,capital,Tokyo\n{row}\n")
     with pytest.raises(DataError, match="no judge can read"):

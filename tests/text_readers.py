@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import tempfile
 from collections.abc import Callable
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 from factrl import Example, Grader, Verifier, prepare, text
-from factrl.errors import Unscored
+from factrl.errors import DataError, Unscored
 from factrl.evals import grade as grading_of
 from factrl.llm import FakeLLM, quoting
 from factrl.llm.bodies import excerpt
@@ -20,6 +22,7 @@ from factrl.rewards.checklist import Checklist, read_checklist
 from factrl.rewards.truthfulness import shown_claim
 from factrl.runs.data import render_prompt
 from factrl.runs.folder import redact
+from factrl.runs.rows import read_separated
 from factrl.stress import oracle_setup
 from factrl.stress.texts import example_of
 from factrl.stress.texts import prompts as stress_prompts
@@ -80,6 +83,24 @@ CURIE = example_of(stress_prompts()["curie"])
 
 def _rewarded(spec: str, raw: str, before: str = "", after: str = "") -> object:
     return _setup(spec).reward(CURIE, Completion(f"{before}{raw}{after}"))
+
+
+def _under_a_header(raw: str) -> object:
+    """A table with as many rows as its header has words."""
+    rows = "| Ann Lee | 1 |\n" * len(raw.split())
+    header = " ".join(raw.replace("|", " ").split())
+    return Verifier(EXTRACT, None, WeakJudge())(FACT, evidence=[f"| {header} | b |\n|---|---|\n{rows}"])
+
+
+def _separated(raw: str) -> object:
+    """A file whose first line this is."""
+    with tempfile.NamedTemporaryFile(suffix=".csv") as file:
+        file.write(" ".join(raw.split()).encode("utf-8", "replace"))
+        file.flush()
+        try:
+            return [*read_separated(Path(file.name))]
+        except DataError:
+            return None
 
 
 # Called as they are, by their own names.
@@ -164,6 +185,11 @@ READERS: dict[str, Reader] = {
     ),
     "text.tag": lambda raw: (text.tag(raw, "answer", "first"), text.tag(raw, "answer")),
     "verifier.Verifier.__call__": lambda raw: Verifier(EXTRACT, None, WeakJudge())(raw, evidence=[raw, FACT]),
+    "verifier.Verifier.__call__ (title)": lambda raw: Verifier(EXTRACT, None, WeakJudge())(
+        f"{FACT} She won 2 prizes.", evidence=[Passage(FACT, raw)]
+    ),
+    "verifier.Verifier.__call__ (header)": _under_a_header,
+    "runs.rows.read_separated (header)": _separated,
     "verifier.report.page": lambda raw: page(
         Report(raw, checks=tuple(Check(Claim("c", n, n + 9)) for n in range(0, min(len(raw), 4_000), 9)))
     ),

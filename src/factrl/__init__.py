@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .rewards.grading import Grader, reasoning_judge
     from .rewards.needs import supply
     from .rewards.remote import remote
+    from .rewards.trl import from_trl, weighted
     from .runs.data import load_examples
     from .types import Claim, Completion, Example, Grade, Passage, Result, Score, Span, Verdict
     from .verifier import Report, Verifier, open_verifier, verify
@@ -40,6 +41,7 @@ _NAMES = {
     "rewards.grading": ("Grader", "reasoning_judge"),
     "rewards.needs": ("supply",),
     "rewards.remote": ("remote",),
+    "rewards.trl": ("from_trl", "weighted"),
     "runs.data": ("load_examples",),
     "types": ("Claim", "Completion", "Example", "Grade", "Passage", "Result", "Score", "Span", "Verdict"),
     "verifier": ("Report", "Verifier", "open_verifier", "verify"),
@@ -74,6 +76,7 @@ __all__ = [
     "WebSearch",
     "compare",
     "connect",
+    "from_trl",
     "grade_completions",
     "load_examples",
     "load_reward",
@@ -86,6 +89,7 @@ __all__ = [
     "supply",
     "to_trl",
     "verify",
+    "weighted",
 ]
 __version__: str  # of the installed package, which has it from the git tag
 

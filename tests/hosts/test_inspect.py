@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ inspect_ai = pytest.importorskip("inspect_ai", reason="needs tests/hosts/require
 from inspect_ai.dataset import MemoryDataset, Sample  # noqa: E402
 from inspect_ai.log import read_eval_log  # noqa: E402
 from inspect_ai.model import ModelOutput, ModelUsage, get_model  # noqa: E402
-from inspect_ai.scorer import Scorer  # noqa: E402
+from inspect_ai.scorer import Scorer, Target  # noqa: E402
 from inspect_ai.solver import generate  # noqa: E402
 
 from factrl import FakeLLM, LLMError  # noqa: E402
@@ -66,6 +68,18 @@ def test_outcomes_are_metrics(tmp_path: Path) -> None:
     log = run(tmp_path, bridge.outcome())
     assert means(log) == {"correct": 0.25, "abstained": 0.25, "incorrect": 0.5, "truthfulness": -0.25}
     assert [s.scores["outcome"].answer for s in log.samples][1] == "I don't know."
+
+
+@pytest.mark.parametrize(
+    "scorer", [bridge.outcome(), bridge.reward("truthrl:binary", settings="reward.answer=text")]
+)
+@pytest.mark.parametrize("error", [None, "the model is overloaded"])
+def test_a_sample_without_a_reply_is_unscored(scorer: Scorer, error: str | None) -> None:
+    output = ModelOutput(model="m", choices=[], error=error)
+    state: Any = SimpleNamespace(output=output, metadata={}, sample_id=1, input_text="Where?")
+    score: Any = asyncio.run(scorer(state, Target("Warsaw")))
+    assert math.isnan(score.value)
+    assert score.reason == "no_completion"
 
 
 def test_what_the_judge_does_not_decide_is_unscored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

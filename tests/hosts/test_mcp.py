@@ -151,6 +151,24 @@ def test_what_could_not_be_graded_is_an_error_with_its_cause_and_never_a_number(
         served(tmp_path, use, f"judge.url={judge.url}#judge", "judge.max_attempts=1")
 
 
+def test_a_judge_that_is_down_is_no_end_of_the_server(tmp_path: Path) -> None:
+    (tmp_path / "curie.txt").write_text(CURIE)
+
+    async def use(client: Any) -> None:
+        asked = {
+            "question": "Where was Marie Curie born?",
+            "answer": "In the Polish capital.",
+            "accepted": ["Warsaw"],
+        }
+        assert "127.0.0.1" in error_of(await client.call_tool("grade", asked))
+        found = await client.call_tool("search", {"query": "Where was Marie Curie born?"})
+        assert not found.is_error
+
+    words = ("verifier.docs=curie.txt", "--judge", "http://127.0.0.1:9/v1#m", "judge.max_attempts=1")
+    served(tmp_path, use, *words)
+    assert "127.0.0.1" in (tmp_path / "err").read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "words_told"),
     [("verifier.index=nowhere", "nowhere"), ("judge.urk=x", "did you mean 'judge.url'?")],

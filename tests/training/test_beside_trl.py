@@ -239,6 +239,19 @@ def test_a_plain_trainer_takes_what_our_trainer_reads_with(tiny_model: Path, tmp
         assert entry["reward/scored_frac"] == 1.0
 
 
+def test_a_list_of_rewards_is_summed_with_trls_weights(tiny_model: Path, tmp_path: Path) -> None:
+    def longer(prompts: Any, completions: Any, **columns: Any) -> list[float]:
+        return [1.0] * len(completions)
+
+    rows = Dataset.from_dict({"prompt": list(QUESTIONS)})
+    told = settings(tmp_path, GRPOConfig, max_steps=1, reward_weights=[1.0, 0.25])
+    made: Any = FactualGRPOTrainer(str(tiny_model), [to_trl(plain), longer], told, train_dataset=rows)
+    assert told.reward_weights == [1.0, 0.25]
+    made.train()
+    [entry] = [entry for entry in made.state.log_history if "rewards/longer/mean" in entry]
+    assert entry["rewards/longer/mean"] == 0.25
+
+
 @pytest.mark.filterwarnings("default")
 @pytest.mark.skipif(Version(trl.__version__) < Version("1.6"), reason="a TRL that makes 0 of None")
 @pytest.mark.parametrize("kind", ["factual", "plain"])
@@ -252,9 +265,9 @@ def test_the_example_runs(
     assert "reward/scored_frac" in capsys.readouterr().out
 
 
-def test_several_rewards_or_another_function_are_refused(tiny_model: Path) -> None:
-    for wrong in ([plain, plain], len, "truthrl"):
-        with pytest.raises(ConfigError, match="one reward of factrl"):
+def test_what_is_no_reward_is_refused(tiny_model: Path) -> None:
+    for wrong in ([plain, plain], len, "truthrl", [plain, "truthrl"]):
+        with pytest.raises(ConfigError, match="reward"):
             FactualGRPOTrainer(str(tiny_model), wrong)
 
 

@@ -19,7 +19,7 @@ from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 from factrl.bridges import trl as bridge
 from factrl.bridges.trl import to_trl
-from factrl.errors import ConfigError, DataError, Unscored
+from factrl.errors import ConfigError, DataError, TooManyMasked, Unscored
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.papers import load_paper, load_reward, paper_names
 from factrl.rewards import reward
@@ -62,6 +62,34 @@ def test_values_in_order_and_none_for_masked() -> None:
     score = to_trl(watched)
     assert score.__name__ == "watched"
     assert score(["a", "b", "c"], ["one", "?", "three"]) == [3.0, None, 5.0]
+
+
+@reward
+def late(example: Example, completion: Completion) -> Score:
+    if completion == "late":
+        raise Unscored("timeout", "http://host/v1 no complete reply within 20 s")
+    return Score({"a": 1.0})
+
+
+def test_each_batch_says_what_failed_and_what_helps(caplog: pytest.LogCaptureFixture) -> None:
+    score, seen = to_trl(late), dict[str, float]()
+    for _ in range(2):
+        assert score(["q"] * 3, ["late", "fine", "late"], log_metric=seen.__setitem__) == [None, 1.0, None]
+    assert len(caplog.messages) == 2
+    for word in ("2 of 3", "timeout", "20 s", "judge.timeout_attempt"):
+        assert word in caplog.messages[0]
+    assert seen["reward/seconds"] >= 0.0
+    caplog.clear()
+    score(["q"], ["fine"])
+    assert not caplog.messages
+
+
+def test_batches_without_a_number_end_the_run() -> None:
+    score = to_trl(late)
+    for texts in (["late"], ["late"], ["fine"], ["late"], ["late"]):
+        score(["q"], texts)
+    with pytest.raises(TooManyMasked, match="timeout"):
+        score(["q"], ["late"])
 
 
 def test_another_process_gets_the_same_reward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,8 @@ def outcome(judge: str = "", *, extract: Extract = "text", form: AnswerForm = "s
     grader = Grader(connect(judge) if judge else None, form=form)
 
     async def score(state: TaskState, target: Target) -> Score:
+        if failed := _failed(state):
+            return failed
         pair = (_example(state, target), _completion(state))
         (row,) = await anyio.to_thread.run_sync(lambda: grade_completions([pair], grader, extract, workers=1))
         if row.grade is None:
@@ -76,6 +78,8 @@ def reward(paper: str, *, settings: str = "") -> Scorer:
     pays = read_job(None, [f"paper={paper}", *REWARD_ALONE, *shlex.split(settings)]).supplied
 
     async def score(state: TaskState, target: Target) -> Score:
+        if failed := _failed(state):
+            return failed
         example, text = _example(state, target), _completion(state)
         pays.check_examples([example])
         tokens = state.output.usage and state.output.usage.output_tokens
@@ -90,9 +94,16 @@ def reward(paper: str, *, settings: str = "") -> Scorer:
     return score
 
 
+def _failed(state: TaskState) -> Score | None:
+    """The score of a sample for which the model gave no reply; None where it gave one, be it empty."""
+    if state.output.choices and not state.output.error:
+        return None
+    return Score.unscored(reason="no_completion", explanation=state.output.error or "the model gave no reply")
+
+
 def _completion(state: TaskState) -> str:
     """The answer; reasoning that Inspect keeps apart from it stands in `<think>` before it."""
-    return completion_of(state.output.choices[0].message) if state.output.choices else state.output.completion
+    return completion_of(state.output.choices[0].message)
 
 
 def _example(state: TaskState, target: Target) -> Example:

@@ -128,6 +128,8 @@ def server(verifier: Verifier, grader: Grader) -> MCPServer:
     def grade(question: str, answer: str, accepted: list[str]) -> Graded:
         """Grade an answer to a question against the accepted ones: correct, incorrect or abstained.
 
+        `how` says what decided; by `rules`, without a judge, a paraphrase of an accepted answer is incorrect.
+
         Args:
             question: what was asked.
             answer: what was answered, without its reasoning.

@@ -145,7 +145,7 @@ def _add_convert(verbs: Verbs) -> None:
         example=(
             "examples:\n"
             "  factrl prepare convert q.jsonl --to verl --config truthrl --output t.parquet\n"
-            "  factrl prepare convert klcf/train.jsonl --to trl paper=klcf --output train.parquet"
+            "  factrl prepare convert klcf/train.jsonl --to trl paper=klcf --output data/train.parquet"
         ),
     )
     parser.add_argument("file", metavar="FILE", help=_QUESTIONS)
@@ -302,6 +302,8 @@ def _usage(target: Target, output: str, settings: RunSettings) -> list[str]:
         return [f"--data.prompt_dataset {output} {keys}; the label is JSON"]
     if target == "verl":
         return [f"data.train_files={output}; the reward's ground_truth has TruthRL's layout"]
-    bridge = "trl grpo --reward_funcs factrl.bridges.trl.PAPER, or to_trl(reward"
+    folder = Path(output).parent
+    bridge = f"trl grpo --dataset_name {folder} (TRL reads a folder, with no other data in it) "
+    bridge += "--reward_funcs factrl.bridges.trl.PAPER, or to_trl(reward"
     prefill = f", prefill={settings.data.prefill!r}" if settings.data.prefill else ""
     return [f"{bridge}{prefill}), reads these columns"]

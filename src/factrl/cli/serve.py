@@ -10,7 +10,7 @@ import socket
 import sys
 from urllib.parse import quote
 
-from factrl.errors import ConfigError
+from factrl.errors import ConfigError, SetupError
 from factrl.job import REWARD_ALONE, read_job
 from factrl.runs.settings import AskSettings
 
@@ -26,6 +26,7 @@ from .options import (
 )
 from .terminal import tell
 
+_OUTAGES = ("connection", "timeout", "http_5xx", "http_429")  # what may pass while `factrl mcp` serves
 _DRAIN = 25  # seconds that requests under way have to finish after SIGTERM; the service has 5 more
 
 
@@ -71,7 +72,12 @@ def add_verbs(verbs: Verbs) -> None:
 def _mcp(args: argparse.Namespace) -> int:
     bridge = needs_extra("bridges.mcp", "mcp")
     job = read_job(args.config, [*as_overrides(args), *REWARD_ALONE], AskSettings)
-    check_judge(job)
+    try:
+        check_judge(job)
+    except SetupError as error:
+        if getattr(error.__cause__, "cause", "") not in _OUTAGES:
+            raise
+        tell(f"grade and verify fail until the judge is there, each with the cause: {error}")
     bridge.server(job.supplier.verify(), job.supplier.grade("sentence")).run()
     return 0
 
@@ -104,29 +110,35 @@ def _serve(args: argparse.Namespace) -> int:
     os.environ[app.SETTINGS] = json.dumps(settings)
     host = f"[{args.host}]" if ":" in args.host else args.host
     url = f"http://{host}:{args.port}"
-    if specs:
-        tell(f"serving {', '.join(specs)} at {url} (POST /v1/score; stop with Ctrl-C)")
-    if args.page:  # the token is for whoever sits here, and for no log
-        token = app.server_token()
-        secret = quote(token, safe="") if sys.stderr.isatty() else f"${app.TOKEN}"
-        tell(f"check texts at {url}/{f'#{secret}' if token else ''} (stop with Ctrl-C)")
+
+    def announce() -> None:
+        if specs:
+            tell(f"serving {', '.join(specs)} at {url} (POST /v1/score; stop with Ctrl-C)")
+        if args.page:  # the token is for whoever sits here, and for no log
+            token = app.server_token()
+            secret = quote(token, safe="") if sys.stderr.isatty() else f"${app.TOKEN}"
+            tell(f"check texts at {url}/{f'#{secret}' if token else ''} (stop with Ctrl-C)")
+
+    options = {
+        "factory": True,
+        "host": args.host,
+        "port": args.port,
+        "http": "h11",
+        "ws": "none",
+        "limit_concurrency": app.CONCURRENCY,
+        "log_level": "error",  # a warning is of what a client sent, as often as it likes
+        "timeout_graceful_shutdown": _DRAIN,
+        "timeout_keep_alive": app.IDLE_SECONDS,
+        "timeout_worker_healthcheck": 60,  # a worker that starts slowly is not a dead one
+        "server_header": False,
+        "proxy_headers": False,  # or a client could guess tokens from an address of its choice
+    }
+    where = "factrl.server:serve_from_environment"
     try:
-        app.uvicorn.run(
-            "factrl.server:serve_from_environment",
-            factory=True,
-            host=args.host,
-            port=args.port,
-            workers=args.workers,
-            http="h11",
-            ws="none",
-            limit_concurrency=app.CONCURRENCY,
-            log_level="error",  # a warning is of what a client sent, as often as it likes
-            timeout_graceful_shutdown=_DRAIN,
-            timeout_keep_alive=app.IDLE_SECONDS,
-            timeout_worker_healthcheck=60,  # a worker that starts slowly is not a dead one
-            server_header=False,
-            proxy_headers=False,  # or a client could guess tokens from an address of its choice
-        )
+        if args.workers == 1:
+            return app.run_announced(where, announce, options)
+        announce()
+        app.uvicorn.run(where, workers=args.workers, **options)
     except SystemExit:  # uvicorn has said why it could not start; 3 has another meaning here
         return 2
     return 0

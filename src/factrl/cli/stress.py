@@ -142,9 +142,9 @@ def _show(outcome: StressReport) -> None:
         rows += [*map(_row, part), None]
     show_rows(HEAD, rows)
     for finding in outcome.of("known"):
-        say(f"known: {finding.id}: {finding.why}")
+        say(f"known: {finding.id}: {finding.why}; closed by: {finding.guard}")
     for finding in outcome.of("broken"):
-        say(line_of(finding))
+        say(f"{line_of(finding)}\n    closed by: {finding.guard}")
     for finding in outcome.of("repaired"):
         say(f"repaired: {finding.id} is on the list of known failures and holds")
     say(_summary(outcome))
@@ -199,7 +199,9 @@ def document(outcome: StressReport) -> dict[str, Any]:
         "paraphrases": setup.ways,
         "honest": {kind: outcome.cells[kind].mean for kind in HONEST_ANSWERS},
         **{
-            name: [{**asdict(finding), "text": finding.text[:_SHOWN]} for finding in part]
+            name: [
+                {**asdict(finding), "guard": finding.guard, "text": finding.text[:_SHOWN]} for finding in part
+            ]
             for name, part in parts.items()
         },
     }

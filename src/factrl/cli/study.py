@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ from factrl.stress import known_failures
 from factrl.studies import (
     ALL,
     CALIBRATED,
+    MODEL,
     PICTURE_MARK,
     StudySettings,
     add_row,
+    check_folder,
     first_difference,
     load_study,
     row_identity,
@@ -80,7 +82,6 @@ def _study(args: argparse.Namespace) -> int:
     studies = {Path(name).stem: load_study(name, words, gpu=args.gpu) for name in names}
     for spec in args.add:
         studies = {name: add_row(study, spec) for name, study in studies.items()}
-    steps_of(studies, args.only)
     out, seeds = Path(args.output), range(args.first_seed, args.first_seed + args.seeds)
     _check_output(out)
     check_free(out / _PICTURE, lambda path: PICTURE_MARK in path.read_bytes())
@@ -88,6 +89,8 @@ def _study(args: argparse.Namespace) -> int:
         table = Table.read(path)  # mistakes come before torch is loaded
         for seed in seeds:
             split(table, seed)
+    model, rows = args.model[0] if args.model else MODEL, steps_of(studies, args.only)[1:]
+    check_folder(studies, [row for row in rows if not args.only or row in args.only], out, seeds, model)
     if args.dry_run:
         for name, study in studies.items():
             say(f"{name}: {study.title}\n  {_settings(study.train.model_dump(exclude_unset=True))}")
@@ -98,7 +101,6 @@ def _study(args: argparse.Namespace) -> int:
     needs_extra("train.model", "demo").for_command_line()
     engine = needs_extra("studies.engine", "demo")
     with hold(out):
-        model = args.model or engine.MODEL
         engine.run_studies(studies, out, seeds, only=args.only, model=model, tell=tell)
         results = engine.read_results(out, seeds)
         text = render(studies, results)
@@ -129,13 +131,17 @@ def _check_output(out: Path) -> None:
 
 @contextmanager
 def hold(out: Path) -> Iterator[None]:
-    """Let no other process write to the folder."""
+    """Let no other process write to the folder; what is refused leaves none behind."""
+    made = [path for path in (out, *out.parents) if not path.exists()]
     out.mkdir(parents=True, exist_ok=True)
     lock = FileLock(out / ".lock", f"--output {out}")
     try:
         yield
     finally:
         lock.release()
+        with suppress(OSError):  # one with something in it stays
+            for path in made:
+                path.rmdir()
 
 
 def _write(out: Path, text: str) -> None:

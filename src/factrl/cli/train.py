@@ -17,6 +17,7 @@ from factrl.runs.folder import gpus_here, read_metrics, settings_in
 from factrl.runs.progress import clock
 from factrl.runs.resume import going_on, nothing_to_do
 from factrl.runs.settings import RunSettings
+from factrl.stress.payoffs import try_out
 from factrl.text.escape import one_line
 from factrl.train.page import PAGE
 from factrl.train.plan import Plan, estimate, make_plan, not_installed
@@ -86,6 +87,7 @@ def _train(args: argparse.Namespace) -> int:
         say(str(settings.run.output))
         return 0
     plan = make_plan(job)
+    try_out(job.reward, plan.examples[0])  # a mistake in it comes before any model
     missing = not_installed(settings, job.reward)
     if missing is not None and find_spec("torch") is not None and find_spec("trl") is not None:
         raise missing

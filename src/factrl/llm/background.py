@@ -204,7 +204,7 @@ class Workers:
                 self._changed.notify()
             return answer.result()
 
-        return ask
+        return functools.update_wrapper(ask, resource, updated=())  # type: ignore[arg-type]  # with its signature
 
     def done(self) -> None:
         """One task has ended, well or not."""

@@ -35,6 +35,10 @@ _CONTEXT_LENGTH = re.compile(
     re.I,
 )
 
+FAULT = "X-Factrl-Fault"
+"""Header in which `factrl serve` says, with `BROKEN`, that its reward has a bug, so asking again is vain."""
+BROKEN = "broken_reward"
+
 ADJUSTED = ("max_tokens", "temperature")
 """Fields that some models' servers take no request with, and that can be said otherwise or left out."""
 _NOT_TAKEN = re.compile(
@@ -102,6 +106,8 @@ async def refusal_of(response: aiohttp.ClientResponse, key_variable: str) -> Fai
     if status in (401, 403):
         source = f" (the key is read from {key_variable})" if key_variable else ""
         return Failure("auth", text + source, retry=False)
+    if response.headers.get(FAULT) == BROKEN:
+        return Failure(BROKEN, text, retry=False)
     if status in _RETRIED or status >= 500:
         cause = "http_5xx" if status >= 500 else f"http_{status}"
         return Failure(cause, text, refusal=status in REFUSALS, wait=_retry_after(response))

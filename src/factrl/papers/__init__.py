@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import os
 import pkgutil
 import sys
@@ -24,6 +25,7 @@ from typing import Any, Literal
 
 from factrl.errors import ConfigError, first_line, nearest
 from factrl.rewards import Reward
+from factrl.rewards.trl import from_trl, is_trl
 from factrl.runs import recipe_of
 from factrl.runs.settings import OWN, RunSettings, TrainSettings
 from factrl.types import Example
@@ -97,6 +99,9 @@ def load_paper(name: str) -> Paper:
             "a reward of your own is given as my_file.py:function)"
         )
     every = {name: value for name, value in vars(module).items() if isinstance(value, Reward)}
+    if not every:  # functions as TRL calls them
+        plain = {name: value for name, value in vars(module).items() if is_trl(value)}
+        every = {name: from_trl(one) for name, one in plain.items() if one.__module__ == module.__name__}
     paper = getattr(module, "PAPER", Paper(every))
     if not paper.variants:
         raise ConfigError(f"{name} has no reward; decorate a function of it with @factrl.reward")
@@ -117,7 +122,8 @@ def split_spec(spec: str) -> tuple[str, str]:
 
 
 def load_reward(spec: str) -> Reward:
-    """A reward by name: `truthrl`, `truthrl:binary`, or `my_file.py:function` for one of your own.
+    """A reward by name: `truthrl`, `truthrl:binary`, or `my_file.py:function` for one of your own, which may
+    also be a plain function in TRL's form.
 
     >>> load_reward("truthrl:binary").knobs["abstain"]
     -1.0
@@ -127,6 +133,14 @@ def load_reward(spec: str) -> Reward:
     """
     name, part = split_spec(spec)
     rewards, own = load_paper(name).variants, name.endswith(".py")
+    plain: Any = vars(_run_file(Path(name))).get(part) if own and part not in rewards else None
+    if is_trl(plain):
+        return from_trl(plain)
+    if inspect.isfunction(plain):
+        raise ConfigError(
+            f"{spec} is a plain function; put @fx.reward above it, or write it as TRL calls rewards: "
+            f"{part}(prompts, completions, **columns)"
+        )
     if own and not part and len(rewards) > 1:
         raise ConfigError(
             f"{name} has several rewards; name one: {', '.join(f'{name}:{r}' for r in rewards)}"

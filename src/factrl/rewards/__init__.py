@@ -87,6 +87,9 @@ class Reward:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the name of the function: in its module, `@reward` has put the reward under that name."""
+        rebuilt = getattr(self.fn, "rebuilt", None)
+        if rebuilt is not None:
+            return rebuilt(self)
         module, name = self.fn.__module__, self.fn.__qualname__
         package = module.partition(".")[0]
         if module != "__main__" and not any(finder.find_spec(package, None) for finder in sys.meta_path):
@@ -133,10 +136,15 @@ class Reward:
         return self.needs(self.knobs)
 
     @property
+    def asked(self) -> tuple[str, ...]:
+        """Its resources without those that these knobs make unnecessary."""
+        unused = self.needed.unused
+        return tuple(name for name in self.resources if name not in unused)
+
+    @property
     def missing(self) -> tuple[str, ...]:
         """Resources that must still be supplied, without those that these knobs make unnecessary."""
-        unused = self.needed.unused
-        return tuple(name for name, value in self.resources.items() if value is None and name not in unused)
+        return tuple(name for name in self.asked if self.resources[name] is None)
 
     @property
     def needs_answers(self) -> bool:
@@ -175,20 +183,32 @@ class Reward:
             try:
                 if completion.failed is not None:
                     raise completion.failed
-                returned = self.fn(example, completion, **self.resources, **self.knobs)
-                if inspect.iscoroutine(returned):
-                    returned = wait_for(returned)
+                return self.graded(example, completion)
             except Unscored as error:
                 detail = error.detail or str(error)
                 return Result("masked", None, cause=error.cause, detail=detail, facts=plain(error.facts))
-            try:
-                return result_of(returned, completion)
-            except (TypeError, ValueError, OverflowError) as error:
-                raise NoScore(self._failed(example, error)) from error
         except FactrlError:
             raise
         except (Exception, SystemExit) as error:
             raise RewardBug(self._failed(example, error)) from error
+
+    def graded(self, example: Example, completion: str) -> Result:
+        """What the function makes of one completion; `verify` takes the example's evidence by itself.
+
+        Raises:
+            Unscored: nothing, so that the sample is masked.
+            NoScore: something that is no score.
+        """
+        resources = {**self.resources}
+        if example.evidence and resources.get("verify") is not None:
+            resources["verify"] = for_example(resources["verify"], example)
+        returned = self.fn(example, completion, **resources, **self.knobs)
+        if inspect.iscoroutine(returned):
+            returned = wait_for(returned)
+        try:
+            return result_of(returned, completion)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise NoScore(self._failed(example, error)) from error
 
     def _failed(self, example: Example, error: BaseException) -> str:
         sample = example.id or example.question
@@ -276,7 +296,12 @@ def _without_end_tokens(completion: str) -> Completion:
 
 def _rebuilt(module: str, name: str, values: Mapping[str, Any]) -> Reward:
     """The reward that a module has under this name, with these knobs and resources."""
-    return attrgetter(name)(importlib.import_module(module)).with_(**values)
+    found = attrgetter(name)(importlib.import_module(module))
+    if not isinstance(found, Reward):
+        from factrl.rewards.trl import from_trl
+
+        found = from_trl(found)
+    return found.with_(**values)
 
 
 @overload
@@ -343,7 +368,7 @@ def _choices(fn: RewardFunction, knobs: Mapping[str, Any]) -> Mapping[str, Seque
 
 
 def for_example(resource: Callable[..., Any], example: Example) -> Callable[..., Any]:
-    """The resource with `example` filled in, where it has a parameter of that name; any other unchanged.
+    """The resource with `example` and its `evidence` filled in, where it has parameters of these names.
 
     >>> for_example(lambda claims, example: example.topic, Example("?", topic="Curie"))(["a claim"])
     'Curie'
@@ -351,10 +376,12 @@ def for_example(resource: Callable[..., Any], example: Example) -> Callable[...,
     1
     """
     try:
-        takes = "example" in inspect.signature(resource).parameters
+        takes = inspect.signature(resource).parameters
     except (TypeError, ValueError):  # a function written in C, without a signature
-        takes = False
-    return partial(resource, example=example) if takes else resource
+        return resource
+    filled = {"example": example, **({"evidence": example.evidence} if example.evidence else {})}
+    given = {name: value for name, value in filled.items() if name in takes}
+    return partial(resource, **given) if given else resource
 
 
 def result_of(returned: Any, completion: str) -> Result:

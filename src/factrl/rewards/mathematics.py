@@ -33,7 +33,9 @@ _SAME, _CLOSE = 1e-150, 2e-6  # the difference that rounding leaves, as a share:
 
 _MARKED = re.compile(r"####[ \t]*([^\n]{1,400})")
 _SAID = re.compile(r"\banswer(?:\s+is|\s*[:=])\s*[:=]?\s*([^\n]{1,200})", re.IGNORECASE)
-_NUMBER = re.compile(r"[-−]?\d[\d,]{0,40}(?:\.\d{1,40})?")
+_NUMBER = re.compile(  # thousands apart as `parse_number` reads them
+    r"[-−]?(?:\b\d{1,3}(?:[ \u00a0\u202f]\d{3}){1,12}(?![\d,])|\d[\d,]{0,40})(?:\.\d{1,40})?"
+)
 _CALCULATION = re.compile(r"[^\w\n]*\d[\d\s.,$()=]*[-+*/×÷·x−][-\d\s.,$()*+/=×÷·x−]*")
 _AROUND = re.compile(r"^(?:\\text\{([^{}]*)\}|\\\$|\$|\\\(|\\\[|\*|\s)+|(?:\\\)|\\\]|\$|\*|\.|\s)+$")
 

@@ -3,7 +3,8 @@
     reward = fx.remote("http://rewards:8100", "knowrl")
 
 It is a reward like any other.  What the server could not grade is masked, and so is everything that it
-answers wrongly: nothing that comes over the wire is believed because of its shape alone.
+answers wrongly: nothing that comes over the wire is believed because of its shape alone.  What will not heal
+is an error at once: a bug in the reward, a name that the server has not, examples of which none is of use.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from factrl.errors import LLMError, Unscored
+from factrl.errors import ConfigError, DataError, LLMError, RewardBug, Unscored
 from factrl.llm.background import Call, wait_for
-from factrl.llm.bodies import Unreadable
+from factrl.llm.bodies import BROKEN, Unreadable
 from factrl.llm.client import JSONClient
 from factrl.rewards import Reward, result_of, reward
 from factrl.runs.data import columns_of
@@ -28,7 +29,8 @@ AT_ONCE = 32  # samples of one request: small enough that its answer fits the li
 REQUEST_LIMIT = 8 << 20  # bytes; the server refuses more
 ATTEMPTS = 40  # a busy server sends requests away for two seconds, again and again
 TOKEN = "FACTRL_SERVER_TOKEN"  # noqa: S105  the variable's name
-_BLAMED = (413, 422)  # statuses that one sample can have brought upon all
+_UNKNOWN, _UNUSABLE = 404, 422
+_BLAMED = (413, _UNUSABLE)  # statuses that one sample can have brought upon all
 
 
 def remote(
@@ -63,6 +65,7 @@ class RemoteScores:
 
     def __init__(self, client: JSONClient, name: str, bounds: tuple[float, float]) -> None:
         self._client, self.name, self._bounds = client, name, bounds
+        self._fits = False  # whether the server took a request
 
     def __repr__(self) -> str:
         return f"RemoteScores({self._client.base_url!r}, {self.name!r})"
@@ -74,20 +77,37 @@ class RemoteScores:
         return answer
 
     def answer_together(self, calls: Sequence[Call]) -> list[Score | Unscored]:
-        """Many completions in few requests; what is not scored is the error to be raised."""
+        """Many completions in few requests; what is not scored is the error to be raised.
+
+        Raises:
+            RewardBug: the server's reward is broken.
+            ConfigError: there is no such reward.
+            DataError: the server has taken none of the examples so far.
+        """
         pairs = [(args[0], args[1]) for args, _ in calls]
         chunks = [pairs[start : start + AT_ONCE] for start in range(0, len(pairs), AT_ONCE)]
 
         async def ask_all() -> list[list[Score | Unscored]]:
             return await asyncio.gather(*map(self._ask, chunks))
 
-        return [answer for chunk in wait_for(ask_all()) for answer in chunk]
+        answers = [answer for chunk in wait_for(ask_all()) for answer in chunk]
+        refused = [
+            one for one in answers if isinstance(one, LLMError) and one.facts.get("status") == _UNUSABLE
+        ]
+        self._fits = self._fits or len(refused) < len(answers)
+        if not self._fits:
+            raise DataError(refused[0].detail)
+        return answers
 
     async def _ask(self, pairs: Sequence[tuple[Example, Completion]]) -> list[Score | Unscored]:
         """A refusal for what was sent is that of as few samples as possible; any other one is that of all."""
         try:
             return await self._request(pairs)
         except LLMError as error:
+            if error.cause == BROKEN:
+                raise RewardBug(f"reward {self.name!r} behind {error.detail}") from error
+            if error.facts.get("status") == _UNKNOWN:
+                raise ConfigError(f"reward {self.name!r} behind {error.detail}") from error
             if len(pairs) == 1 or error.facts.get("status") not in _BLAMED:
                 return [error] * len(pairs)
         half = len(pairs) // 2

@@ -11,6 +11,7 @@ import gzip
 import json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -146,7 +147,7 @@ def read_separated(path: Path, delimiter: str = "") -> Iterator[dict[str, Any]]:
                 )
             if first.startswith("sep="):
                 raise DataError(f"{path}, line 1 is Excel's {first!r}; delete that line")
-            if twice := [name for name in names if names.count(name) > 1]:
+            if twice := [name for name, count in Counter(names).items() if count > 1]:
                 raise DataError(f"{path} has two columns of the name {twice[0]!r}; rename one")
             start = reader.line_num + 1
             for row in reader:
@@ -178,14 +179,30 @@ def _read_list(path: Path) -> list[Any]:
     return rows
 
 
+_AT_ONCE = 64  # rows that are unpacked together
+_UNPACKED = 1 << 30  # bytes that these may take
+_LONG_ROW, _LARGE = 1 << 20, 1 << 28  # bytes: a part of this size in rows so long would be unpacked as one
+
+
 def _read_parquet(path: Path) -> Iterator[Any]:
+    """In batches small by what they unpack to: a value that is stored once may stand in every row."""
     import pyarrow
     import pyarrow.parquet
 
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches():
-                yield from _as_printed(batch).to_pylist()
+            for number in range(file.metadata.num_row_groups):
+                part = file.metadata.row_group(number)
+                sizes = [part.column(n).total_uncompressed_size for n in range(part.num_columns)]
+                size = max(sizes, default=0)
+                if size > _LARGE and size > _LONG_ROW * part.num_rows:
+                    raise DataError(
+                        f"{path} packs {size >> 20} MiB into {part.num_rows} rows of one part; write it with "
+                        "smaller parts (row_group_size=1 in pyarrow)"
+                    )
+                most = max(1, min(_AT_ONCE, _UNPACKED // max(size, 1)))
+                for batch in file.iter_batches(batch_size=most, row_groups=[number]):
+                    yield from _as_printed(batch).to_pylist()
     except pyarrow.ArrowException as error:
         raise DataError(f"{path} is not a parquet file: {error}") from error
 
@@ -210,7 +227,8 @@ def _read_arrow(path: Path) -> Iterator[Any]:
     try:
         with pyarrow.memory_map(str(path)) as file, pyarrow.ipc.open_stream(file) as batches:
             for batch in batches:
-                yield from _as_printed(batch).to_pylist()
+                for start in range(0, batch.num_rows, _AT_ONCE):
+                    yield from _as_printed(batch.slice(start, _AT_ONCE)).to_pylist()
     except pyarrow.ArrowInvalid as error:
         raise DataError(f"{path} is not an Arrow stream, as `datasets` writes it: {error}") from error
 

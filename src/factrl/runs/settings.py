@@ -323,9 +323,14 @@ class TrainSettings(Section):
     vllm_server_base_url: str | None = None
     """Where that server is, e.g. `http://gpu2:8000`; by default port 8000 of this machine."""
     report_to: tuple[str, ...] = Field(default=(), strict=False)
-    """Trackers that get the metrics, e.g. `["wandb"]`."""
+    """Trackers that get the metrics, e.g. `["wandb"]`; one alone may be a word."""
     max_masked_share: float = Field(default=0.5, gt=0, le=1)
     """Stop when more than this share of completions could not be graded for 3 steps in a row."""
+
+    @field_validator("report_to", mode="before")
+    @classmethod
+    def _one_tracker(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
 
     def _problems(self) -> Iterator[str]:
         completions = self.prompts_per_step * self.num_generations

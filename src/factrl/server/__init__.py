@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any
 
 import anyio
 import anyio.to_thread
-import uvicorn  # noqa: F401  for `factrl serve`, which cannot do without
+import uvicorn
 from fastapi import FastAPI, HTTPException, Path, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -21,6 +22,7 @@ from factrl import __version__
 from factrl.errors import ConfigError, DataError, FactrlError, RewardBug, nearest
 from factrl.job import REWARD_ALONE, Job, open_judge, read_job
 from factrl.llm import LLM, preflight
+from factrl.llm.bodies import BROKEN, FAULT
 from factrl.rewards import Reward
 from factrl.rewards.needs import Supplier, outside_training, supply
 from factrl.rewards.remote import TOKEN
@@ -162,7 +164,9 @@ class Service:
         results = scorer.batch(examples, texts)
         values = [result.value for result in results if result.value is not None]
         if len(values) < len(results):
-            raise HTTPException(503, _MASKED, {"Retry-After": str(BUSY)})
+            causes = Counter(result.cause or "" for result in results if result.value is None)
+            why = ", ".join(f"{count} {cause}" for cause, count in causes.most_common())
+            raise HTTPException(503, f"{_MASKED} ({why} of {len(results)})", {"Retry-After": str(BUSY)})
         terms = sorted({term for result in results for term in result.terms})
         logs = {term: [result.terms.get(term, 0.0) for result in results] for term in terms}
         logs["floored"] = [float(result.state == "floored") for result in results]
@@ -275,6 +279,21 @@ def serve_from_environment() -> Gate:
     return Gate(make_api(open_service(json.loads(os.environ[SETTINGS]))), server_token())
 
 
+def run_announced(where: str, announce: Callable[[], None], options: Mapping[str, Any]) -> int:
+    """Serve in this process, and call `announce` once it listens; 2 where it could not start."""
+
+    class Announced(uvicorn.Server):
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                announce()
+
+    server = Announced(uvicorn.Config(where, **options))
+    with suppress(KeyboardInterrupt):
+        server.run()
+    return 0 if server.started else 2
+
+
 def server_token() -> str:
     """What clients must bring, of the environment; empty for none.
 
@@ -346,4 +365,6 @@ def _add_handlers(api: FastAPI) -> None:
 
     @api.exception_handler(RewardBug)
     async def broken(_: Request, error: RewardBug) -> JSONResponse:
-        return JSONResponse({"detail": "the reward is broken; the server's log says how"}, 500)
+        return JSONResponse(
+            {"detail": "the reward is broken; the server's log says how"}, 500, {FAULT: BROKEN}
+        )

@@ -66,7 +66,7 @@ class Gate:
         scope["factrl.anonymous"] = refusal is not None
         if refusal is not None and not is_open:
             return refusal
-        if is_open and scope["method"] != "GET":
+        if is_open and scope["method"] not in ("GET", "HEAD"):
             return 405, "use GET"
         lengths, codings = _values(scope, b"content-length"), _values(scope, b"transfer-encoding")
         if scope["method"] != "POST" and (codings or any(length != b"0" for length in lengths)):

@@ -52,6 +52,11 @@ function showWhole(line) {
   say("status", line.summary);
 }
 
+function comeIntoView() { // on a small screen the form fills it
+  const status = document.getElementById("status");
+  if (status.getBoundingClientRect().top > innerHeight * 0.8) status.scrollIntoView({ block: "start" });
+}
+
 // One thing at a time: what begins ends what was under way.
 async function attempt(work) {
   running.abort();
@@ -86,7 +91,7 @@ async function check(signal) {
       if (!results.contains(document.activeElement)) show(line.html); // whoever reads there is not interrupted
     } else {
       id = line.id ?? "";
-      if (id) showWhole(line);
+      if (id) { showWhole(line); comeIntoView(); }
       else say("status", "");
       if (Number(sure.value) !== body.sure) await change(signal); // it was moved meanwhile
       if (line.problem) say("problem", line.problem);

@@ -1,4 +1,4 @@
-"""The page of `factrl serve --page`: a text, documents to check it against, and its verdicts as they come.
+"""The page of `factrl serve --page`: a text, documents to check it against, and its verdicts.
 
 The page is one file with one script (`page.html`, `page.js`).  The HTML of a report is made and escaped here,
 as by `factrl verify --html`.
@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -38,6 +39,7 @@ from .schema import CheckRequest, Document, ReportRequest
 
 FORMATS = (".txt", ".md", ".html", ".htm", ".pdf", ".json", ".jsonl", ".csv", ".tsv", ".parquet")
 """What is read of documents that come over the wire: no archives, and no databases."""
+_READ_WITH = {".pdf": "pypdf", ".parquet": "pyarrow", **dict.fromkeys((".html", ".htm"), "lxml")}
 MAX_READ = 2 * REQUEST_LIMIT  # characters of the documents of one check, whose files can be compressed
 DOCUMENTS = REQUEST_LIMIT * 3 // 4 - (1 << 18)  # bytes of their files, which travel in base64 beside the text
 KEPT = 16  # reports that can still be shown at another level of `--sure`
@@ -47,6 +49,11 @@ _HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
 }
+
+
+def _can_read(suffix: str) -> bool:
+    """Whether what reads files of this format is installed."""
+    return suffix not in _READ_WITH or find_spec(_READ_WITH[suffix]) is not None
 
 
 class CheckPage:
@@ -62,7 +69,7 @@ class CheckPage:
 
     def add_to(self, api: FastAPI) -> None:
         """Add them to a server."""
-        api.get("/", include_in_schema=False)(self.show)
+        api.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)(self.show)
         api.post("/page/check", include_in_schema=False)(self.check)
         api.post("/page/report", include_in_schema=False)(self.report)
 
@@ -73,7 +80,7 @@ class CheckPage:
             title="factrl: check a text",
             main="verified",
             script=files("factrl.server").joinpath("page.js").read_text(encoding="utf-8"),
-            formats=",".join(FORMATS),
+            formats=",".join(suffix for suffix in FORMATS if _can_read(suffix)),
             sure=SURE,
             most=DOCUMENTS,
             own=self._verifier.search is not None,

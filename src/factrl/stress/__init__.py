@@ -83,6 +83,13 @@ def weaknesses() -> dict[str, dict[str, dict[str, str]]]:
     return lists
 
 
+@cache
+def guards() -> Mapping[str, str]:
+    """Id of a policy, family or step of the order -> what closes it, of `guards.toml`."""
+    rows = tomllib.loads((Path(__file__).parent / "guards.toml").read_text("utf-8"))["closes"]
+    return {id_: row["by"] for row in rows for id_ in row["ids"]}
+
+
 def known_failures(spec: str) -> Mapping[str, str] | None:
     """Id of a policy, family or step of the order -> why it is known to pay; printed, and no news.
 
@@ -131,6 +138,7 @@ class Finding:
         masked: texts that could not be graded, of how many.
         why: of a known failure.
         answer, abstention: what the best honest answer earns, at the same accuracy, and the best abstention.
+        guard: what closes it, where it is broken or known.
     """
 
     id: str
@@ -146,6 +154,10 @@ class Finding:
     text: str = ""
     answer: float | None = None
     abstention: float | None = None
+
+    @property
+    def guard(self) -> str:
+        return guards()[self.id] if self.verdict in ("broken", "known") else ""
 
 
 @dataclass(frozen=True)

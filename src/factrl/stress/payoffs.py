@@ -113,6 +113,20 @@ def payoffs(reward: Reward) -> list[Payoff]:
     return kinds
 
 
+def try_out(reward: Reward, example: Example) -> None:
+    """Call a reward with the scripted judges on a right, a declining and an empty answer to an example.
+
+    >>> try_out(fx.load_reward("truthrl"), PROBE)
+
+    Raises:
+        RewardBug: of the reward, which names the example and the error.
+    """
+    ready = scripted(reward)
+    if not ready.missing:  # of the others nothing stands in for what only Python supplies
+        for text in (*example.answers[:1], "I don't know.", ""):
+            ready(example, Completion(text))
+
+
 def scripted(reward: Reward, *, good: bool = True) -> Reward:
     """A reward with the scripted judges, by which it pays for any text.
 

@@ -11,9 +11,11 @@ noise of training alone.  A paper's pipeline at its own scale is a folder under 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,8 +27,14 @@ from factrl.rewards import Reward
 from factrl.rewards.needs import RESOURCES
 from factrl.runs.config import check_knobs, load_settings, read_toml
 from factrl.runs.settings import Positive, Section, TrainSettings
+from factrl.stress.payoffs import PROBE, try_out
+from factrl.studies.world import TASKS, Task
 
 _ROW_NAME = re.compile(r"[^\W_][\w.+ -]{0,59}")
+MODEL = "SmolLM2-135M-Instruct"
+"""What a study starts from."""
+START_FILE, BEGUN_FILE, WORLD_FILE = "start.safetensors", "begun.json", "world.json"
+"""In a seed's folder: the start's weights, what they were made of, and the facts."""
 PICTURE_MARK = b"<desc>a study of factrl</desc>"
 """In every picture of a study."""
 RANDOM = "random"
@@ -302,7 +310,10 @@ def add_row(study: StudySettings, spec: str, like: str = "") -> StudySettings:
     knobs = study.rows[like].knobs if like else {}
     usual = load_reward(spec).knobs if knobs else {}
     row = RowSettings(reward=spec, knobs={knob: value for knob, value in knobs.items() if knob in usual})
-    row_reward(row)
+    reward, asked = row_reward(row), {"entity": PROBE.topic, "relation": "place of birth"}
+    if reward is not None:  # a mistake in it comes before any model
+        profile = {"question": PROBE.topic, "answers": ()} if study.task == "profile" else {}
+        try_out(reward, replace(PROBE, meta=asked, **profile))
     return study.model_copy(update={"rows": {**study.rows, name: row}})
 
 
@@ -317,3 +328,96 @@ def _merged(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]
 
 def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# -- What a folder was made with, before torch is loaded
+
+
+def row_file(folder: Path, name: str) -> Path:
+    """Where the results of a row, as `study/row`, are in a seed's folder."""
+    return folder / "rows" / f"{name.replace('/', '-')}.json"
+
+
+def start_file(folder: Path, study: StudySettings) -> Path:
+    """Where the start's results in the task of a study are in a seed's folder."""
+    return folder / "rows" / f"start-{study.task}.json"
+
+
+def digest(content: bytes) -> str:
+    """A short name of these bytes."""
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+def read_json(path: Path) -> Mapping[str, Any]:
+    """A file of a study.
+
+    Raises:
+        ConfigError: it is damaged.
+    """
+    try:
+        return dict(json.loads(path.read_text("utf-8")))
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{path} is damaged ({error}); delete it, and it is made again") from error
+
+
+def read_stored(path: Path, settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The results in a file; None where there is no file yet.
+
+    Raises:
+        ConfigError: they were made with other settings.
+    """
+    if not path.exists():
+        return None
+    stored = read_json(path)
+    if other := first_difference(stored, settings):
+        raise ConfigError(f"{path} was made with {other}; give another --output, or delete the file")
+    return stored
+
+
+def tasks_of(studies: Mapping[str, StudySettings]) -> list[Task]:
+    """The tasks of these studies, which their start is taught."""
+    return [task for task in TASKS if any(study.task == task for study in studies.values())]
+
+
+def check_begun(folder: Path, studies: Mapping[str, StudySettings], model: str) -> dict[str, Any]:
+    """What a seed's start is made of: the settings of the first study, and the tasks of all.
+
+    Raises:
+        ConfigError: the start that the folder has was made of something else.
+    """
+    study = next(iter(studies.values()))
+    identity: dict[str, Any] = {"model": model, "facts": None, "start": study.start.model_dump()}
+    identity["tasks"] = tasks_of(studies)
+    if study.table is None:
+        identity["more"] = study.size.more
+    else:
+        identity["facts"] = digest(Path(study.table).read_bytes())
+    path = folder / BEGUN_FILE
+    if (
+        path.exists()
+        and (folder / START_FILE).exists()
+        and (other := first_difference(read_json(path), identity))
+    ):
+        raise ConfigError(f"{folder} was begun with {other}; give another --output")
+    return identity
+
+
+def check_folder(
+    studies: Mapping[str, StudySettings],
+    rows: Sequence[str],
+    out: Path,
+    seeds: Iterable[int],
+    model: str = MODEL,
+) -> None:
+    """Refuse a folder whose start, or any of these rows as `study/row`, was made with other settings.
+
+    Raises:
+        ConfigError: it names the file and the first setting that is another.
+    """
+    for folder in (out / f"seed-{number}" for number in seeds):
+        check_begun(folder, studies, model)
+        for study in studies.values():
+            read_stored(start_file(folder, study), {"size": study.size.model_dump()})
+        for name in rows:
+            study, _, row = name.partition("/")
+            read_stored(row_file(folder, name), row_identity(studies[study], row))

@@ -35,17 +35,28 @@ from factrl.runs.folder import Run, read_metrics
 from factrl.runs.progress import Progress
 from factrl.runs.settings import DataSettings, ModelSettings, RunSettings, TrainSettings
 from factrl.studies import (
+    BEGUN_FILE,
     CALIBRATED,
+    MODEL,
+    START_FILE,
+    WORLD_FILE,
     CalibrateSettings,
     RowSettings,
     StartSettings,
     StudySettings,
     TruthfulnessSettings,
-    first_difference,
+    check_begun,
+    check_folder,
+    digest,
+    read_json,
+    read_stored,
+    row_file,
     row_identity,
     row_reward,
     row_settings,
+    start_file,
     steps_of,
+    tasks_of,
 )
 from factrl.studies.measure import Measured, auc, blocks_of, measure
 from factrl.studies.table import TableFacts
@@ -70,11 +81,9 @@ from factrl.types import Claim, Completion, Example, Passage, TrainingState, Ver
 from factrl.verifier import Report, Verifier
 from factrl.verifier.judges.table import TableJudge
 
-MODEL = "SmolLM2-135M-Instruct"
 _TURN = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 _HELD_OUT = 60  # entities on whose claims a truthfulness model is measured
 _DECIDED = ("supported", "refuted")
-_START, _BEGUN = "start.safetensors", "begun.json"  # the start's weights, and what they were made of
 SHOWN = 20  # texts of a row that are kept
 _SECONDS: Mapping[Task, tuple[float, float, float]] = {
     "short": (0.13, 0.02, 0.06),
@@ -130,7 +139,14 @@ class Seed:
         if torch.cuda.is_available():
             torch.set_float32_matmul_precision("high")
             self.model.to("cuda")
-        self.weights = self.folder / _START
+        self.weights = self.folder / START_FILE
+
+    def begin(self, identity: Mapping[str, Any]) -> None:
+        """Write the world, and what the start is made of, unless there is a start."""
+        (self.folder / "rows").mkdir(parents=True, exist_ok=True)
+        if not self.weights.exists():
+            write_whole(self.folder / BEGUN_FILE, json.dumps(identity).encode())
+            self.world.save(self.folder / WORLD_FILE)
 
     def settings(self, task: Task, train: TrainSettings, row: RowSettings | None = None) -> RunSettings:
         """The settings that a task is asked and trained with."""
@@ -261,7 +277,7 @@ class Seed:
         of right samples by question."""
         task, path = study.task, self.folder / f"known-{study.task}.json"
         identity: dict[str, Any] = {"known": study.known.model_dump()}
-        if (stored := _read_stored(path, identity)) is not None:
+        if (stored := read_stored(path, identity)) is not None:
             return dict(stored["found"])
         self.reset()
         settings = self.settings(task, study.train)
@@ -304,7 +320,7 @@ class Seed:
         Sec. 3.2), and its AUC on the start's claims about 60 held-out entities."""
         model, path = self.folder / "truthfulness", self.folder / "truthfulness.json"
         settings = {"truthfulness": study.truthfulness.model_dump(), "known": study.known.model_dump()}
-        if (stored := _read_stored(path, settings)) is not None:
+        if (stored := read_stored(path, settings)) is not None:
             return model, stored["auc"]
         self.known(study)
         known = json.loads((self.folder / "known-profile.json").read_text("utf-8"))
@@ -346,7 +362,7 @@ class Seed:
         path = row_file(self.folder, f"{name}/{CALIBRATED}")
         settings = {"calibrate": config.model_dump(), "known": study.known.model_dump()}
         settings |= {"size": study.size.model_dump()}
-        if _read_stored(path, settings) is not None and weights.exists():
+        if read_stored(path, settings) is not None and weights.exists():
             return weights
         shares, started = self.known(study), time.monotonic()
         examples = [one for one in self.examples(study.task, "train") if one.id in shares]
@@ -433,13 +449,13 @@ class Seed:
         identity = row_identity(study, row_name)
         file = Path(split_spec(row.reward)[0])
         if file.suffix == ".py":
-            identity["source"] = _digest(file.read_bytes())
+            identity["source"] = digest(file.read_bytes())
         trained = None
         if row.truthfulness == "trained":
             trained, identity["truthfulness_auc"] = self.truthfulness_model(study, tell)
         examples = self.train_examples(study, row)
-        identity["asked"] = _digest(repr(examples).encode())
-        if (stored := _read_stored(path, identity)) is not None:
+        identity["asked"] = digest(repr(examples).encode())
+        if (stored := read_stored(path, identity)) is not None:
             return stored
         if (same := self._equal_run(identity)) is not None:
             write_whole(path, json.dumps({**same, "row": name}).encode())
@@ -534,9 +550,9 @@ class Seed:
 
     def evaluate_start(self, study: StudySettings) -> Mapping[str, Any]:
         """The start's texts in a task, measured once for all studies of it."""
-        path = self.folder / "rows" / f"start-{study.task}.json"
+        path = start_file(self.folder, study)
         identity = {"size": study.size.model_dump()}
-        if (stored := _read_stored(path, identity)) is not None:
+        if (stored := read_stored(path, identity)) is not None:
             return stored
         self.reset()
         return self._write_row(path, "start", study, study.train, identity)
@@ -560,12 +576,12 @@ def start_texts(start: StartSettings, tasks: Sequence[Task]) -> dict[Task, int]:
 
 def seconds_left(folder: Path, studies: Mapping[str, StudySettings], rows: Sequence[str]) -> float:
     """About how long two 2 GHz cores take for what a seed's folder lacks of these studies and rows."""
-    start, tasks = next(iter(studies.values())).start, _tasks(studies)
+    start, tasks = next(iter(studies.values())).start, tasks_of(studies)
     left = 0.0
-    if not (folder / _START).exists():
+    if not (folder / START_FILE).exists():
         left += sum(count * _SECONDS[task][0] for task, count in start_texts(start, tasks).items())
     for study in {study.task: study for study in studies.values()}.values():
-        if not (folder / "rows" / f"start-{study.task}.json").exists():
+        if not (start_file(folder, study)).exists():
             left += _evaluation_seconds(study)
     for study in {one.task: one for one in studies.values() if _needs_known(one)}.values():
         if not (folder / f"known-{study.task}.json").exists():
@@ -583,25 +599,12 @@ def seconds_left(folder: Path, studies: Mapping[str, StudySettings], rows: Seque
     return left
 
 
-def _tasks(studies: Mapping[str, StudySettings]) -> list[Task]:
-    return [task for task in TASKS if any(study.task == task for study in studies.values())]
-
-
 def _evaluation_seconds(study: StudySettings) -> float:
     return 2 * study.size.test * _SECONDS[study.task][1]
 
 
 def _trained_seconds(study: StudySettings, train: TrainSettings, steps: int) -> float:
     return steps * train.prompts_per_step * train.num_generations * _SECONDS[study.task][2]
-
-
-def row_file(folder: Path, name: str) -> Path:
-    """Where the results of a row, as `study/row`, are in a seed's folder."""
-    return folder / "rows" / f"{name.replace('/', '-')}.json"
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def _check_questions(
@@ -617,63 +620,17 @@ def _check_questions(
     reward_func.check_examples(examples)
 
 
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        return dict(json.loads(path.read_text("utf-8")))
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"{path} is damaged ({error}); delete it, and it is made again") from error
-
-
-def _read_stored(path: Path, settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The results in a file; None where there is no file yet, and then its folder is made.
-
-    Raises:
-        ConfigError: they were made with other settings.
-    """
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return None
-    stored = _read(path)
-    if other := first_difference(stored, settings):
-        raise ConfigError(f"{path} was made with {other}; give another --output, or delete the file")
-    return stored
-
-
 def open_seed(folder: Path, number: int, studies: Mapping[str, StudySettings], model: str = MODEL) -> Seed:
-    """The folder of one seed with its world and model, for studies that share a start.
+    """One seed with its world and model, for studies that share a start; nothing is written.
 
     Raises:
         ConfigError: the folder was begun with something else.
     """
-    world_file, identity = folder / "world.json", check_begun(folder, studies, model)
-    study, tasks = next(iter(studies.values())), _tasks(studies)
-    if world_file.exists() and (folder / _START).exists():
-        return Seed(folder, number, World.read(world_file), study.start, model, tasks)
-    world = open_world(study.table, number, more=study.size.more)
-    seed = Seed(folder, number, world, study.start, model, tasks)  # before anything is written
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / _BEGUN, json.dumps(identity).encode())
-    world.save(world_file)
-    return seed
-
-
-def check_begun(folder: Path, studies: Mapping[str, StudySettings], model: str) -> dict[str, Any]:
-    """What a seed's start is made of: the settings of the first study, and the tasks of all.
-
-    Raises:
-        ConfigError: the start that the folder has was made of something else.
-    """
-    study = next(iter(studies.values()))
-    identity: dict[str, Any] = {"model": model, "facts": None, "start": study.start.model_dump()}
-    identity["tasks"] = _tasks(studies)
-    if study.table is None:
-        identity["more"] = study.size.more
-    else:
-        identity["facts"] = _digest(Path(study.table).read_bytes())
-    path = folder / _BEGUN
-    if path.exists() and (folder / _START).exists() and (other := first_difference(_read(path), identity)):
-        raise ConfigError(f"{folder} was begun with {other}; give another --output")
-    return identity
+    check_begun(folder, studies, model)
+    file, study = folder / WORLD_FILE, next(iter(studies.values()))
+    held = file.exists() and (folder / START_FILE).exists()
+    world = World.read(file) if held else open_world(study.table, number, more=study.size.more)
+    return Seed(folder, number, world, study.start, model, tasks_of(studies))
 
 
 def read_results(out: Path, seeds: Iterable[int]) -> dict[int, dict[str, Any]]:
@@ -681,7 +638,7 @@ def read_results(out: Path, seeds: Iterable[int]) -> dict[int, dict[str, Any]]:
     results: dict[int, dict[str, Any]] = {}
     for number in seeds:
         for path in sorted((out / f"seed-{number}" / "rows").glob("*.json")):
-            row = _read(path)
+            row = read_json(path)
             name = f"start-{row['task']}" if row.get("row") == "start" else row.get("row")
             if name is not None:  # else it is no file of ours
                 results.setdefault(number, {})[name] = row
@@ -718,11 +675,7 @@ def run_studies(
     chosen = [name for name in names[1:] if not only or name in only]
     pairs = [(studies[name.partition("/")[0]], name.partition("/")[2]) for name in chosen]
     seeds = [*seeds]
-    for folder in (out / f"seed-{number}" for number in seeds):  # before anything is trained
-        check_begun(folder, studies, model)
-        for name, (study, row) in zip(chosen, pairs, strict=True):
-            if (path := row_file(folder, name)).exists():
-                _read_stored(path, row_identity(study, row))
+    check_folder(studies, chosen, out, seeds, model)
     left = {number: seconds_left(out / f"seed-{number}", studies, chosen) for number in seeds}
     with Progress(" ".join(studies), max(round(sum(left.values())), 1), pace=1.0) as progress:
         for number in seeds:
@@ -730,6 +683,7 @@ def run_studies(
             seed.advance = progress.advance
             for study, row in pairs:
                 seed.check(row, study)
+            seed.begin(check_begun(seed.folder, studies, model))
             seed.make_start(tell)
             for name, study in studies.items():
                 seed.evaluate_start(study)

@@ -145,6 +145,9 @@ class RunCallback(TrainerCallback):
         if logs.get("reward") is not None:
             masked = logs.get("reward/masked_frac") or 0
             self._note = f"reward {logs['reward']:+.2f}" + (f", {masked:.0%} masked" if masked else "")
+            self._note += (
+                f", graded in {took:.1f} s" if (took := logs.get("reward/seconds", 0)) >= 0.1 else ""
+            )
         if state.is_world_process_zero:
             self.run.log(state.global_step, logs)
             if state.global_step == 1 and (hint := nothing_learnt(logs)):

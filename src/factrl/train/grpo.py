@@ -14,9 +14,9 @@ trackers.  Nothing private of it is touched, so every release since 1.0 will do.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -28,6 +28,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from factrl.errors import ConfigError, ModelError
 from factrl.rewards import SUM, Reward
+from factrl.rewards.trl import from_trl, is_trl, weighted
 from factrl.runs.folder import Rollout, Run
 from factrl.types import Completion, Example, Result, Span, TrainingState
 
@@ -102,17 +103,41 @@ class _Graded:
         return [part / max(tokens, 1) for part in parts]
 
 
+def _reader(reward_funcs: Any, weights: Sequence[float] | None) -> TRLReward:
+    """What reads TRL's rows and grades them with these rewards, of several with their weighted sum.
+
+    Raises:
+        ConfigError: one of them is no reward.
+    """
+    given: list[Any] = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
+    readers = [one for one in given if isinstance(one, TRLReward)]
+    if given == readers[:1] and weights is None:
+        return readers[0]
+    rewards = [
+        one.reward if isinstance(one, TRLReward) else from_trl(one) if is_trl(one) else one for one in given
+    ]
+    for reward in rewards:
+        if not isinstance(reward, Reward):
+            raise ConfigError(
+                f"{str(reward)[:80]!r} in reward_funcs is no reward of factrl and no function in TRL's form, "
+                "f(prompts, completions, **columns); or take trl.GRPOTrainer"
+            )
+    total = rewards[0] if len(rewards) == 1 and weights is None else weighted(rewards, weights)
+    return TRLReward(total, *([readers[0].prefill, readers[0].columns] if readers else []))
+
+
 class FactualGRPOTrainer(GRPOTrainer):
     """GRPO with a reward of factrl; the arguments are TRL's, and `run`.
 
     Args:
-        reward_funcs: one reward with its resources, or what `fx.to_trl` made of one.  The columns of the
-            dataset become its examples.
+        reward_funcs: a reward with its resources, what `fx.to_trl` made of one, a function in TRL's form, or
+            a list of these, whose sum is taken with `args.reward_weights`.  The columns of the dataset become
+            its examples.
         args: TRL's `GRPOConfig`, or `FactualGRPOConfig`.
         run: where rollouts are written; None writes none.
 
     Raises:
-        ConfigError: no single reward of factrl, or a resource of it is missing.
+        ConfigError: something that is no reward, or a resource of one is missing.
 
     Attributes:
         reader: what reads TRL's rows and grades them, the object that `fx.to_trl` makes.
@@ -133,14 +158,7 @@ class FactualGRPOTrainer(GRPOTrainer):
         run: Run | None = None,
         **named: Any,
     ) -> None:
-        one = reward_funcs[0] if isinstance(reward_funcs, list) and len(reward_funcs) == 1 else reward_funcs
-        one = TRLReward(one) if isinstance(one, Reward) else one
-        if not isinstance(one, TRLReward):
-            raise ConfigError(
-                f"reward_funcs is one reward of factrl, or fx.to_trl of one, not {str(reward_funcs)[:80]!r}; "
-                "put further terms into the reward (docs/own_reward.md), or take trl.GRPOTrainer"
-            )
-        self.reader, self.run = one, run
+        self.reader, self.run = _reader(reward_funcs, getattr(args, "reward_weights", None)), run
         self.masked_causes: Counter[str] = Counter()
         self.steps_over_limit = 0
         self.graded = {"train": _Graded(), "eval": _Graded()}
@@ -149,7 +167,9 @@ class FactualGRPOTrainer(GRPOTrainer):
             return self.score(**told)
 
         score.__name__ = SUM  # in metrics
-        logging.getLogger("trl.trainer.grpo_trainer").addFilter(_is_no_dump)
+        if getattr(args, "reward_weights", None) is not None:  # they are in the sum
+            args = copy(args)
+            args.reward_weights = None
         super().__init__(model, score, args, *more, **named)
         self.words: Any = getattr(self.processing_class, "tokenizer", self.processing_class)
         if self.tools:
@@ -384,8 +404,3 @@ def _to_read(
     """What a person reads of a completion: its example, text and prefill, the prompt, and all turns."""
     asked, read = (one if isinstance(one, str) else transcript(one) for one in (prompt, completion))
     return example, str(text), text.prefill, asked, read
-
-
-def _is_no_dump(record: logging.LogRecord) -> bool:
-    """Masked samples are counted and written; TRL would print each batch's first one, text and all."""
-    return "All reward functions returned None" not in record.getMessage()

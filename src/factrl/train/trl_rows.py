@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, get_args
 
-from factrl.errors import ConfigError, DataError, Unscored
+from factrl.errors import ConfigError, DataError, TooManyMasked, Unscored
 from factrl.rewards import Reward
 from factrl.runs.data import ColumnName, to_example
 from factrl.runs.folder import version_of
@@ -35,6 +37,15 @@ _FORMS = {
     "no_confidence": "<confidence>…</confidence>",
     "no_analysis": "<analysis>…</analysis>",
 }
+# Cause for which a completion is masked -> what helps.
+_REMEDIES = {
+    "timeout": "raise judge.timeout_attempt, or lower judge.max_concurrency",
+    "http_429": "lower judge.max_concurrency, or set judge.tpm",
+    **dict.fromkeys(("connection", "breaker_open", "http_5xx"), "look at the server and its log"),
+    "auth": "set its key",
+}
+_UNUSABLE = "unusable_row"  # the cause of a row that lacks what the reward needs, which is told once
+ALL_MASKED = 3  # batches in a row without a single number, after which a trainer of TRL's own is stopped
 _TAKES_NONE_SINCE = (1, 6)  # since this version of TRL, trainers leave None out of a group
 
 
@@ -57,6 +68,8 @@ class TRLReward:
         self.__name__ = reward.name
         self.gathers = True  # metrics are of the completions of all processes
         self._is_first_batch, self._warned = True, False
+        self._all_masked, self._seconds = 0, 0.0
+        logging.getLogger("trl.trainer.grpo_trainer").addFilter(_is_no_dump)
 
     def __call__(
         self,
@@ -74,6 +87,7 @@ class TRLReward:
         Raises:
             ConfigError: the installed TRL would make a number of None.
             DataError: no row of the first batch has what the reward needs.
+            TooManyMasked: nothing could be graded for `ALL_MASKED` batches in a row.
         """
         if self._is_first_batch and (problem := _old_trl()):
             raise ConfigError(problem)
@@ -83,6 +97,12 @@ class TRLReward:
         results = self.grade(examples, texts)
         everyone = _of_all_processes(results) if self.gathers and log_metric is not None else results
         self.log(results, everyone, log_metric, log_extra)
+        failed = masked_line(results).startswith(f"{len(results)} of ")
+        self._all_masked = self._all_masked + 1 if failed else 0
+        if self._all_masked == ALL_MASKED:
+            raise TooManyMasked(
+                f"nothing could be graded in {ALL_MASKED} batches in a row; {masked_line(results)}"
+            )
         return [result.value for result in results]
 
     def read(
@@ -130,7 +150,9 @@ class TRLReward:
 
     def grade(self, examples: Sequence[Example], texts: Sequence[Completion]) -> list[Result]:
         """The result of each completion; says so where none of the first batch has the reward's form."""
+        started = time.monotonic()
         results = self.reward.batch(examples, texts)
+        self._seconds = time.monotonic() - started
         if self._is_first_batch and (problem := _form_missing(results, self.reward)):
             _LOG.warning("%s", problem)
         self._is_first_batch = False
@@ -144,7 +166,10 @@ class TRLReward:
         log_extra: Callable[[str, list[Any]], None] | None,
     ) -> None:
         """Metrics of the results of all processes, and beside each completion what became of it."""
+        if (line := masked_line(everyone)) and os.environ.get("RANK", "0") == "0":
+            _LOG.warning("%s", line)
         if log_metric is not None:
+            log_metric("reward/seconds", self._seconds)
             for metric, value in reward_metrics(everyone).items():
                 log_metric(metric, value)
         if log_extra is not None:
@@ -162,7 +187,7 @@ class TRLReward:
                 self.reward.check_examples(examples[-1:])
                 problems.append(None)
             except DataError as error:  # noqa: PERF203  (only this row is unusable)
-                problems.append(Unscored("unusable_row", str(error)))
+                problems.append(Unscored(_UNUSABLE, str(error)))
                 examples[number:] = examples[number:] or [Example(_question(prompt))]
         why = next((problem.detail for problem in problems if problem), "")
         if why and self._is_first_batch and all(problems):
@@ -180,6 +205,30 @@ class TRLReward:
             )
             self._warned = True
         return examples, problems
+
+
+def masked_line(results: Sequence[Result]) -> str:
+    """How many of a batch could not be graded, why, what helps; "" for none but unusable rows.
+
+    >>> failed = Result("masked", None, cause="timeout", detail="http://host/v1 gave no reply within 20 s")
+    >>> masked_line([failed, Result("scored", 1.0)]).partition(": ")[0]
+    '1 of 2 completions masked'
+    """
+    masked = [one for one in results if one.state == "masked" and one.cause != _UNUSABLE]
+    if not masked:
+        return ""
+    causes = Counter(result.cause or "" for result in masked).most_common()
+    told = ", ".join(f"{count} {cause}" for cause, count in causes)
+    detail = next(result.detail for result in masked if (result.cause or "") == causes[0][0])
+    remedy = next((_REMEDIES[cause] for cause, _ in causes if cause in _REMEDIES), "")
+    return f"{len(masked)} of {len(results)} completions masked: {told} ({detail})" + (
+        remedy and f"; {remedy}"
+    )
+
+
+def _is_no_dump(record: logging.LogRecord) -> bool:
+    """TRL would print each batch's first masked row, text and all, in the place of our own line."""
+    return "All reward functions returned None" not in record.getMessage()
 
 
 def _old_trl() -> str:

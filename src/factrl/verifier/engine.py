@@ -286,8 +286,9 @@ class _Group:
         found = found_in(item.passages)
         known = heads(found)
         best = ranked(item.words, found, item.context.words) or found
-        if not best:
-            return  # of signs only
+        if not best:  # blank, or of signs only: no evidence
+            item.passages = ()
+            return
 
         def doubt(one: Found) -> str:
             other = other_subject(item.words, item.context, one, known)

@@ -147,6 +147,11 @@ _NAMED = re.compile(
 )
 
 
+MAX_TITLE = 500
+"""Characters of a title or a heading, which every piece below it is read with."""
+_HEADER = 4_000  # characters of the names of a table's columns, which every row is read with
+
+
 @lru_cache(maxsize=512)  # the claims of a batch share their evidence
 def pieces_in(text: str) -> tuple[Piece, ...]:
     """The pieces of the first `MAX_EVIDENCE` characters of a text, in order."""
@@ -172,12 +177,12 @@ def _pieces(text: str) -> list[Piece]:
         level = level_of(text, unit, below, first=not found)
         place = (unit.start, unit.end, tuple(words for _, words in above), tuple(depth for depth, _ in above))
         if unit.kind == "heading" and "|" in text[unit.start : unit.end]:
-            columns = cells(seen)
+            columns = cells(seen[:_HEADER])  # of a longer one, values stand without their columns
         elif level:
             above = [one for one in above if one[0] < level]
             outer = tuple(words for _, words in above), tuple(depth for depth, _ in above)
             found.append(Piece("heading", seen, *place[:2], *outer))
-            above.append((level, seen))
+            above.append((level, seen[:MAX_TITLE]))
             columns, lead, question = [], "", ""
         elif unit.kind == "row":
             own = cells(seen)
@@ -258,7 +263,9 @@ def found_in(passages: Sequence[Passage]) -> list[Found]:
     """Every piece of some passages, which share `MAX_EVIDENCE` characters."""
     left, found = MAX_EVIDENCE, list[Found]()
     for passage in passages:
-        found += _found_in(passage.title, passage.text[: max(left, 0)], passage.source, passage.id)
+        found += _found_in(
+            passage.title[:MAX_TITLE], passage.text[: max(left, 0)], passage.source, passage.id
+        )
         left -= len(passage.text)
     return found
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from factrl.errors import DataError
 from factrl.runs.rows import read_separated
@@ -79,11 +80,10 @@ class Table:
         if not self.facts:
             raise DataError("the table has no facts")
         self.several = frozenset(r for facts in self.facts.values() for r in facts if _key(r) in many)
+        judge = TableJudge(self)
         for entity in self.facts:
             for one in self.statements(entity):
-                shown = sentence(one, named=True)
-                back = self.parse(shown)
-                if back is None or any(_key(getattr(back, n)) != _key(getattr(one, n)) for n in _PARTS):
+                if (shown := judge.unread(one)) is not None:
                     raise DataError(
                         f"no judge can read {shown!r} as {one.relation!r} of {entity!r}; rename one of "
                         "them, or leave the row out"
@@ -169,16 +169,21 @@ class Table:
 
     def parse(self, text: str) -> Statement | None:
         """What a sentence says, if it has one of the forms and a relation of the table."""
+        stated, denied = self.read_sentence(text)
+        return None if denied else stated
+
+    def read_sentence(self, text: str) -> tuple[Statement | None, bool]:
+        """What a sentence says or denies, if it has one of the forms, and whether it denies it."""
         body = " ".join(text.split())
         body = body[:-1].rstrip() if body.endswith((".", "!")) else body
         for form in self._forms:
             if match := form.fullmatch(body):
                 relation = self._relations.get(_key(match["relation"]))
-                return None if relation is None else self._statement(relation, match)
-        return None
+                return (None, False) if relation is None else self._statement(relation, match)
+        return None, False
 
-    def _statement(self, relation: str, match: re.Match[str]) -> Statement | None:
-        """The statement of a sentence in one of the forms; None where its value is none: "not Tokyo"."""
+    def _statement(self, relation: str, match: re.Match[str]) -> tuple[Statement | None, bool]:
+        """The statement of a sentence in one of the forms; none where its value is several, or a question."""
         entity, value = match.groupdict().get("entity", ""), match["value"]
         # "is" may be a part of the entity's name, as in Life Is Beautiful: the longest name of the table.
         splits = [(entity, value)] if entity else []
@@ -186,11 +191,13 @@ class Table:
             longer = match.string[match.start("entity") : match.start("value") + verb.start()]
             splits.append((longer, value[verb.end() :]))
         entity, value = next((one for one in reversed(splits) if self.find(one[0])), (entity, value))
-        if _key(value) not in self._values and (
-            _NO_VALUE.search(value) or (relation in self.several and _LISTED.search(value))
-        ):
-            return None
-        return Statement(entity.strip(), relation, value.strip())
+        denied = bool(match["denied"])
+        if _key(value) not in self._values:
+            value, denials = _DENIED.subn("", value)
+            denied = denied or denials > 0
+            if _NO_VALUE.search(value) or (relation in self.several and _LISTED.search(value)):
+                return None, False
+        return Statement(entity.strip(), relation, value.strip()), denied
 
     @cached_property
     def _values(self) -> frozenset[str]:
@@ -209,7 +216,7 @@ class Table:
     @cached_property
     def _forms(self) -> Sequence[re.Pattern[str]]:
         names = "|".join(re.escape(r) for r in sorted(self.relations, key=len, reverse=True))
-        relation, value = rf"(?P<relation>{names})", r"(?:is|are|was|were) (?P<value>.+)"
+        relation, value = rf"(?P<relation>{names})", r"(?:is|are|was|were)(?P<denied>n['’]t)? (?P<value>.+)"
         return [
             re.compile(rf"(?:its|his|her|their) {relation} {value}", re.IGNORECASE),
             re.compile(rf"the {relation} of (?P<entity>.+?) {value}", re.IGNORECASE),
@@ -224,6 +231,22 @@ class Table:
         a, b, found = _key(one), _key(other), self.find(entity)
         held = [self.facts[found]] if found else self.facts.values()
         return a == b or any({a, b} <= {*map(_key, v)} for facts in held for v in facts.get(relation, ()))
+
+    def usual(self, entity: str, relation: str, value: str) -> str:
+        """The key of the first spelling of a value of an entity; of what the table has not, its own."""
+        found, key = self.find(entity), _key(value)
+        return self._usual.get((found or "", relation, key), key)
+
+    @cached_property
+    def _usual(self) -> Mapping[tuple[str, str, str], str]:
+        keys = dict[tuple[str, str, str], str]()
+        for entity, facts in self.facts.items():
+            for relation, held in facts.items():
+                for value in held:
+                    for spelling in value:
+                        for of in (entity, ""):  # of an entity that the table has not, those of any
+                            keys.setdefault((of, relation, _key(spelling)), _key(value[0]))
+        return keys
 
 
 def sentence(statement: Statement, *, named: bool = False) -> str:
@@ -255,31 +278,39 @@ class TableJudge:
         self._stated = lru_cache(4096)(self._statements_of)
 
     def extract(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
-        """Every sentence as a claim that names its entity; a repeat counts once."""
+        """Every sentence as a claim that names its entity; a statement counts once, in whatever words."""
         units = [(n, unit, text[unit.start : unit.end]) for n, unit in enumerate(self._sentences(text))]
         parsed = [self.table.parse(words) for _, _, words in units]
         named = [one and replace(one, entity=one.entity or topic) for one in parsed]
-        values = defaultdict[tuple[str, str], dict[str, str]](dict)
-        for one in filter(None, named):
-            if one.relation not in self.table.several:
-                held = values[_key(one.entity), one.relation]
-                same = (
-                    self.table.same(one.entity, one.relation, one.value, other) for other in held.values()
-                )
-                if not any(same):
-                    held[_key(one.value)] = one.value
+        keys = [one and (_key(one.entity), one.relation) for one in named]
+        usual = [one and self.table.usual(one.entity, one.relation, one.value) for one in named]
+        values = defaultdict[Any, dict[str, str]](dict)
+        for one, key, spelling in zip(named, keys, usual, strict=True):
+            if one is not None and one.relation not in self.table.several:
+                values[key].setdefault(spelling or "", one.value)
         claims: list[Claim] = []
-        seen: set[str] = set()
-        for (number, unit, words), one in zip(units, named, strict=True):
-            text = words.strip()
+        seen: set[Any] = set()
+        for (number, unit, words), one, key, spelling in zip(units, named, keys, usual, strict=True):
+            text, said = words.strip(), (key, spelling) if one else _key(words)
             if one is not None:
-                both = values.get((_key(one.entity), one.relation), {})
+                both = values.get(key, {})
                 value = " and at once ".join(both.values()) if len(both) > 1 else one.value
                 text = sentence(replace(one, value=value), named=bool(one.entity))
-            key = f"{_key(text)} {_key(words) if one else ''}"
-            claims.append(Claim(text, unit.start, unit.end, number, "repeat" if key in seen else None))
-            seen.add(key)
+            claims.append(Claim(text, unit.start, unit.end, number, "repeat" if said in seen else None))
+            seen.add(said)
         return claims
+
+    def unread(self, statement: Statement) -> str | None:
+        """A sentence in which this judge does not find a statement of its table; None where it reads all."""
+        for named in (True, False):
+            shown = sentence(statement, named=named)
+            claims = self.extract(shown, topic=statement.entity)
+            verdicts = self.judge([(claim, [Passage(shown, statement.entity)]) for claim in claims])
+            back = self.table.parse(claims[0].text)
+            same = back and all(_key(getattr(back, n)) == _key(getattr(statement, n)) for n in _PARTS)
+            if not same or [verdict.label for verdict in verdicts] != ["supported"]:
+                return shown
+        return None
 
     def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
         """A verdict for every claim, in their order."""
@@ -290,36 +321,41 @@ class TableJudge:
         if one is None:
             return Verdict("unknown", self.identity, cause="no_form")
         about = [
-            (number, start, end, stated)
+            (number, start, end, stated, denied)
             for number, passage in enumerate(passages)
-            for start, end, stated in self._stated(passage.text, passage.title)
+            for start, end, stated, denied in self._stated(passage.text, passage.title)
             if stated.relation == one.relation
             and (not one.entity or not stated.entity or _key(stated.entity) == _key(one.entity))
         ]
-        if not about:
+        denials = [row for row in about if row[4] and self._same(one, row[3])]
+        about = [row for row in about if not row[4]]
+        if not about and not denials:
             return Verdict("unknown", self.identity, cause="no_evidence")
         holds = [row for row in about if self._same(one, row[3])]
-        if one.relation not in self.table.several and self._disagree(about):
+        if denials or (one.relation not in self.table.several and self._disagree(about)):
             holds = []
-        number, start, end, _ = (holds or about)[0]
+        number, start, end, *_ = (holds or denials or about)[0]
         label = "supported" if holds else "refuted"
         return Verdict(label, self.identity, p=float(bool(holds)), quote=(number, start, end))
 
-    def _disagree(self, stated: Sequence[tuple[int, int, int, Statement]]) -> bool:
+    def _disagree(self, stated: Sequence[tuple[int, int, int, Statement, bool]]) -> bool:
         """Whether one passage states two values: a text that names all that is likely has none of them."""
         return any(
             number == other and not self._same(one, two)
-            for (number, *_, one), (other, *_, two) in pairwise(stated)
+            for (number, _, _, one, _), (other, _, _, two, _) in pairwise(stated)
         )
 
     def _same(self, one: Statement, stated: Statement) -> bool:
         return self.table.same(stated.entity or one.entity, one.relation, stated.value, one.value)
 
-    def _statements_of(self, text: str, title: str) -> list[tuple[int, int, Statement]]:
+    def _statements_of(self, text: str, title: str) -> list[tuple[int, int, Statement, bool]]:
+        read = [
+            (unit, *self.table.read_sentence(text[unit.start : unit.end])) for unit in self._sentences(text)
+        ]
         return [
-            (unit.start, unit.end, replace(one, entity=one.entity or title))
-            for unit in self._sentences(text)
-            if (one := self.table.parse(text[unit.start : unit.end]))
+            (unit.start, unit.end, replace(one, entity=one.entity or title), denied)
+            for unit, one, denied in read
+            if one is not None
         ]
 
     def _sentences(self, text: str) -> list[Sentence]:
@@ -342,9 +378,8 @@ _STOPS = ".!?"
 _WITHOUT_STOPS = str.maketrans(_STOPS, "xxx")
 _TAG = re.compile(r"<\s*(?:/\s*)?\w+\s*/?>")  # `<answer>`, `</answer >`, `<b>`
 _VERB = re.compile(r" (?:is|are|was|were) ", re.I)
-_NO_VALUE = re.compile(
-    r"^(?:not|no longer|never|neither|either)\b|\?$|, (?:which|who|where|whose|but|and|or|not)\b", re.I
-)
+_DENIED = re.compile(r"^(?:not|no longer|never) ", re.I)
+_NO_VALUE = re.compile(r"^(?:neither|either)\b|\?$|, (?:which|who|where|whose|but|and|or|not)\b", re.I)
 _LISTED = re.compile(r",| and | or |;")
 _SIGNS = str.maketrans("‘’‐‑–—", "''----")
 _MARKED = re.compile(r"""^(["*_`“„]{1,3})(.+?)["*_`“”]{1,3}$""")

@@ -39,7 +39,7 @@ from factrl.text.escape import one_line
 from factrl.text.html import OWN_PAGE
 from factrl.text.words import STOP_WORDS
 from factrl.types import Passage
-from factrl.verifier.pieces import cut, in_words
+from factrl.verifier.pieces import MAX_TITLE, cut, in_words
 
 _LOG = logging.getLogger("factrl")
 _TEXT = ("text", "contents", "passage")
@@ -83,7 +83,8 @@ def _document(path: Path, row: Mapping[str, Any], place: str) -> Passage:
     )
     if not any(name in named for name in _TEXT):
         if _kind(path) in _TABLES:
-            return Passage(in_words(row.items()), str(title or _title(path)).strip(), path.name, place)
+            name = str(title or _title(path)).strip()[:MAX_TITLE]
+            return Passage(in_words(row.items()), name, path.name, place)
         columns = ", ".join(map(str, row)) or "none"
         raise DataError(
             f"{path}, {place} has no column {' or '.join(_TEXT)}; columns: {columns}; "
@@ -92,7 +93,9 @@ def _document(path: Path, row: Mapping[str, Any], place: str) -> Passage:
     if text is not None and not isinstance(text, str):
         raise DataError(f"{path}, {place}: the text is a {type(text).__name__}, not a string")
     source = path.name if url is None else str(url)
-    return Passage(text or "", str(title or "").strip(), source, "" if name is None else str(name))
+    return Passage(
+        text or "", str(title or "").strip()[:MAX_TITLE], source, "" if name is None else str(name)
+    )
 
 
 def fingerprint(path: Path) -> str:
