@@ -237,3 +237,10 @@ def test_no_reward_pays_a_free_option_where_the_judge_is_lenient(
     found = [one.text for one in outcome.options if one.verdict != "held"]
     common = ("sensibility", "north sea")  # names with a word that a form says of every name
     assert [text for text in found if not any(name in text.lower() for name in common)] == []
+
+
+def test_a_refusal_is_its_words_and_no_name_that_has_their_letters() -> None:
+    grade = Grader()
+    for answer, other in (("Na", "K"), ("Nose", "Ear"), ("NA", "BW"), ("Idko", "Oslo")):
+        assert grade("Which one?", answer, [other]).label == "incorrect"
+    assert [grade("Which one?", one, ["K"]).label for one in ("N/A", "n.a.", "No sé!")] == ["abstained"] * 3

@@ -289,7 +289,7 @@ class CachedLLM:
 
     def __init__(self, llm: LLM, store: Store) -> None:
         if not hasattr(llm, "identity"):
-            raise ConfigError(f"{llm!r} has no `identity` that says which model it is")
+            raise ConfigError(f"{llm!r} has no `identity` that says which model it is; set llm.identity")
         self.llm, self._store = llm, store
         self._read: Callable[[str], object] = str
         self._flights: SingleFlight[Reply] = SingleFlight()

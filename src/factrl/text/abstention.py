@@ -60,7 +60,7 @@ _LONGEST = 160  # characters of a text that may be a refusal
 def is_refusal(text: str, more: Iterable[str] = ()) -> bool:
     """Whether a text is, as a whole, one of the refusals in `refusals.txt` or of `more`.
 
-    Case, accents, punctuation, apostrophes and markup make no difference.
+    Case, accents, punctuation, apostrophes and markup make no difference; where words end does.
 
     >>> [is_refusal(text) for text in ("I don't know.", "**Je ne sais pas**", "I don't know, maybe Austen")]
     [True, True, False]
@@ -87,12 +87,18 @@ def _part(part: str) -> str:
 
 
 def _bare(text: str) -> str:
-    return _letters(without_markup(unwrapped(text)))
+    return _letters(without_markup(unwrapped(text))).strip()
 
 
 def _letters(text: str) -> str:
-    """The letters, digits and signs of a text, in small letters and without accents and spaces."""
-    return "".join(char for char in fold(text) if char.isalnum() or _is_sign(char))
+    """The words and signs of a text, in small letters and without accents: "Na" is not "n/a"."""
+    kept = (
+        char if char.isalnum() or _is_sign(char) else " " for char in fold(text) if char not in _APOSTROPHES
+    )
+    return re.sub(" +", " ", "".join(kept))
+
+
+_APOSTROPHES = frozenset("'’ʼ`´")
 
 
 # -- Sentences with what they name masked

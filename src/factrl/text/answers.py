@@ -281,9 +281,9 @@ def _same(prediction: _Form, answer: _Form, question: str) -> bool:
 
 
 def _same_expression(one: str, other: str) -> bool:
-    """Whether two expressions are the same sign by sign; capitals count, but not in `h2o`."""
-    if one == other:
-        return True
+    """Whether two expressions are the same sign by sign; capitals count, but not in `h2o`, nor first."""
+    if one == other or (one[1:] == other[1:] and one[1:].islower() and one[0].lower() == other[0].lower()):
+        return True  # the second as a sentence begins: "Ja", "Sí", but not "Co" for "CO"
     small = len(one) > 2 and (one.islower() or other.islower())
     return small and one.casefold() == other.casefold() and one.isalnum()
 

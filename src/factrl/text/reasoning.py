@@ -17,12 +17,12 @@ _THINKS = (
     r"(?:\w{1,20}[_:])?(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflection|analysis|scratchpad|internal)"
 )
 MARKS = (
-    (rf"<\|?{_THINKS}\|?>", rf"</\|?{_THINKS}\|?>|<\|/{_THINKS}\|>"),  # <think>, <seed:think>, <thinking>
     (r"\[THINK\]", r"\[/THINK\]"),
     ("◁think▷", "◁/think▷"),
     (r"<\|START_THINKING\|>", r"<\|END_THINKING\|>"),
     (r"<\|begin_of_thought\|>", r"<\|end_of_thought\|>"),
     (r"<\|channel>thought", r"<channel\|>"),
+    (rf"<\|?{_THINKS}\|?>", rf"</\|?{_THINKS}\|?>|<\|/{_THINKS}\|>"),  # <think>, <seed:think>, <thinking>
     # gpt-oss: the channels before `final`.
     (r"<\|channel\|>(?:analysis|commentary)<\|message\|>", r"<\|end\|>"),
 )

@@ -158,6 +158,9 @@ class FactualGRPOTrainer(GRPOTrainer):
         run: Run | None = None,
         **named: Any,
     ) -> None:
+        estimator = getattr(args, "advantage_estimator", "group")
+        if estimator not in ("group", "reinforce++"):
+            raise ConfigError(f"advantage_estimator={estimator!r} is not group or reinforce++")
         self.reader, self.run = _reader(reward_funcs, getattr(args, "reward_weights", None)), run
         self.masked_causes: Counter[str] = Counter()
         self.steps_over_limit = 0
