@@ -7,6 +7,7 @@ import math
 import os
 import pickle
 import random
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from factrl.runs import RECIPES
 from factrl.train.advantages import group_advantages, reinforce_pp_advantages
 from test_parity_trl import PROMPTS, SIZES, TRL, Given, Ours, both, prepared
 from verl_parts import batch_of, composed, imported
@@ -53,6 +55,22 @@ def test_a_fresh_process_takes_the_plugin_up(plugin: Any) -> None:
     environment = {**os.environ, "VERL_USE_EXTERNAL_MODULES": module}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("script", sorted(RECIPES.glob("*/verl.sh")), ids=lambda path: path.parent.name)
+def test_verls_loader_takes_what_a_script_prints(script: Path, plugin: Any) -> None:
+    given = {"DRY": "1", "DATA": "in", "OUT": "/made", "JUDGE": "http://localhost:8000/v1#judge"}
+    command = ["bash", str(script)]
+    done = subprocess.run(command, env={**os.environ, **given}, capture_output=True, text=True, check=True)
+    main = "verl.trainer.main_ppo"
+    [words] = [shlex.split(line) for line in done.stdout.splitlines() if main in line]
+    told = composed(*words[words.index(main) + 1 :])
+    if not told.actor_rollout_ref.model.lora_rank:  # to check an adapter's rank verl wants vLLM
+        composed(*words[words.index(main) + 1 :], checked=True)
+    assert told.algorithm.adv_estimator in ("factrl_grpo", "factrl_reinforce_pp")
+    assert told.trainer.v1.trainer_mode == "factrl_sync"
+    assert told.reward.custom_reward_function.path == "pkg://factrl.bridges.verl"
+    assert told.data.train_files.startswith("/made/")
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -116,7 +116,7 @@ def run_script(folder: Path, model: Path, questions: Path, *words: str, **more: 
         **CORES,
         **{name: str(folder / file) for name, file in files.items()},
         **{"DATA": str(folder), "OUT": str(folder), "MODEL": str(model), "RETRIEVAL": "no"},
-        **{"JUDGE": "http://localhost:1/v1#judge", "GPUS": "2"},
+        **{"JUDGE": "http://localhost:1/v1#judge", "GPUS": "2", "TRAIN": "train.prompts_per_step=1"},
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         **more,
     }

@@ -31,6 +31,11 @@ run=$(realpath -m "$OUT/verl-$row")
 
 if [ -z "${DRY:-}" ]; then
     mkdir -p "$run/rollouts"
+    read -ra settings <<<"$reward" # config.toml and what verl writes beside it are what `factrl report` reads
+    if [ ! -e "$run/config.toml" ]; then
+        factrl train "${settings[0]}" --config "$here/recipe.toml" --model "$model" --data "$questions" --judge "$JUDGE" "data.eval=$DATA/crag.jsonl" "${settings[@]:1}" ${TRAIN:-} --dry-run >"$run/config.part"
+        mv "$run/config.part" "$run/config.toml"
+    fi
     cat >"$run/agent.yaml" <<YAML
 - name: factrl_agent
   _target_: factrl.bridges.verl_agent.FactualAgentLoop
