@@ -21,7 +21,7 @@ from .terminal import say, show_table, tell
 _STUDY = "truthrl"
 _USUAL = ("known.questions=320", "calibrate.steps=24", "train.steps=12", "size.test=200")
 _QUICK = (
-    *("start.steps=6", "calibrate.steps=4", "known.questions=32", "size.test=60"),
+    *("start.steps=27", "calibrate.steps=4", "known.questions=32", "size.test=60"),
     *("train.steps=4", "train.prompts_per_step=8", "train.micro_batch_size=64"),
 )
 _BINARY = "binary"  # beside the other in `factrl study truthrl` and with --full
