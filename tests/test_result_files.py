@@ -179,7 +179,7 @@ def test_a_full_disk_leaves_no_part_under_a_final_name(
 
 def test_a_device_and_a_pipe_are_written_to_and_stay() -> None:
     os.mkfifo("pipe")
-    with subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE) as reader:
+    with subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE) as reader:  # noqa: S607
         assert main(VERIFY.format("pipe").split()) == 0
         assert reader.stdout is not None
         assert reader.stdout.read().startswith(b"<!doctype html>")

@@ -258,7 +258,8 @@ RESOURCES: dict[str, Resource] = {
         "judge.url", _same, Supplier.reason, _JUDGE, needs_judge=True),
     "verify": Resource(
         "verifier.preset and the rest of [verifier]; the question's own evidence comes first",
-        Truth.verify, Supplier.verify, (*_JUDGE, "judge.extractor_model", *_VERIFIER), by_table=attrgetter("verify")),
+        Truth.verify, Supplier.verify, (*_JUDGE, "judge.extractor_model", *_VERIFIER),
+        by_table=attrgetter("verify")),
     "extract": Resource(
         "judge.extractor_model, else verifier.preset",
         _claims, Supplier.extract, (*_JUDGE, "verifier.preset"), own_model="extractor_model",
