@@ -45,6 +45,7 @@ class Progress:
                 TextColumn("{task.fields[left]}"),  # rich forgets what took more than half a minute
                 TextColumn("[dim]{task.fields[note]}"),
                 console=Console(file=self._stream),
+                redirect_stdout=sys.stdout.isatty(),  # else it would take data of a pipe to the terminal
             )
             self._bar.start()
             self._task = self._bar.add_task(

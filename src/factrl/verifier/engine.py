@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -191,6 +191,8 @@ class _Group:
                 claims = _repeats_kept(claims, before)
             else:
                 before = [Context()] * len(claims)
+            if verifier.accepted:
+                claims = [_accepted(claim, verifier.accepted) for claim in claims]
             job.items = [Item(job, *one) for one in zip(claims, before, strict=True)]
             job.extracted = True
             for item in [item for item in job.items if item.is_open][verifier.max_claims :]:
@@ -364,8 +366,14 @@ class _Group:
         }
         self._answer({key: (waiting[key], verdict) for key, verdict in stored.items()})
         todo = [key for key in waiting if key not in known]
-        size = max(1, self.verifier.judge.per_call)
-        chunks = [todo[start : start + size] for start in range(0, len(todo), size)]
+        # A judge in this process takes its calls one by one: the first ones are small, so that verdicts come
+        # soon, and later ones larger, as what their prompts have in common is computed once.
+        most = max(1, self.verifier.judge.per_call)
+        size = min(self.alone or most, most)
+        chunks: list[list[str]] = []
+        while todo:
+            chunks.append(todo[:size])
+            todo, size = todo[size:], min(2 * size, most)
         await asyncio.gather(*(self._judge_chunk({key: waiting[key] for key in chunk}) for chunk in chunks))
 
     def _answer(self, answers: Mapping[str, tuple[Sequence[_Ask], Verdict]]) -> None:
@@ -502,6 +510,12 @@ def _repeats_kept(claims: Iterable[Claim], before: Iterable[Context]) -> list[Cl
         kept.append(replace(claim, skip=None) if claim.skip == "repeat" and key not in seen else claim)
         seen.add(key)
     return kept
+
+
+def _accepted(claim: Claim, known: Collection[str]) -> Claim:
+    """The claim, to be skipped if it would count and a person has accepted its words."""
+    counts = claim.skip in (None, "unverifiable") and normalised(claim.text) in known
+    return replace(claim, skip="accepted") if counts else claim
 
 
 def _merged(results: Iterable[_Result]) -> Given:
