@@ -88,7 +88,7 @@ def main() -> None:
     """Print, for each judge, what is shown by label and by kind, what was reached, and the time a claim."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("judges", nargs="+")
-    parser.add_argument("--set", default="dev", help="dev, test, or a folder in their form")
+    parser.add_argument("--set", default="dev", help="dev, test, disagree, or a folder in their form")
     parser.add_argument("--show", action="store_true", help="print every claim, too")
     parser.add_argument("--store", type=Path, help="a file that keeps verdicts from one run to the next")
     args = parser.parse_args()
