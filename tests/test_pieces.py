@@ -94,7 +94,6 @@ def test_word_for_word(claim: str, sentence: str, says: bool) -> None:
         ("It opens in nineteen days.", "It opens in nine days."),
         ("Rashes are common.", "Headaches are common; rashes are rare."),
         ("The lamp costs 99 dollars.", "The lamp costs 99 euros."),
-        ("Lake Bel is the largest lake.", "Lake Bel is the second-largest lake."),
         ("Auer bought Brock.", "Brock bought Auer."),
         ("Cellos are accepted in the cabin.", "Cellos are not accepted in the cabin."),
     ],

@@ -32,10 +32,6 @@ _TOKEN = re.compile(
     r"|[^\W\d_]{1,2}['’](?=[^\W\d_]{2})|[^\W\d_]+(?:['’-][^\W\d_]+)*"
     r"|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 )
-_RANK = re.compile(
-    r"(second|third|fourth|fifth|zweit|dritt|viert|fünft)-?(?=\w*(?:est|[sß]te[nmrs]?)$)|(\w{3,}(?:est|[sß]te[nmrs]?)$)"
-)
-_RANKS = ("second third fourth fifth", "zweit dritt viert fünft")
 _NEGATIONS = frozenset(
     """
     cannot denied denies failed fails hardly neither never no nobody none nor not nothing unable without
@@ -83,10 +79,6 @@ def _value(low: str, word: str, *, opens: bool, counted: bool) -> tuple[str, str
             continue  # "the Cento"
         if len(form) > 2 or counted or one[0] in ("number", "halfday", "currency"):
             return one
-    if rank := _RANK.match(low):
-        return "rank", str(
-            next((n for own in _RANKS for n, w in enumerate(own.split(), 2) if w == rank[1]), 1)
-        )
     return None
 
 
@@ -124,8 +116,6 @@ def tokens(text: str) -> tuple[Token, ...]:
             capitals or word.islower() or word.lower() == word.upper() or (opens and low in silent())
         )
         key = value[1] if value and value[0] in ("number", "code") else _stemmed(low)
-        if value and value[0] == "rank" and last and last.low in _RANKS[0].split():
-            value = ("rank", str(_RANKS[0].split().index(last.low) + 2))
         found.append(Token(key, low, named, value, *match.span()))
         opens = text[match.end() : match.end() + 3].strip()[:1] in (".", "!", "?", ":", ";", "|")
     return tuple(found)
@@ -225,9 +215,7 @@ def other_value(claim: str, pieces: Sequence[Piece], context: str) -> str:
     near = _nearest_cells(claimed, text) if row else own
     kinds = {one.value[0] for one in (*near, *above) if one.value}
     missing = [
-        one.value[0]
-        for one in claimed
-        if one.value and one.value not in values and (one.key not in keys or one.value[0] == "rank")
+        one.value[0] for one in claimed if one.value and one.value not in values and one.key not in keys
     ]
     if strict := [kind for kind in missing if kind in _STRICT]:
         return f"the evidence has another {strict[0]} or none"
@@ -239,7 +227,7 @@ def other_value(claim: str, pieces: Sequence[Piece], context: str) -> str:
         return "the evidence has the value of something else"
     if denied and not opposed and _covered(claimed, keys) >= 0.75:
         return "the same words with a negation"
-    if _reversed(claimed, own) or (not row and _of_another(claim, piece.text)):
+    if _reversed(claimed, own):
         return "the evidence says it of something else"
     return _replaced(claimed, tokens(piece.text), keys)
 
@@ -261,34 +249,6 @@ def _reversed(claimed: Sequence[Token], own: Sequence[Token]) -> bool:
 
 
 _PASSIVE = frozenset("by von vom par por da door wurde wurden was were been est été fue".split())  # noqa: SIM905
-
-
-def _of_another(claim: str, text: str) -> bool:
-    """Whether the claim's subject opens one clause of a sentence, and most of its words are in another."""
-    claimed = tokens(claim)
-    subject = next((one.key for one in claimed if one.named), "")
-    if not subject or not {",", ";"} & {*text}:
-        return False
-    wanted = {one.key for one in claimed if one.low not in silent()} - {subject}
-    clauses = [tokens(part) for part in re.split(r"[,;] ", text)]
-    opens = [
-        next((one.key for one in part if one.low not in silent()), "") if part else "" for part in clauses
-    ]
-    shares = [len(wanted & {one.key for one in part}) for part in clauses]
-    own = [
-        share
-        for share, first, part in zip(shares, opens, clauses, strict=True)
-        if first == subject and len(part) > 2
-    ]
-    others = [
-        share
-        for share, first, part in zip(shares, opens, clauses, strict=True)
-        if first not in wanted
-        and subject not in {one.key for one in part}
-        and part
-        and any(t.key == first and t.named for t in part)
-    ]
-    return bool(own and others) and max(others) > max(own)
 
 
 def _nearest_cells(claimed: Sequence[Token], row: str) -> list[Token]:
