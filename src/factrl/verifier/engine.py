@@ -379,15 +379,20 @@ class _Group:
         }
         self._answer({key: (waiting[key], verdict) for key, verdict in stored.items()})
         todo = [key for key in waiting if key not in known]
-        # A judge in this process takes its calls one by one: the first ones are small, so that verdicts come
-        # soon, and later ones larger, as what their prompts have in common is computed once.
+        # A judge in this process takes its calls one by one, in the order of the text: the first ones are
+        # small, so that verdicts come soon, and later ones larger, as what their prompts have in common is
+        # computed once.
         most = max(1, self.verifier.judge.per_call)
-        size = min(self.alone or most, most)
-        chunks: list[list[str]] = []
+        size = min(self.alone + 1, most) if self.alone else most
+        chunks: list[dict[str, list[_Ask]]] = []
         while todo:
-            chunks.append(todo[:size])
+            chunks.append({key: waiting[key] for key in todo[:size]})
             todo, size = todo[size:], min(2 * size, most)
-        await asyncio.gather(*(self._judge_chunk({key: waiting[key] for key in chunk}) for chunk in chunks))
+        if self.alone:
+            for chunk in chunks:
+                await self._judge_chunk(chunk)
+        else:
+            await asyncio.gather(*map(self._judge_chunk, chunks))
 
     def _answer(self, answers: Mapping[str, tuple[Sequence[_Ask], Verdict]]) -> None:
         """Give every claim the verdict of its passages, once all that it waits for are there."""
