@@ -2,7 +2,7 @@
 
     python benchmarks/llm_aggrefact.py JUDGE [--data FILE] [--per-set N] [--trust-remote-code]
 
-JUDGE is what `--judge` of `factrl verify` takes: local, weak, factcg, minicheck-deberta:FOLDER, nli:NAME.
+JUDGE is what `--judge` of `factrl verify` takes: local, weak, factcg, factcg:FOLDER, nli:NAME.
 The data (lytang/LLM-AggreFact, CC BY-ND 4.0, its terms to be accepted on the hub, and not to be trained on)
 is a file with `dataset`, `doc`, `claim` and `label` (1: supported): parquet or jsonl; by default
 `llm_aggrefact/test.parquet` in the folder named by FACTRL_DATA.  As on the leaderboard a claim is judged

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import re
@@ -11,6 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ import factrl.verifier as presets
 from factrl.cli import main
 from factrl.errors import ConfigError, DataError, LLMError, Unscored
 from factrl.types import Claim, Passage, Verdict
+from factrl.verifier.judges import WeakJudge
 from factrl.verifier.report import Check, Report, page
 from fault_server import FaultServer, says
 
@@ -48,13 +51,15 @@ class FakeVerifier:
         self.opened: dict[str, Any] = {}
         self.asked: tuple[Any, ...] = ()
 
-    def __call__(self, text: str, question: str = "", *, topic: str = "", watch: Any = None) -> Report:
-        self.asked = (text, question, topic)
+    def batch(self, texts: Any, questions: Any, *, topics: Any, watch: Any, seen: Any = None) -> list[Report]:
+        self.asked = (*texts, *questions, *topics)
         watch(1, 2)
         watch(2, 2)
         if isinstance(self.comes, Exception):
             raise self.comes
-        return self.comes
+        for check in self.comes.checks if seen else ():
+            seen(0, check)
+        return [self.comes]
 
 
 @pytest.fixture(autouse=True)
@@ -198,7 +203,7 @@ def test_options_reach_the_verifier_and_verdicts_are_kept(fake: Say, folder: Pat
         "preset": "knowrl",
         "docs": [Path("curie.txt"), Path("latin.txt"), Path("notes.md")],
         **{"index": "wiki", "web": "http://s", "judge": "nli:x"},
-        **{"k": 3, "max_claims": 9, "max_chars": 50},
+        **{"k": 3, "max_claims": 9, "max_chars": 50, "accepted": []},
     }
 
 
@@ -367,9 +372,9 @@ def test_a_judge_that_takes_long_is_not_silent(
         spoke.set()
 
     class Slow(FakeVerifier):
-        def __call__(self, *args: Any, **named: Any) -> Report:
+        def batch(self, *args: Any, **named: Any) -> list[Report]:
             assert spoke.wait(60), "nothing was said while the judge was at work"
-            return made("supported")
+            return [made("supported")]
 
     monkeypatch.setattr("factrl.cli.verify._QUIET", 0.0)
     monkeypatch.setattr("factrl.cli.verify.tell", tell)
@@ -402,3 +407,103 @@ def test_a_broken_pdf_is_one_line_and_an_empty_name_is_refused(tmp_path: Path) -
         assert problem in done.stderr
         assert "EOF marker" not in done.stderr
         assert "invalid pdf" not in done.stderr
+
+
+# Many texts, accepted claims, options from a file
+
+
+def test_several_texts_of_several_formats_share_one_page_and_accepted_claims(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("a.txt").write_text(TEXT, "utf-8")
+    Path("b.html").write_text("<h1>Marie Curie</h1><p>She was born in <b>Paris</b>.</p>", "utf-8")
+    cell = {"cell_type": "markdown", "source": ["Marie Curie was ", "born in Rome."]}
+    Path("c.ipynb").write_text(json.dumps({"cells": [{"cell_type": "code", "source": "x=1"}, cell]}), "utf-8")
+    Path("ok.txt").write_text(f"# seen on Monday\n{TEXT.partition('.')[0]}\nGone for good.\n", "utf-8")
+    Path("verify.toml").write_text(
+        'docs = ["curie.txt"]\njudge = "weak"\nstrict = true\nignore = "ok.txt"\nmax-claims = 9\n', "utf-8"
+    )
+    words = ["verify", "a.txt", "b.html", "c.ipynb", "--config", "verify.toml"]
+    assert main([*words, "--html", "out.html"]) == 1
+    out, err = capsys.readouterr()
+    assert [line for line in out.splitlines() if line.endswith(":")] == ["a.txt:", "b.html:", "c.ipynb:"]
+    assert re.search(r"skipped .*1868.*\(accepted\)", out)
+    assert re.search(r"U unknown .*She was born in Paris\.", out)
+    assert "Marie Curie was born in Rome." in out
+    assert "x=1" not in out
+    assert "no text has this claim any more: Gone for good." in err
+    html = Path("out.html").read_text("utf-8")
+    assert html.count('class="panels"') == 3
+    numbers = re.findall(r'<article [^>]*id="claim-(\d+)"', html)
+    assert len({*numbers}) == len(numbers)
+    assert {*re.findall(r'href="#([\w-]+)"', html)} <= {*re.findall(r'id="([\w-]+)"', html)}
+    assert "words, names and numbers alone" in html.partition("<details")[0]
+    assert main(["verify", "a.txt", "--config", "verify.toml"]) == 0, "accepted or supported"
+    capsys.readouterr()
+    assert main([*words, "--json"]) == 1
+    files = [json.loads(line)["file"] for line in capsys.readouterr().out.splitlines()]
+    assert files == ["a.txt", "b.html", "c.ipynb"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("rows.jsonl", b"{}", "rows.jsonl holds rows"),
+        ("sheet.csv", b"a,b", "sheet.csv holds rows"),
+        ("page.txt", b" <!DOCTYPE html><p>x", ".html"),
+        ("page.md", b"%PDF-1.7", ".pdf"),
+        ("letter.txt", b"PK\x03\x04", ".docx"),
+        ("letter.docx", b"none", "cannot be read as DOCX"),
+        ("v.toml", b"dcos = ['a']", "did you mean 'docs'"),
+        ("v.toml", b"strict = 'yes'", "true or false"),
+        ("v.toml", b"sure = [0.8]", "one value"),
+        ("v.toml", b"sure = 8", "v.toml"),
+        ("v.toml", b"config = 'v.toml'", "no option 'config'"),
+    ],
+)
+def test_what_is_no_text_or_no_option_is_refused_in_plain_words(
+    capsys: pytest.CaptureFixture[str], name: str, content: bytes, problem: str
+) -> None:
+    Path(name).write_bytes(content)
+    named = [TEXT, "--config", name] if name.endswith(".toml") else [name]
+    assert main(["verify", *named, *DOCS, *WEAK]) == 2
+    out, err = capsys.readouterr()
+    assert problem in err
+    assert (out, err.count("\n")) == ("", 1)
+
+
+def test_a_claim_is_printed_before_the_next_one_is_judged(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed: list[str] = []
+
+    class OneByOne(WeakJudge):
+        alone = per_call = 1
+
+        def __init__(self) -> None:
+            self.turn = asyncio.Lock()
+
+        async def judge(self, pairs: Any) -> list[Verdict]:  # pyright: ignore[reportIncompatibleMethodOverride]
+            async with self.turn:
+                printed.append(capsys.readouterr().out)
+                return super().judge(pairs)
+
+    monkeypatch.setattr(presets, "_judge", lambda *_: OneByOne())
+    text = "Marie Curie was born in Paris. Marie Curie died in Rome. Marie Curie knew Einstein."
+    assert main(["verify", text, *DOCS, "--no-cache"]) == 0
+    assert [place in "".join(printed) for place in ("Paris", "Rome", "Einstein")] == [True, True, False]
+    assert "Einstein" in capsys.readouterr().out
+
+
+def test_minutes_are_told_before_a_long_check_begins(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Model(WeakJudge):
+        weak = False
+
+    clock = iter(range(0, 10_000, 30))
+    monkeypatch.setattr(presets, "_judge", lambda *_: Model())
+    monkeypatch.setattr("factrl.cli.verify.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    text = " ".join(f"Marie Curie wrote {number} letters." for number in range(40))
+    assert main(["verify", text, *DOCS, "--no-cache"]) == 0
+    assert "40 claims: about 20 minutes at most" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from typing import Any, Literal
 State = Literal["scored", "masked", "floored"]
 Label = Literal["correct", "incorrect", "abstained"]
 VerdictLabel = Literal["supported", "refuted", "unknown", "unjudged"]
-Skip = Literal["question", "self", "repeat", "unverifiable", "limit"]
+Skip = Literal["question", "self", "repeat", "unverifiable", "limit", "accepted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,8 @@ class Claim:
         sentence: number of the sentence it is from, counted from 0.
         skip: why it is not judged, else None.  `question`: the question already says it; `self`: it speaks
             of the text, its grader or its instructions; `repeat`: an earlier claim says it; `unverifiable`;
-            `limit`: it is beyond the number that `factrl verify` was told to look at.
+            `limit`: it is beyond the number that `factrl verify` was told to look at; `accepted`: a person
+            has accepted it.
     """
 
     text: str

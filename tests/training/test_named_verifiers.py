@@ -7,7 +7,6 @@ asked with the whole text as it stands in the released code.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,42 +21,22 @@ from factrl.llm.local.classifiers import VERIFIERS, CrossEncoder  # noqa: E402
 from factrl.types import Claim, Passage  # noqa: E402
 from factrl.verifier import open_judge  # noqa: E402
 
-SYSTEM = (
-    "Determine whether the provided claim is consistent with the corresponding document. Consistency in this "
-    "context implies that all information presented in the claim is substantiated by the document. If not, "
-    "it should be considered inconsistent. Please assess the claim's consistency with the document by "
-    'responding with either "Yes" or "No".'
-)
 FACTCG = (
     "Curie was born in 1867.\n\nChoose your answer: based on the paragraph above can we conclude that "
     '"She was born in 1868."?\n\nOPTIONS:\n- Yes\n- No\nI think the answer is '
 )
 PREMISE, CLAIM = "Curie was born in 1867.", "She was born in 1868."
-BESPOKE_CHAT = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]"
 GUARDIAN_CHAT = (
     "{{ guardian_config.criteria_id }}{% if think %} think{% endif %} {{ documents[0].text }} "
     "{{ messages[0].role }} {{ messages[0].content }} answer:"
 )
 # What is read, the class of the stand-in, and the outputs in the order (not supported, supported).
 READS: dict[str, tuple[str, str, list[Any]]] = {
-    "minicheck-flan-t5": (f"predict: {PREMISE}</s>{CLAIM}", "T5", [3, 209]),
-    "minicheck-deberta": (f"{PREMISE}[SEP]{CLAIM}", "DebertaV2", [0, 1]),
-    "minicheck-roberta": (f"{PREMISE}</s>{CLAIM}", "Roberta", [0, 1]),
-    "bespoke-minicheck-7b": (
-        f"[system]{SYSTEM}[user]Document: {PREMISE}\nClaim: {CLAIM}[assistant]",
-        "Llama",
-        ["No", "Yes"],
-    ),
     "factcg": (FACTCG, "DebertaV2", [0, 1]),
     "granite-guardian-3.3": (
         f"groundedness {PREMISE} assistant {CLAIM} answer:<score>",
         "Granite",
         ["yes", "no"],
-    ),
-    "lettucedetect": (
-        f"\nSummarize the following text:\npassage 1: {PREMISE}\noutput:\n",
-        "ModernBert",
-        [1, 0],
     ),
 }
 SIZES = {
@@ -67,8 +46,7 @@ SIZES = {
     "num_attention_heads": 2,
     "max_position_embeddings": 600,
 }
-T5 = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2, "decoder_start_token_id": 0}
-HEADS = {"T5": "ForConditionalGeneration", "Llama": "ForCausalLM", "Granite": "ForCausalLM"}
+HEADS = {"Granite": "ForCausalLM"}
 Maker = Callable[..., Path]
 
 
@@ -79,25 +57,22 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Maker:
 
     tokens = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
     tokens["eos_token"] = "</s>"
-    own = " ".join(text for text, _, _ in READS.values()) + " yes no Yes No born Paris"
+    own = " ".join(text for text, _, _ in READS.values()) + " yes no born Paris"
     words = [word for word, _ in pre_tokenizers.Whitespace().pre_tokenize_str(own)]
 
     def build(name: str, **changes: Any) -> Path:
         folder = tmp_path_factory.mktemp(name)
         kind = READS[name][1]
-        pairs = kind not in ("Llama", "Granite", "T5")
-        chat = {"bespoke-minicheck-7b": BESPOKE_CHAT, "granite-guardian-3.3": GUARDIAN_CHAT}.get(name)
+        pairs = kind != "Granite"
+        chat = None if pairs else GUARDIAN_CHAT
         tokenizer = word_tokenizer(
             [*tokens.values(), "<pad>", *words], pairs=pairs, **tokens, chat_template=chat
         )
         tokenizer.save_pretrained(folder)
-        sizes = T5 if kind == "T5" else SIZES
         config = getattr(transformers, f"{kind}Config")(
-            vocab_size=256, pad_token_id=0, **{**sizes, "num_labels": 2, **changes}
+            vocab_size=256, pad_token_id=0, **{**SIZES, "num_labels": 2, **changes}
         )
-        head = HEADS.get(
-            kind, "ForTokenClassification" if name == "lettucedetect" else "ForSequenceClassification"
-        )
+        head = HEADS.get(kind, "ForSequenceClassification")
         torch.manual_seed(5)
         network = getattr(transformers, f"{kind}{head}")(config)
         for parameter in network.parameters():  # larger logits than the usual start's
@@ -114,28 +89,21 @@ def test_each_reads_its_prompt_and_names_its_outputs(make: Maker, name: str) -> 
     model = CrossEncoder(make(name), named=VERIFIERS[name])
     pairs = [(PREMISE, CLAIM), ("Curie was born", "Paris."), (f"{PREMISE} " * 9, CLAIM)]
     scores = model.scores(pairs)
-    chat = kind in ("Llama", "Granite")
-    second = (CLAIM,) if kind == "ModernBert" else ()
-    read = model.tokenizer(text, *second, return_tensors="pt", add_special_tokens=not chat)
+    chat = kind == "Granite"
+    read = model.tokenizer(text, return_tensors="pt", add_special_tokens=not chat)
     read.pop("token_type_ids", None)
-    first = {"decoder_input_ids": torch.zeros(1, 1, dtype=torch.long)} if kind == "T5" else {}
     with torch.no_grad():
-        logits = model.network(**read, **first).logits[0]
+        logits = model.network(**read).logits[0]
     if chat:
         outputs = [model.tokenizer.convert_tokens_to_ids(word) for word in outputs]
-    if kind == "ModernBert":  # the word that is carried least decides
-        words = [at for at, part in enumerate(model.tokenizer(text, *second).sequence_ids()) if part == 1]
-        expected = logits[words].softmax(-1)[:, outputs].numpy()
-        expected = expected[expected[:, 1].argmin()]
-    else:
-        expected = (logits[-1] if logits.dim() == 2 else logits)[outputs].softmax(-1).numpy()
+    expected = (logits[-1] if logits.dim() == 2 else logits)[outputs].softmax(-1).numpy()
     np.testing.assert_allclose(scores[0], [expected[1], 0.0, expected[0]], atol=1e-5)
     assert abs(expected[1] - expected[0]) > 0.01  # so that a swap of the two would show
     assert len({*scores[:, 0].round(5)}) >= 2  # it is no constant
     assert name in model.identity
 
 
-@pytest.mark.parametrize("name", ["minicheck-roberta", "granite-guardian-3.3", "lettucedetect"])
+@pytest.mark.parametrize("name", READS)
 def test_only_the_premise_is_cut_and_no_text_ends_itself(make: Maker, name: str) -> None:
     model = CrossEncoder(make(name), named=VERIFIERS[name])
     model.longest = 48
@@ -148,20 +116,11 @@ def test_only_the_premise_is_cut_and_no_text_ends_itself(make: Maker, name: str)
     assert rows[0]["input_ids"] == rows[1]["input_ids"], "special tokens of a claim's own are taken apart"
 
 
-def test_a_judge_by_name_and_folder_shows_the_words_without_support(make: Maker) -> None:
-    judge = open_judge(f"lettucedetect:{make('lettucedetect')}")
-    claims = [
-        Claim(text, 0, len(text)) for text in (CLAIM, "born in Paris.", "She answer Curie based no", PREMISE)
-    ]
-    marked = []
-    for claim, verdict in zip(claims, judge.judge([(c, [Passage(PREMISE)]) for c in claims]), strict=True):
-        assert verdict.label in ("supported", "unknown")
-        spans = verdict.facts.get("unsupported_spans", [])
-        assert bool(spans) == (verdict.p is not None and verdict.p < 0.5)
-        assert all(0 <= start < end <= len(claim.text) for start, end in spans)
-        assert all(end < after for (_, end), (after, _) in pairwise(spans))
-        marked += spans
-    assert marked
+def test_a_judge_by_name_and_folder_gives_verdicts(make: Maker) -> None:
+    judge = open_judge(f"factcg:{make('factcg')}")
+    claims = [Claim(text, 0, len(text)) for text in (CLAIM, "born in Paris.", PREMISE)]
+    for verdict in judge.judge([(claim, [Passage(PREMISE)]) for claim in claims]):
+        assert verdict.label == ("supported" if (verdict.p or 0.0) >= 0.5 else "unknown")
 
 
 def test_a_name_is_told_and_what_is_no_such_model_refused(make: Maker) -> None:

@@ -62,6 +62,7 @@ class Progress:
                 TextColumn("{task.fields[left]}"),  # rich forgets what took more than half a minute
                 TextColumn("[dim]{task.fields[note]}"),
                 console=Console(file=self._stream),
+                redirect_stdout=sys.stdout.isatty(),  # else it would take data of a pipe to the terminal
             )
             self._bar.start()
             left = "" if self.pace is None else f"{self._left()} left"

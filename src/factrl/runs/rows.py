@@ -156,10 +156,12 @@ def read_separated(path: Path, delimiter: str = "") -> Iterator[dict[str, Any]]:
                 yield row
                 start = reader.line_num + 1
         except csv.Error as error:
-            raise DataError(
-                f"{path}, line {start} cannot be read: {error}; a value that begins with a quotation mark "
-                "must end with one, and hold others twice"
-            ) from error
+            why = (
+                f"{error}; a value that begins with a quotation mark must end with one, and hold others twice"
+            )
+            if "new-line character" in str(error):
+                why = "it ends lines with a carriage return alone; save it with line feeds"
+            raise DataError(f"{path}, line {start} cannot be read: {why}") from error
 
 
 def _read_list(path: Path) -> list[Any]:

@@ -17,7 +17,7 @@ import importlib.util
 import inspect
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from factrl.llm.store import CachedLLM, Store
 from factrl.text import strip_end_tokens
 from factrl.text.abstention import abstains
 from factrl.types import Passage
-from factrl.verifier.claims import Extractor, SentenceClaims
+from factrl.verifier.claims import Extractor, SentenceClaims, normalised
 from factrl.verifier.claims.llm import LLMClaims, Style, read_facts
 from factrl.verifier.judges import (
     Judge,
@@ -66,9 +66,9 @@ class Verifier:
         store: keeps verdicts.
         topic_in_query: search for the topic and the claim instead of the claim alone.
         own_subject: cut the evidence into pieces that stand alone (`verifier.pieces`), settle what stands
-        there
-            word for word without the judge, and let a piece about another subject, or with another value in
-            the same place, leave a claim at most unsure.
+            there word for word without the judge, and let a piece about another subject, or with another
+            value in the same place, leave a claim at most unsure.
+        accepted: claims that a person has accepted; they are not judged and count for and against nothing.
 
     >>> from factrl.verifier.judges import WeakJudge
     >>> search = fx.Given(["Lima is in Peru. It has three rivers."])
@@ -91,6 +91,7 @@ class Verifier:
         store: Store | None = None,
         topic_in_query: bool = False,
         own_subject: bool = True,
+        accepted: Iterable[str] = (),
     ) -> None:
         for name, value in (("k", k), ("max_claims", max_claims), ("max_chars", max_chars)):
             if value < 1:
@@ -101,6 +102,7 @@ class Verifier:
         self.k, self.share, self.topic_in_query = k, share, topic_in_query
         self.max_claims, self.max_chars, self.deadline = max_claims, max_chars, deadline
         self.store, self.own_subject = store, own_subject
+        self.accepted = frozenset(map(normalised, accepted))
 
     def __call__(
         self,
@@ -122,6 +124,7 @@ class Verifier:
         topics: Sequence[str] | None = None,
         evidence: Sequence[Evidence | None] | None = None,
         watch: Callable[[int, int], None] | None = None,
+        seen: Callable[[int, Check], None] | None = None,
     ) -> list[Report]:
         """Check many texts at once, within one deadline.
 
@@ -131,6 +134,8 @@ class Verifier:
             topics: titles that the search is confined to; empty for the whole index.
             evidence: passages for each text, instead of the verifier's own search; None searches.
             watch: called with (claims settled, claims found so far) from another thread.
+            seen: called, from another thread, with the number of a text and one of its checks, in the order
+                of texts and claims, as soon as this claim and all before it are settled.
 
         Returns:
             One report per text, in order.  It has a `failure` if the text could not be checked because of an
@@ -160,7 +165,19 @@ class Verifier:
                 )
             jobs.append(Job(strip_end_tokens(text), search, question, topic))
         started = time.monotonic()
-        wait_for(run(self, jobs, watch))
+        settled = _in_order(jobs)
+
+        def show() -> None:
+            while seen is not None and (one := next(settled)) is not None:
+                seen(*one)
+
+        def told(done: int, total: int) -> None:
+            if watch is not None:
+                watch(done, total)
+            show()
+
+        wait_for(run(self, jobs, told))
+        show()  # what had no verdict at the deadline, and what needs none
         return [self.report(job, time.monotonic() - started) for job in jobs]
 
     def answer_together(self, calls: Sequence[Call]) -> list[Report]:
@@ -188,6 +205,19 @@ class Verifier:
             failure=job.failure,
             seconds=seconds,
         )
+
+
+def _in_order(jobs: Sequence[Job]) -> Iterator[tuple[int, Check] | None]:
+    """The number of each text with each of its checks; None where the next one has no verdict yet."""
+    for number, job in enumerate(jobs):
+        while not (job.extracted or job.failure or job.floored):
+            yield None
+        for item in job.items:
+            while item.is_open:
+                yield None
+            yield number, Check(item.claim, item.passages, item.verdict)
+    while True:
+        yield None
 
 
 # -- Presets, judges and searches by name
@@ -230,6 +260,7 @@ def open_verifier(
     max_claims: int | None = None,
     max_chars: int | None = None,
     store: Store | None = None,
+    accepted: Iterable[str] = (),
 ) -> Verifier:
     """A verifier by the name of a preset, with the evidence that it searches.
 
@@ -248,6 +279,7 @@ def open_verifier(
             preset `local` with a server.
         k, max_claims, max_chars: limits of `Verifier`; None takes the preset's.
         store: keeps verdicts and claims.
+        accepted: as of `Verifier`.
 
     Raises:
         SetupError: an unknown preset, several kinds of evidence, or something that is not there: a server
@@ -281,7 +313,7 @@ def open_verifier(
     chosen = _judge(preset, judge, llm, controls, trust_remote_code)
     if isinstance(chosen, TableJudge):  # it splits texts itself, and has its own documents
         extract, search, settings["own_subject"] = chosen.extract, search or chosen, False
-    return Verifier(extract, search, chosen, store=store, **settings)
+    return Verifier(extract, search, chosen, store=store, accepted=accepted, **settings)
 
 
 def _judge(preset: str, judge: str | Judge | None, llm: LLM | None, controls: bool, trusted: bool) -> Judge:

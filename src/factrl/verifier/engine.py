@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,7 +32,7 @@ from factrl.verifier.pieces import Found, found_in, ranked, stems
 from factrl.verifier.report import UNLIKELY, VERBATIM
 from factrl.verifier.search import Given, Search
 from factrl.verifier.subjects import ELSE, Context, contexts, heads, may_be_same, other_subject, subject_of
-from factrl.verifier.values import contradicts, is_verbatim, other_value
+from factrl.verifier.values import contradicts, is_verbatim, other_value, rivals
 
 if TYPE_CHECKING:
     from . import Verifier
@@ -42,7 +42,6 @@ AT_MOST = 0.49
 ABOUT = 0.5
 """Share of a claim's words that a piece must have before it can refute the claim: silence refutes nothing."""
 DISAGREE = "the documents disagree"
-_MOST = 0.5  # share of a claim's words that a piece of another document must have that may contradict it
 _SHOWN = 8  # pieces that a judge sees at most which sees them together
 SHORTER = (
     2_000  # characters of evidence in the second request, when a claim with all its evidence was too long
@@ -78,7 +77,9 @@ class Item:
         bool, ...
     ] = ()  # of each passage: whether it has so many of the claim's words as to refute it
     against: int | None = None  # the passage that has the claim's words and another value
-    perhaps: int | None = None  # one of another document that has most of them and another value
+    perhaps: int | None = None  # one of another document that has most of them, and something else
+    best: int = 0  # how many passages come first because they share most words with the claim
+    documents: tuple[tuple[str, str], ...] = ()  # of each passage: which document it is from
     verdict: Verdict | None = None
     asked: dict[int, Verdict] = field(default_factory=dict)  # of judges that see one passage at a time
 
@@ -191,6 +192,8 @@ class _Group:
                 claims = _repeats_kept(claims, before)
             else:
                 before = [Context()] * len(claims)
+            if verifier.accepted:
+                claims = [_accepted(claim, verifier.accepted) for claim in claims]
             job.items = [Item(job, *one) for one in zip(claims, before, strict=True)]
             job.extracted = True
             for item in [item for item in job.items if item.is_open][verifier.max_claims :]:
@@ -298,17 +301,24 @@ class _Group:
         verbatim = next((one for one in near[:_SHOWN] if self._says(item, one, known)), None)
         first = verbatim or best[0]
         same = [one for one in near if may_be_same(first, one)]
+        others = [one for one in same if _document(one) != _document(first)]
         against = next((one for one in same if self._contradicts(item, one, known)), None)
-        others = [
-            one for one in same if (one.title, one.passage.source) != (first.title, first.passage.source)
-        ]
-        perhaps = next((one for one in others if self._contradicts(item, one, known, _MOST)), None)
-        shown = [*dict.fromkeys(filter(None, (verbatim, *best[: self.alone or _SHOWN], against, perhaps)))]
-        item.passages = tuple(one.passage for one in shown)
-        item.doubts = tuple(map(doubt, shown))
+        against = against or next((one for one in others if self._rivals(item, one, known)), None)
         wanted = stems(item.words)
-        held = (stems(f"{one.passage.title}. {one.passage.text}") for one in shown)
-        item.bears = tuple(len(wanted & own) >= ABOUT * len(wanted) for own in held)
+
+        def bears(one: Found) -> bool:
+            own = stems(f"{one.passage.title}. {one.passage.text}")
+            return len(wanted & own) >= ABOUT * len(wanted)
+
+        # What another document says of the same thing in other words is the judge's to tell.
+        perhaps = next((one for one in others if bears(one) and doubt(one) not in ("", ELSE)), None)
+        first_ones = [*dict.fromkeys(filter(None, (verbatim, *best[: self.alone or _SHOWN])))]
+        shown = [*dict.fromkeys(filter(None, (*first_ones, against, perhaps)))]
+        item.best = len(first_ones)
+        item.passages = tuple(one.passage for one in shown)
+        item.documents = tuple(map(_document, shown))
+        item.doubts = tuple(map(doubt, shown))
+        item.bears = tuple(map(bears, shown))
         item.against, item.perhaps = (None if one is None else shown.index(one) for one in (against, perhaps))
         if verbatim is not None:
             start = len(verbatim.passage.text) - len(verbatim.pieces[0].text)
@@ -337,8 +347,13 @@ class _Group:
         )
 
     @staticmethod
-    def _contradicts(item: Item, one: Found, known: frozenset[Any], share: float = 1.0) -> bool:
-        said = len(one.pieces) == 1 and contradicts(item.words, one.pieces[0], one.passage.title, share)
+    def _contradicts(item: Item, one: Found, known: frozenset[Any]) -> bool:
+        said = len(one.pieces) == 1 and contradicts(item.words, one.pieces[0], one.passage.title)
+        return said and not other_subject(item.words, item.context, one, known)
+
+    @staticmethod
+    def _rivals(item: Item, one: Found, known: frozenset[Any]) -> bool:
+        said = len(one.pieces) == 1 and rivals(item.query, one.pieces[0], one.passage.title)
         return said and not other_subject(item.words, item.context, one, known)
 
     # -- Verdicts
@@ -365,9 +380,20 @@ class _Group:
         }
         self._answer({key: (waiting[key], verdict) for key, verdict in stored.items()})
         todo = [key for key in waiting if key not in known]
-        size = max(1, self.verifier.judge.per_call)
-        chunks = [todo[start : start + size] for start in range(0, len(todo), size)]
-        await asyncio.gather(*(self._judge_chunk({key: waiting[key] for key in chunk}) for chunk in chunks))
+        # A judge in this process takes its calls one by one, in the order of the text: the first ones are
+        # small, so that verdicts come soon, and later ones larger, as what their prompts have in common is
+        # computed once.
+        most = max(1, self.verifier.judge.per_call)
+        size = min(self.alone + 1, most) if self.alone else most
+        chunks: list[dict[str, list[_Ask]]] = []
+        while todo:
+            chunks.append({key: waiting[key] for key in todo[:size]})
+            todo, size = todo[size:], min(2 * size, most)
+        if self.alone:
+            for chunk in chunks:
+                await self._judge_chunk(chunk)
+        else:
+            await asyncio.gather(*map(self._judge_chunk, chunks))
 
     def _answer(self, answers: Mapping[str, tuple[Sequence[_Ask], Verdict]]) -> None:
         """Give every claim the verdict of its passages, once all that it waits for are there."""
@@ -485,13 +511,28 @@ def _weighed(item: Item, verdicts: Mapping[int, Verdict], *, together: bool = Fa
         label = "unjudged" if unsure and not capped else verdict.label
         return _ORDER.index(label), -number if verdict.label == "refuted" else p
 
-    verdict = weighed[max(weighed, key=rank)]
-    refuted = item.perhaps is not None and verdicts.get(item.perhaps, verdict).label == "refuted"
-    against = item.perhaps if item.against is None and refuted else item.against
+    # What was asked only because it may speak against another document decides nothing alone.
+    own = [number for number in weighed if number != item.perhaps or number < item.best]
+    best = max(own or weighed, key=rank)
+    verdict = weighed[best]
+    place = verdict.quote[0] if together and verdict.quote else best
+    # A refutation counts against another document where it would be shown as one.
+    refuting = [
+        number
+        for number, other in weighed.items()
+        if other.label == "refuted"
+        and (other.p is None or other.p < UNLIKELY)
+        and item.documents[number] != item.documents[place]
+    ]
+    against = item.against if item.against is not None or together else next(iter(refuting), None)
     if verdict.label == "supported" and against is not None:
         facts = {**verdict.facts, "against": [against, 0, len(item.passages[against].text)]}
         return replace(verdict, label="unknown", p=AT_MOST, why=DISAGREE, facts=facts)
     return verdict
+
+
+def _document(one: Found) -> tuple[str, str]:
+    return one.title, one.passage.source
 
 
 def _repeats_kept(claims: Iterable[Claim], before: Iterable[Context]) -> list[Claim]:
@@ -503,6 +544,12 @@ def _repeats_kept(claims: Iterable[Claim], before: Iterable[Context]) -> list[Cl
         kept.append(replace(claim, skip=None) if claim.skip == "repeat" and key not in seen else claim)
         seen.add(key)
     return kept
+
+
+def _accepted(claim: Claim, known: Collection[str]) -> Claim:
+    """The claim, to be skipped if it would count and a person has accepted its words."""
+    counts = claim.skip in (None, "unverifiable") and normalised(claim.text) in known
+    return replace(claim, skip="accepted") if counts else claim
 
 
 def _merged(results: Iterable[_Result]) -> Given:

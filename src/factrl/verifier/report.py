@@ -295,17 +295,39 @@ class Report:
 
     def __repr__(self) -> str:
         """The counts and the score, in one line; `print` has the claims."""
-        summary = "; ".join(self.summary())
-        name = one_line(self.judge).partition("@")[0]  # without the fingerprint of its weights
-        return f"<Report: {summary}; judge {name or 'none'}>"
+        return f"<Report: {'; '.join(self.summary())}; judge {one_line(self.judged_by)}>"
+
+    @property
+    def judged_by(self) -> str:
+        """The judge as a reader knows it: a model and where it ran; `judge` has all settings.
+
+        >>> Report("", judge="nli org/model@1a2b supported>=0.5").judged_by
+        'org/model, a cross-encoder'
+        """
+        kind, _, rest = self.judge.partition(" ")
+        name = rest.partition(" ")[0].partition("@")[0]  # without the fingerprint of its weights
+        address, _, model = kind.partition("#")
+        said = {
+            "local": f"{name}, in this process",
+            "nli": f"{name}, a cross-encoder",
+            "weak": "words, names and numbers alone",
+            "table": "a table of facts",
+        }
+        return said.get(kind) or (f"{model} at {address}" if model else kind) or "none"
 
     def __str__(self) -> str:
         """A line per claim, below it the sentence that decided its verdict, and at the end the score."""
-        lines = [line for check in self.checks for line in _lines(check)]
+        return "\n".join([*(line for check in self.checks for line in lines_of(check)), *self.ending()])
+
+    def ending(self) -> list[str]:
+        """What is printed below the claims: what was not read, and the counts and the score."""
+        unread = []
         for part in self.unread():
             seen = one_line(self.text[part.start : part.end])
-            lines.append(f"– not read   {seen if len(seen) <= _SHOWN else f'{seen[:_SHOWN]}…'} ({part.kind})")
-        return "\n".join([*lines, *self.summary()])
+            unread.append(
+                f"– not read   {seen if len(seen) <= _SHOWN else f'{seen[:_SHOWN]}…'} ({part.kind})"
+            )
+        return [*unread, *self.summary()]
 
     def _repr_html_(self) -> str:
         """In a notebook: a row per claim with the reason for its verdict; `to_html` writes a whole page."""
@@ -344,7 +366,8 @@ def is_narrow(low: float, high: float) -> bool:
     return high - low <= WIDTH + 1e-9
 
 
-def _lines(check: Check) -> list[str]:
+def lines_of(check: Check) -> list[str]:
+    """A claim of a report as it is printed, and below it the sentence that decided its verdict."""
     claim, kind = one_line(check.claim.text), check.shown
     letter, word = KINDS[kind]
     if check.verdict is None:
@@ -383,39 +406,46 @@ _SKIPPED = {
     "repeat": "an earlier claim says it",
     "unverifiable": "there is nothing to check",
     "limit": "it is beyond the limit of claims that are looked at",
+    "accepted": "it is among the accepted claims",
 }
 
 
-def page(report: Report) -> str:
-    """The report as a self-contained HTML page."""
+def page(*reports: Report, names: Sequence[str] = ()) -> str:
+    """Reports as one self-contained HTML page; several have the names of their texts."""
     from factrl.text.html import page as whole_page
 
-    return whole_page("verifier/report.html", main="verified", **_values(report))
+    return whole_page("verifier/report.html", main="verified", **_values(reports, names))
 
 
 def body(report: Report) -> str:
     """The content of that page, to be put into a page that already has its style sheet."""
     from factrl.text.html import fragment
 
-    return fragment("verifier/report.html", **_values(report))
+    return fragment("verifier/report.html", **_values([report], ()))
 
 
-def _values(report: Report) -> dict[str, Any]:
+def _values(reports: Sequence[Report], names: Sequence[str]) -> dict[str, Any]:
+    # The claims of all texts are numbered on, as a number is where a link leads to.
+    firsts = [*accumulate((len(report.checks) for report in reports), initial=1)][:-1]
+    shown = [*map(_shown, reports, firsts, names or [""] * len(reports))]
+    whole = _headline(reports)
+    return {"title": f"factrl: {whole}", "headline": whole, "kinds": KINDS, "texts": shown}
+
+
+def _shown(report: Report, first: int, name: str) -> dict[str, Any]:
     skipped = sum(check.verdict is None for check in report.checks)
     unread = Counter(part.kind for part in report.unread())
     facts = {
-        "judge": report.judge or "none",
+        "judge": report.judged_by,
         "claims": str(report.claims) + (f" and {skipped} not counted" if skipped else ""),
         "text": f"{len(report.text):,} characters",
         **({"not read": ", ".join(f"{n} × {kind}" for kind, n in unread.items())} if unread else {}),
         "took": f"{report.seconds:.1f} s",
     }
-    claims = [_claim(number, check, report) for number, check in enumerate(report.checks, start=1)]
-    title = _headline(report)
+    claims = [_claim(number, check, report) for number, check in enumerate(report.checks, start=first)]
     return {
-        "title": f"factrl: {title}",
-        "headline": title,
-        "kinds": KINDS,
+        "name": name,
+        "headline": _headline([report]),
         "report": report,
         "facts": facts,
         "counts": {**report.counts, "skipped": skipped},
@@ -424,20 +454,23 @@ def _values(report: Report) -> dict[str, Any]:
     }
 
 
-def _headline(report: Report) -> str:
+def _headline(reports: Sequence[Report]) -> str:
     """The result in a few words."""
-    if report.failure is not None:
+    report, several = reports[0], len(reports) > 1
+    if not several and report.failure is not None:
         return "The text could not be checked"
-    if report.floored:
+    if not several and report.floored:
         return "The text was not checked"
-    if not report.claims:
-        return "The text declines to answer" if report.abstained else "No claim to check"
+    count = sum(one.claims for one in reports)
+    if not count:
+        return "The text declines to answer" if report.abstained and not several else "No claim to check"
     words = {"refuted": "refuted", "unsure": "unsure", "unknown": "unknown", "unjudged": "without a verdict"}
-    suspects = [f"{report.counts[kind]} {word}" for kind, word in words.items() if report.counts[kind]]
-    claims = "claim" if report.claims == 1 else "claims"
+    totals = {kind: sum(one.counts[kind] for one in reports) for kind in words}
+    suspects = [f"{totals[kind]} {word}" for kind, word in words.items() if totals[kind]]
+    where = f" in {len(reports)} texts" if several else ""
     if not suspects:
-        return f"{'The claim is' if report.claims == 1 else f'All {report.claims:,} claims are'} supported"
-    return f"{', '.join(suspects)} of {report.claims:,} {claims}"
+        return f"{'The claim is' if count == 1 else f'All {count:,} claims{where} are'} supported"
+    return f"{', '.join(suspects)} of {count:,} {'claim' if count == 1 else 'claims'}{where}"
 
 
 def _claim(number: int, check: Check, report: Report) -> Mapping[str, Any]:

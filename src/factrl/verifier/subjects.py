@@ -2,9 +2,9 @@
 hidden.
 
 A name heads something in the evidence if it is a document's title or a part of it, a row's first cell, or a
-heading of several words or with a number.  A claim that has such a name, or a name of several words, is about
-what bears it; a piece in which that name does not stand, neither in its words nor above them, leaves the
-claim at most unsure.  "Auron" is not "Auron Plus" where both head something.
+heading of several words or with a number.  A claim that has such a name, or whose first name has several
+words, is about what bears it; a piece in which that name does not stand, neither in its words nor above them,
+leaves the claim at most unsure.  A date is no name.  "Auron" is not "Auron Plus" where both head something.
 """
 
 from __future__ import annotations
@@ -66,6 +66,9 @@ def names(text: str) -> tuple[Name, ...]:
     for one in tokens(text):
         if one.low in _HONORIFICS:
             continue
+        if one.value is not None and one.value[0] in ("month", "weekday"):  # a date is a value
+            last = -1
+            continue
         joined = bool(found) and last >= 0 and _JOINS.fullmatch(text[last : one.start]) is not None
         code = one.value is not None and one.value[0] == "code"
         if one.named or code or (joined and one.value is not None and one.value[0] == "number"):
@@ -116,7 +119,9 @@ def _has_digit(name: Name) -> bool:
 def other_subject(claim: str, context: Context, one: Found, known: frozenset[Name]) -> str:
     """Why a piece may be about something else than a claim; empty if nothing shows that."""
     said = tuple(map(key_of, tokens(claim)))
-    own = [name for name in names(claim) if name in known or len(name) > 1]
+    own = [
+        name for number, name in enumerate(names(claim)) if name in known or (len(name) > 1 and not number)
+    ]
     own += [name for name in known if len(name) > 1 and _holds(said, name)]
     own = [name for name in own if not any(other != name and _holds(other, name) for other in own)]
     if not own and not context.subject:

@@ -22,19 +22,16 @@ from .pieces import ARTICLES, Piece
 _LONGEST = 1_000  # characters of a claim or piece that are compared
 _LONGEST_NAME = 3  # words of a text in capitals that may be a name; in a longer one capitals mark none
 _NEAR = 3  # words that one value may have
+_FAMILY = 5  # letters that words of one family share: "cancel", "cancellation"
 _STRICT = ("number", "code", "month", "weekday")  # a claim may have none that its evidence lacks
 _TOKEN = re.compile(
-    r"(?P<number>\d{1,3}(?:[., '’]\d{3})+(?:[.,]\d{1,2})?(?!\d)(?![.,-]\d)"
+    r"(?P<clock>\d{1,2}:\d\d(?![\d:]))|(?P<number>\d{1,3}(?:[., '’]\d{3})+(?:[.,]\d{1,2})?(?!\d)(?![.,-]\d)"
     r"|\d+(?:[.,]\d+)?(?![\d.]*\.\d)(?!-?[A-Z])(?=[^\W\d_]{0,3}(?!\w)))"
     r"(?:(?:st|nd|rd|th)\b)?"
     r"|(?P<code>[^\W\d_]{0,8}[-./]?\d[^\W_]*(?:[-./][^\W_]+)*)|[€$£¥]|°[CF]"
     r"|[^\W\d_]{1,2}['’](?=[^\W\d_]{2})|[^\W\d_]+(?:['’-][^\W\d_]+)*"
     r"|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 )
-_RANK = re.compile(
-    r"(second|third|fourth|fifth|zweit|dritt|viert|fünft)-?(?=\w*(?:est|[sß]te[nmrs]?)$)|(\w{3,}(?:est|[sß]te[nmrs]?)$)"
-)
-_RANKS = ("second third fourth fifth", "zweit dritt viert fünft")
 _NEGATIONS = frozenset(
     """
     cannot denied denies failed fails hardly neither never no nobody none nor not nothing unable without
@@ -82,10 +79,6 @@ def _value(low: str, word: str, *, opens: bool, counted: bool) -> tuple[str, str
             continue  # "the Cento"
         if len(form) > 2 or counted or one[0] in ("number", "halfday", "currency"):
             return one
-    if rank := _RANK.match(low):
-        return "rank", str(
-            next((n for own in _RANKS for n, w in enumerate(own.split(), 2) if w == rank[1]), 1)
-        )
     return None
 
 
@@ -100,11 +93,14 @@ def tokens(text: str) -> tuple[Token, ...]:
         word, low = match[0], match[0].lower().replace("’", "'")
         low = re.sub(r"'s?$", "", low)
         last = found[-1] if found else None
-        if match["number"]:
-            value: tuple[str, str] | None = ("number", _plain(match["number"]))
+        value: tuple[str, str] | None
+        if match["clock"]:  # 8:00 is 8
+            value = ("number", low.removeprefix("0").removesuffix(":00") or "0")
+        elif match["number"]:
+            value = ("number", _plain(match["number"]))
         elif match["code"]:
             value = ("code", low)
-        elif low in scales and last and last.value and last.value[0] == "number":
+        elif low in scales and last and last.value and last.value[0] == "number" and ":" not in last.low:
             scaled = f"{float(last.value[1]) * scales[low]:.12g}"
             found[-1] = last._replace(value=("number", scaled), key=scaled, end=match.end())
             continue
@@ -120,8 +116,6 @@ def tokens(text: str) -> tuple[Token, ...]:
             capitals or word.islower() or word.lower() == word.upper() or (opens and low in silent())
         )
         key = value[1] if value and value[0] in ("number", "code") else _stemmed(low)
-        if value and value[0] == "rank" and last and last.low in _RANKS[0].split():
-            value = ("rank", str(_RANKS[0].split().index(last.low) + 2))
         found.append(Token(key, low, named, value, *match.span()))
         opens = text[match.end() : match.end() + 3].strip()[:1] in (".", "!", "?", ":", ";", "|")
     return tuple(found)
@@ -221,9 +215,7 @@ def other_value(claim: str, pieces: Sequence[Piece], context: str) -> str:
     near = _nearest_cells(claimed, text) if row else own
     kinds = {one.value[0] for one in (*near, *above) if one.value}
     missing = [
-        one.value[0]
-        for one in claimed
-        if one.value and one.value not in values and (one.key not in keys or one.value[0] == "rank")
+        one.value[0] for one in claimed if one.value and one.value not in values and one.key not in keys
     ]
     if strict := [kind for kind in missing if kind in _STRICT]:
         return f"the evidence has another {strict[0]} or none"
@@ -235,7 +227,7 @@ def other_value(claim: str, pieces: Sequence[Piece], context: str) -> str:
         return "the evidence has the value of something else"
     if denied and not opposed and _covered(claimed, keys) >= 0.75:
         return "the same words with a negation"
-    if _reversed(claimed, own) or (not row and _of_another(claim, piece.text)):
+    if _reversed(claimed, own):
         return "the evidence says it of something else"
     return _replaced(claimed, tokens(piece.text), keys)
 
@@ -257,34 +249,6 @@ def _reversed(claimed: Sequence[Token], own: Sequence[Token]) -> bool:
 
 
 _PASSIVE = frozenset("by von vom par por da door wurde wurden was were been est été fue".split())  # noqa: SIM905
-
-
-def _of_another(claim: str, text: str) -> bool:
-    """Whether the claim's subject opens one clause of a sentence, and most of its words are in another."""
-    claimed = tokens(claim)
-    subject = next((one.key for one in claimed if one.named), "")
-    if not subject or not {",", ";"} & {*text}:
-        return False
-    wanted = {one.key for one in claimed if one.low not in silent()} - {subject}
-    clauses = [tokens(part) for part in re.split(r"[,;] ", text)]
-    opens = [
-        next((one.key for one in part if one.low not in silent()), "") if part else "" for part in clauses
-    ]
-    shares = [len(wanted & {one.key for one in part}) for part in clauses]
-    own = [
-        share
-        for share, first, part in zip(shares, opens, clauses, strict=True)
-        if first == subject and len(part) > 2
-    ]
-    others = [
-        share
-        for share, first, part in zip(shares, opens, clauses, strict=True)
-        if first not in wanted
-        and subject not in {one.key for one in part}
-        and part
-        and any(t.key == first and t.named for t in part)
-    ]
-    return bool(own and others) and max(others) > max(own)
 
 
 def _nearest_cells(claimed: Sequence[Token], row: str) -> list[Token]:
@@ -408,23 +372,18 @@ def _words_of(one: _Segment) -> frozenset[str]:
     return one.words
 
 
-def contradicts(claim: str, piece: Piece, context: str, share: float = 1.0) -> bool:
-    """Whether a piece has this share of the claim's words and another value in a place, or a negation."""
+def contradicts(claim: str, piece: Piece, context: str) -> bool:
+    """Whether a piece has the words of a claim and another value in a place, or a negation."""
     claimed, own, around = tokens(claim), tokens(piece.shown), tokens(context)
     keys, values = {one.key for one in (*own, *around)}, {one.value for one in (*own, *around)}
     wanted = content(claimed)
     said = {word.key for word in tokens(piece.text)}
-    if (
-        len(wanted) < 2
-        or len(wanted & keys) < share * len(wanted)
-        or len(wanted & said) < min(0.6, share) * len(wanted)
-    ):
+    if len(wanted) < 2 or not wanted <= keys or len(wanted & said) < 0.6 * len(wanted):
         return False
     missing = {one.value for one in claimed if one.value} - values
     kinds = {kind for kind, _ in missing}
     if not missing:
-        other = _denies(claimed) != _denies(tokens(piece.text)) and wanted <= {one.key for one in own}
-        return other or (share < 1 and bool(_replaced(claimed, tokens(piece.text), keys)))
+        return _denies(claimed) != _denies(tokens(piece.text)) and wanted <= {one.key for one in own}
     if len(kinds) > 2 or len(kinds.intersection(_STRICT)) > 1:
         return False
     for kind in kinds:
@@ -439,6 +398,98 @@ def contradicts(claim: str, piece: Piece, context: str, share: float = 1.0) -> b
         if other and mine.isdisjoint(other) and (beside or kind not in ("number", "code")):
             return True
     return False
+
+
+# -- Another value of what a claim measures, in other words
+
+_SIZES = {  # units that are one after the other, by the first words of their lines in `values.txt`
+    "time": {"seconds": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800, "month": 2_629_746}
+    | {"year": 31_556_952},
+    "length": {"mm": 1, "cm": 10, "m": 1_000, "km": 1_000_000},
+    "mass": {"mg": 1, "g": 1_000, "kg": 1_000_000, "tonne": 1_000_000_000},
+    "volume": {"ml": 1, "l": 1_000},
+    "data": {"kb": 1, "mb": 1_000, "gb": 1_000_000, "tb": 1_000_000_000},
+}
+_ABOUT = 0.1  # how far amounts in two units may lie apart: a month is 30 days
+_ONES = frozenset("one a an ein eine einen einem einer un une una uno".split())  # noqa: SIM905
+Amount = tuple[str, str]  # a number, and its unit
+
+
+def rivals(claim: str, piece: Piece, title: str) -> bool:
+    """Whether a piece says otherwise how much, how many or when: of what the claim measures it has another
+    value, and at least half of the claim's other words.
+
+    Words of the document's title do not count: they do not tell which of its values is meant.
+
+    >>> piece = Piece("prose", "It switches itself off after 12 hours.", 0, 38, before="Guest network?")
+    >>> rivals("The guest network goes off after half a day.", piece, ""), rivals(
+    ...     "The guest network switches off after 8 hours.", piece, ""
+    ... )
+    (False, True)
+    """
+    claimed, own = tokens(claim), tokens(piece.shown)
+    mine, units = _measured(claimed)
+    theirs, _ = _measured(own, row=piece.kind == "row")
+    if not any(_differ(mine[measure], theirs[measure]) for measure in mine.keys() & theirs.keys()):
+        return False
+    wanted = content(claimed) - units - {one.key for one in tokens(title)}
+    held = {one.key[:_FAMILY] for one in own}
+    names = {one.key for one in claimed if one.named} & wanted
+    shared = sum(key[:_FAMILY] in held for key in wanted)
+    return 0 < len(wanted) <= 2 * shared and all(name[:_FAMILY] in held for name in names)
+
+
+def _measured(words: Sequence[Token], *, row: bool = False) -> tuple[dict[str, set[Amount]], set[str]]:
+    """What some words measure, with the amounts, and the keys of the words that are units there.
+
+    What is measured is a kind of unit (a time, a mass), a currency, the hour of the clock, a month, a
+    weekday, or what is counted.  In a row a number without a unit has every unit of the row.
+    """
+    found: dict[str, set[Amount]] = {}
+    units: set[str] = set()
+
+    def add(number: str, unit: Token) -> None:
+        kind, which = unit.value or ("", unit.key)
+        measure = kind if kind in _SIZES else f"{kind} {which}"
+        found.setdefault(measure, set()).add((number, which if kind in _SIZES else ""))
+        units.add(unit.key)
+
+    all_units = [one for one in words if one.value and (one.value[0] in _SIZES or one.value[0] == "currency")]
+    for last, one, after in zip((None, *words), words, (*words[1:], None)):  # noqa: B905
+        kind, value = one.value or ("", "")
+        if kind in ("month", "weekday"):
+            found.setdefault(kind, set()).add((value, ""))
+        elif one in all_units and last and last.low in _ONES:
+            add("1", one)
+        elif kind == "number" and ":" in one.low:
+            found.setdefault("clock", set()).add((value, ""))
+        elif kind == "number":
+            near = [other for other in (after, last) if other is not None and other in all_units]
+            counted = after and not after.value and after.low.isalpha() and after.low not in silent()
+            if near:
+                add(value, near[0])
+            elif row:
+                for unit in all_units:
+                    add(value, unit)
+            elif after and counted and not after.named:
+                add(value, after)
+    return found, units
+
+
+def _differ(mine: Collection[Amount], theirs: Collection[Amount]) -> bool:
+    """Whether two sides name other amounts; where one names several, it cannot be told which is meant."""
+    days = all(not number.replace(":", "").replace(".", "").isdigit() for number, _ in mine)
+    single = len(mine) == len(theirs) == 1
+    return (single or days) and not any(_same(one, other) for one in mine for other in theirs)
+
+
+def _same(one: Amount, other: Amount) -> bool:
+    (number, unit), (others, other_unit) = one, other
+    if unit == other_unit:
+        return number == others
+    sizes = next(sizes for sizes in _SIZES.values() if unit in sizes)
+    amounts = float(number) * sizes[unit], float(others) * sizes[other_unit]
+    return abs(amounts[0] - amounts[1]) <= _ABOUT * max(amounts)
 
 
 def _beside(words: Sequence[Token], kind: str, which: Collection[tuple[str, str]] | None = None) -> set[str]:

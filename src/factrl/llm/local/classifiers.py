@@ -1,7 +1,7 @@
 """Classifiers of the hub in this process: does a premise support a hypothesis, and how good is an answer.
 
-A `CrossEncoder` says the former: NLI models, and the published verifiers of `VERIFIERS`, some of which write
-one word or mark tokens.  What each output means is read from the model's configuration, or from the row of
+A `CrossEncoder` says the former: NLI models, and the published verifiers of `VERIFIERS`, of which one
+writes a word.  What each output means is read from the model's configuration, or from the row of
 its name, and never assumed: published models order their labels in every possible way, and a swapped pair
 turns a judge into its opposite.  HHEM-2.1 (vectara/hallucination_evaluation_model) comes with its own code
 and reads both texts in a prompt of its own, which its configuration holds; such a model is loaded and asked
@@ -51,7 +51,7 @@ class CrossEncoder(Network):
     """A classifier that reads premise and hypothesis together, or a verifier of the field by its name.
 
     A model with two labels, or one logit, tells supported from not supported; what is not supported counts as
-    unknown.  One that marks tokens is as sure of support as of the worst token of the hypothesis.
+    unknown.
 
     Args:
         model: a hub name (`org/model`, `org/model@commit`) or a folder with safetensors weights.
@@ -86,25 +86,17 @@ class CrossEncoder(Network):
             raise ModelError(
                 f"{model} has {self.config.num_labels} outputs and {named.name} has {len(named.labels)}"
             )
-        words = [word for word in named.answers if isinstance(word, str)]
-        self._answers = self.firsts(self._text("", ""), words) if words else list(named.answers)
+        self._answers = self.firsts(self._text("", ""), named.answers) if named.answers else []
 
-    def scores(
-        self, pairs: Sequence[tuple[str, str]], spans: list[list[tuple[int, int]]] | None = None
-    ) -> np.ndarray:
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Probabilities of what the premise does to the hypothesis, float64 (pairs, 3): see `COLUMNS`.
 
         A premise that is too long for the model is cut at its end.  A hypothesis is never cut: one that
         leaves no room for a premise has a row of NaN.
-
-        Args:
-            spans: gets, for each pair, the stretches of the hypothesis without support, in characters; none
-                where the model marks none.
         """
         import numpy as np
 
         scores = np.full((len(pairs), len(COLUMNS)), np.nan)
-        marked: list[list[tuple[int, int]]] = [[] for _ in pairs]
         with self.lock:
             rows = [self._read(premise, hypothesis) for premise, hypothesis in pairs]
             options: dict[str, Any] = {}
@@ -112,30 +104,18 @@ class CrossEncoder(Network):
                 parameters = inspect.signature(self.network.forward).parameters
                 options = {"left": True, **({"logits_to_keep": 1} if "logits_to_keep" in parameters else {})}
             for batch, logits in self.logits(rows, TOKENS_AT_ONCE, **options):
-                odds = self._odds(logits, [rows[number] for number in batch], [marked[n] for n in batch])
+                odds = self._odds(logits)
                 scores[batch] = 0.0
                 for number, meaning in enumerate(self.meanings):
                     scores[batch, COLUMNS.index(meaning)] += odds[:, number].numpy()
-        if spans is not None:
-            spans += marked
         return scores
 
-    def _odds(self, logits: Any, rows: Sequence[Any], marked: Sequence[list[tuple[int, int]]]) -> Any:
-        """Probabilities of a batch's meanings; what a model marks is added to `marked`."""
+    def _odds(self, logits: Any) -> Any:
+        """Probabilities of a batch's meanings."""
         if logits.dim() == 3 and self._answers:  # it writes: only its answers are compared
             logits = logits[:, -1, self._answers]
         one = logits.shape[-1] == 1  # its odds, and the rest
-        odds = self.torch.cat([logits, 0 * logits], -1).softmax(-1) if one else logits.softmax(-1)
-        if odds.dim() == 2:
-            return odds
-        least = []  # it marks tokens: the one that is supported least
-        for own, row, stretches in zip(odds, rows, marked, strict=True):
-            places = [at for at, text in enumerate(row.sequence_ids(0)) if text == 1]
-            least.append(own[min(places, key=own[:, 0].__getitem__)])
-            for start, end in (row.encodings[0].offsets[at] for at in places if own[at].argmax()):
-                near = stretches and start - stretches[-1][1] <= 1  # a space between them, or nothing
-                stretches.append((stretches.pop()[0] if near else start, end))
-        return self.torch.stack(least)
+        return self.torch.cat([logits, 0 * logits], -1).softmax(-1) if one else logits.softmax(-1)
 
     def _read(self, premise: str, hypothesis: str) -> Encoding | None:
         hypothesis = self.apart(hypothesis)
@@ -250,8 +230,7 @@ class RewardModel(Network):
 # -- Published verifiers ------------------------------------------------------------------------------
 
 _TWO = ("unknown", "supported")
-_CLASSES, _TOKENS = "AutoModelForSequenceClassification", "AutoModelForTokenClassification"
-_PICKLED = "published as pytorch_model.bin, which factrl does not load: save it as safetensors once"
+_CLASSES = "AutoModelForSequenceClassification"
 
 
 @dataclass(frozen=True)
@@ -268,7 +247,7 @@ class NamedVerifier:
         longest: tokens that its released code lets it read; not known to us, so our choice, of hhem-2.1 and
             granite-guardian-3.3.
         aggrefact: its balanced accuracy on LLM-AggreFact in percent, as others report; None: not known to us.
-        answers: of a model that writes: its first tokens in the order of `labels`, as words or numbers.
+        answers: of a model that writes: its first words in the order of `labels`.
         chat: of a model with a chat template: the template's arguments, with the same places.
         ending: what stands between the template's text and the answer.
         code: it comes with Python code of its own.
@@ -284,7 +263,7 @@ class NamedVerifier:
     licence: str
     longest: int
     aggrefact: float | None = None
-    answers: tuple[str | int, ...] = ()
+    answers: tuple[str, ...] = ()
     chat: Mapping[str, Any] | None = None
     ending: str = ""
     code: bool = False
@@ -309,69 +288,6 @@ _ROWS = (
         512,
         71.8,
         code=True,
-    ),
-    # Liyan06/MiniCheck 00a1ed4, minicheck/inference.py: joined by the end token; token 3 is `0`, 209 is `1`.
-    NamedVerifier(
-        "minicheck-flan-t5",
-        "lytang/MiniCheck-Flan-T5-Large",
-        "96eafd01cee2d16cf81aaa2fb226b14f422a37b3",
-        "AutoModelForSeq2SeqLM",
-        "predict: {text1}</s>{text2}",
-        _TWO,
-        "MIT",
-        2048,
-        75.0,
-        answers=(3, 209),
-        note=_PICKLED,
-    ),
-    NamedVerifier(
-        "minicheck-deberta",
-        "lytang/MiniCheck-DeBERTa-v3-Large",
-        "2f2d01a54fa022a7ffadb76260e1ea8bc88c82bb",
-        _CLASSES,
-        "{text1}[SEP]{text2}",
-        _TWO,
-        "MIT",
-        2048,
-        note=_PICKLED,
-    ),
-    NamedVerifier(
-        "minicheck-roberta",
-        "lytang/MiniCheck-RoBERTa-Large",
-        "74c8919647e61ed0f71bc177d94f10930f090068",
-        _CLASSES,
-        "{text1}</s>{text2}",
-        _TWO,
-        "MIT",
-        512,
-        note=_PICKLED,
-    ),
-    NamedVerifier(  # the same, minicheck/utils.py; released: P(Yes) of all words, here of Yes and No
-        "bespoke-minicheck-7b",
-        "bespokelabs/Bespoke-MiniCheck-7B",
-        "1ed7786bcda3fa1dc35f7c4ed9e3f36b785d33b8",
-        "AutoModelForCausalLM",
-        "",
-        _TWO,
-        "CC BY-NC 4.0",
-        32_768,
-        77.4,
-        answers=("No", "Yes"),
-        chat={
-            "conversation": [
-                {
-                    "role": "system",
-                    "content": "Determine whether the provided claim is consistent with the corresponding "
-                    "document. Consistency in this context implies that all information presented "
-                    "in the claim is substantiated by the document. If not, it should be "
-                    "considered inconsistent. Please assess the claim's consistency with the "
-                    'document by responding with either "Yes" or "No".',
-                },
-                {"role": "user", "content": "Document: {text1}\nClaim: {text2}"},
-            ]
-        },
-        code=True,
-        note="14 GB in half precision; its code was not tried with this version of transformers",
     ),
     NamedVerifier(  # derenlei/FactCG 4eb1537, factcg/utils.py and inference.py
         "factcg",
@@ -406,21 +322,10 @@ _ROWS = (
         ending="<score>",
         note="16 GB in half precision; its commit is not known to us",
     ),
-    NamedVerifier(  # KRLabsOrg/LettuceDetect 0c6b4e0, lettucedetect/models/inference.py, without a question
-        "lettucedetect",
-        "KRLabsOrg/lettucedetect-large-modernbert-en-v1",
-        "",
-        _TOKENS,
-        "\nSummarize the following text:\npassage 1: {text1}\noutput:\n",
-        ("supported", "unknown"),
-        "MIT",
-        4096,
-        note="marks the words without support; F1 79.2 on RAGTruth; its commit is not known to us",
-    ),
 )
 
 VERIFIERS: Mapping[str, NamedVerifier] = {row.name: row for row in _ROWS}
-"""By name.  Each is asked as its released code asks it; the sources stand beside the rows.
+"""By name: those whose format is told by their model card or released code, in weights that factrl loads.
 
 factrl ships none of them and has not run them with their real weights: prompts and label orders are tested on
 small random networks of the same kind.  Commits, licences and figures are second-hand.  Two things differ for

@@ -8,7 +8,7 @@ with the plain comparison of words, into the probability that the claim is suppo
 seconds of a CPU for a claim), and by llama.cpp elsewhere (2 to 4).  The prompt is in ChatML, which Qwen and
 SmolLM2 speak.
 
-A cross-encoder (NLI, MiniCheck- or HHEM-style) gives one score per passage and claim, without a prompt.  A
+A cross-encoder (NLI- or HHEM-style) gives one score per passage and claim, without a prompt.  A
 claim is as supported as its best passage makes it; passages are not joined, because these models are trained
 on one short premise.
 
@@ -366,17 +366,12 @@ class NLIJudge:
     def judge(self, pairs: _Pairs) -> list[Verdict]:
         """A verdict for every pair; `p` is the highest probability of support.
 
-        `facts["unsupported_spans"]` has the characters of the claim that its best passage does not carry,
-        where the model marks them.
-
         A score that is no number leaves its claim `unjudged` with the cause `nan_score`.
         """
         shown = [[(n, p.text) for n, p in enumerate(passages) if p.text.strip()] for _, passages in pairs]
         own = [(claim.text, texts) for (claim, _), texts in zip(pairs, shown, strict=True)]
         questions = [(text, claim) for claim, texts in own for _, text in texts]
-        spans: list[list[tuple[int, int]]] = []
-        scores = self.cross_encoder.scores(questions, spans).tolist() if questions else []
-        rows = zip(scores, spans or repeat([]))  # noqa: B905
+        rows = iter(self.cross_encoder.scores(questions).tolist() if questions else [])
         return [
             self._verdict(claim, passages, {number: next(rows) for number, _ in texts})
             for (claim, passages), texts in zip(pairs, shown, strict=True)
@@ -386,15 +381,15 @@ class NLIJudge:
         self,
         claim: Claim,
         passages: Sequence[Passage],
-        rows: Mapping[int, tuple[Sequence[float], Sequence[tuple[int, int]]]],
+        rows: Mapping[int, Sequence[float]],
     ) -> Verdict:
         if not rows:
             return Verdict("unknown", self.identity, cause="no_evidence")
-        if any(map(math.isnan, chain.from_iterable(scores for scores, _ in rows.values()))):
+        if any(map(math.isnan, chain.from_iterable(rows.values()))):
             return Verdict("unjudged", self.identity, cause="nan_score")
-        for_it = max(rows, key=lambda number: rows[number][0][0])
-        against = max(rows, key=lambda number: rows[number][0][1])
-        p, q = rows[for_it][0][0], rows[against][0][1]
+        for_it = max(rows, key=lambda number: rows[number][0])
+        against = max(rows, key=lambda number: rows[number][1])
+        p, q = rows[for_it][0], rows[against][1]
         supported = p >= self.threshold_supported
         refuted = self.threshold_refuted is not None and q >= self.threshold_refuted
         if refuted and not (supported and p >= q):
@@ -403,7 +398,5 @@ class NLIJudge:
             label, decided = ("supported" if supported else self.otherwise), for_it
         quote = quote_of(claim.text, [passages[decided]])
         facts: dict[str, Any] = {"supported": round(p, 4), "refuted": round(q, 4)}
-        if marked := rows[decided][1]:
-            facts["unsupported_spans"] = [[*span] for span in marked]
         where = (decided, *quote[1:]) if quote else None
         return Verdict(label, self.identity, p=min(max(p, 0.0), 1.0), quote=where, facts=facts)

@@ -2,14 +2,14 @@
 what a word is to a search.
 
 Reads JSON Lines (plain, or as a Cirrus dump of a wiki), CSV and TSV, parquet, plain text, Markdown and HTML
-(a file is a document), DOCX and ODT, PDF (a page is one), and the SQLite files in which FActScore and KnowRL
-keep Wikipedia; text, tables and JSON also as .gz.  Headings, lists and tables become those of Markdown.  A
-table without a column of texts is read row by row
-("region: North; units_sold: 1,203").  Nothing is repaired: a row without text is left out, and what cannot be
-read is an error that names the file and the place.
+(a file is a document), DOCX and ODT, notebooks (their text cells), PDF (a page is one), and the SQLite files
+in which FActScore and KnowRL keep Wikipedia; text, tables and JSON also as .gz. Headings, lists and tables
+become those of Markdown. A table without a column of texts is read row by row ("region: North; units_sold:
+1,203"). Nothing is repaired: a row without text is left out, and what cannot be read is an error that names
+the file and the place.
 
 A passage is short enough that a judge can read several for one claim, and long enough to say what its
-sentences are about; it ends at the end of a sentence.  Corpora that come in passages keep theirs: cutting
+sentences are about; it ends at the end of a sentence. Corpora that come in passages keep theirs: cutting
 those of HotpotQA, which hold both ends of a question, cost 11 points of hit@5.
 """
 
@@ -82,7 +82,7 @@ def _document(path: Path, row: Mapping[str, Any], place: str) -> Passage:
         next((named[name] for name in names if named.get(name) not in (None, "")), None) for names in _COLUMNS
     )
     if not any(name in named for name in _TEXT):
-        if _kind(path) in _TABLES:
+        if kind_of(path) in _TABLES:
             name = str(title or _title(path)).strip()[:MAX_TITLE]
             return Passage(in_words(row.items()), name, path.name, place)
         columns = ", ".join(map(str, row)) or "none"
@@ -172,7 +172,7 @@ def _files_in(folder: Path, outside: Path | None) -> list[Path]:
         hidden = any(part.startswith((".", "~$")) for part in path.relative_to(folder).parts)
         if hidden or not path.is_file() or (outside and outside.resolve() in path.resolve().parents):
             continue
-        if _kind(path) in _READERS:
+        if kind_of(path) in _READERS:
             found.append(path)
         else:
             others.append(str(path.relative_to(folder)))
@@ -184,7 +184,7 @@ def _files_in(folder: Path, outside: Path | None) -> list[Path]:
     return found
 
 
-def _kind(path: Path) -> str:
+def kind_of(path: Path) -> str:
     """`.jsonl` for `a.jsonl` and `a.jsonl.gz`."""
     return Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
 
@@ -193,7 +193,7 @@ def _kind(path: Path) -> str:
 
 
 def _read_rows(path: Path) -> _Rows:
-    rows = read_rows(str(path)) if _kind(path) == ".parquet" else _read_json(path)
+    rows = read_rows(str(path)) if kind_of(path) == ".parquet" else _read_json(path)
     for number, row in enumerate(rows, start=1):
         place = f"row {number}"
         if not isinstance(row, dict):
@@ -277,7 +277,7 @@ def _read_database(path: Path) -> _Rows:
 def _read_text(path: Path) -> _Rows:
     text, title = _whole(path), _title(path)
     first, _, rest = text.lstrip().partition("\n")
-    if _kind(path) == ".md" and first.startswith("# "):
+    if kind_of(path) == ".md" and first.startswith("# "):
         title, text = first[2:].strip(), rest
     yield "it", {"text": text.strip(), "title": title}
 
@@ -289,7 +289,7 @@ def _small(path: Path) -> Path:
 
 
 def _title(path: Path) -> str:
-    return path.name[: path.name.lower().rindex(_kind(path))].replace("_", " ")
+    return path.name[: path.name.lower().rindex(kind_of(path))].replace("_", " ")
 
 
 _SILENT_TAGS = "script style noscript template svg nav button select iframe".split()  # noqa: SIM905
@@ -416,6 +416,15 @@ def _read_odt(path: Path) -> _Rows:
     yield "it", {"text": text.strip(), "title": title or _title(path)}
 
 
+def _read_notebook(path: Path) -> _Rows:
+    try:
+        cells = json.loads(_whole(path))["cells"]
+        text = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataError(f"{path} cannot be read as a notebook: {error!r}") from error
+    yield "it", {"text": text.strip(), "title": _title(path)}
+
+
 _READERS: Mapping[str, Callable[[Path], _Rows]] = {
     ".jsonl": _read_rows,
     ".json": _read_rows,
@@ -429,12 +438,13 @@ _READERS: Mapping[str, Callable[[Path], _Rows]] = {
     ".pdf": _read_pdf,
     ".docx": _read_docx,
     ".odt": _read_odt,
+    ".ipynb": _read_notebook,
     ".db": _read_database,
 }
 
 
 def _reader(path: Path) -> Callable[[Path], _Rows]:
-    reader = _READERS.get(_kind(path))
+    reader = _READERS.get(kind_of(path))
     if reader is None or not path.is_file():
         raise DataError(
             f"{path} is of no known format (known: {', '.join(_READERS)}; all but .parquet, .pdf and .db "
