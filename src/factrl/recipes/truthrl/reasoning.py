@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 import factrl as fx
+from factrl.runs.rows import read_lines
 
 
 def rated(rate, row: dict) -> float | None:
@@ -39,8 +40,7 @@ def main() -> None:
     parser.add_argument("--judge", required=True, metavar="URL")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE.json")
     args = parser.parse_args()
-    rows = [json.loads(line) for line in (args.evaluation / "samples.jsonl").open(encoding="utf-8")]
-    rows = [row for row in rows if row["benchmark"] == "crag"]
+    rows = [row for row in read_lines(args.evaluation / "samples.jsonl") if row["benchmark"] == "crag"]
     rate = fx.reasoning_judge(fx.connect(args.judge))
     with ThreadPoolExecutor(16) as pool:
         ratings = list(pool.map(lambda row: rated(rate, row), rows))
