@@ -92,7 +92,7 @@ def _row(cells: Mapping[str, Any], where: str) -> Row:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise ConfigError(f"{where}: {key} = {value!r} must be a number; leave out what is not known")
     named = {_ALIASES.get(key, key): float(value) for key, value in values.items()}
-    known = {key: cells.get(key, "") for key in _KEYS} | {"model": _bare(cells["model"])}
+    known: dict[str, Any] = {key: cells.get(key, "") for key in _KEYS} | {"model": _bare(cells["model"])}
     return Row(**known, values=named)
 
 
