@@ -4,7 +4,7 @@
     [[row]]
     name = "ternary"                  # an evaluation in the folder `ternary` or `eval-ternary`
     model = "Llama-3.1-8B-Instruct"   # what it started from, without the organisation
-    set = "CRAG"                      # a benchmark, or `average` of all that the table has of this row
+    set = "CRAG"                      # a benchmark, or `average` of all that the row, or the table, has
     runs = 1                          # answers per question
     start = "base"                    # the row that its change is taken against
     truthfulness = 37.2               # a metric of `factrl eval`; shares in percent
@@ -55,6 +55,7 @@ class Published:
         runs = (output.about.get("sampling") or {}).get("num_samples", 1)
         of_row = [one for one in self.rows if (one.name, one.model, one.runs) == (name, model, runs)]
         sets = {_plain(one.set) for one in of_row} - {AVERAGE}
+        sets = sets or {_plain(one.set) for one in self.rows} - {AVERAGE}  # a row of averages alone
         if benchmark == AVERAGE and sets != {*map(_plain, output.benchmarks)}:
             return None
         return next((one for one in of_row if _plain(one.set) == _plain(benchmark)), None)
