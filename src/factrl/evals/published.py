@@ -4,7 +4,7 @@
     [[row]]
     name = "ternary"                  # an evaluation in the folder `ternary` or `eval-ternary`
     model = "Llama-3.1-8B-Instruct"   # what it started from, without the organisation
-    set = "CRAG"                      # a benchmark, or `average` of all that the table has of this row
+    set = "CRAG"                      # a benchmark, or `average` of all that the row, or the table, has
     runs = 1                          # answers per question
     start = "base"                    # the row that its change is taken against
     truthfulness = 37.2               # a metric of `factrl eval`; shares in percent
@@ -55,20 +55,15 @@ class Published:
         runs = (output.about.get("sampling") or {}).get("num_samples", 1)
         of_row = [one for one in self.rows if (one.name, one.model, one.runs) == (name, model, runs)]
         sets = {_plain(one.set) for one in of_row} - {AVERAGE}
+        sets = sets or {_plain(one.set) for one in self.rows} - {AVERAGE}  # a row of averages alone
         if benchmark == AVERAGE and sets != {*map(_plain, output.benchmarks)}:
             return None
         return next((one for one in of_row if _plain(one.set) == _plain(benchmark)), None)
 
     def change(self, row: Row, metric: str) -> float | None:
         """A row's value less that of the row that it started from; None where either is not known."""
-        start = next(
-            (
-                one
-                for one in self.rows
-                if (one.name, one.model, one.set, one.runs) == (row.start, row.model, row.set, row.runs)
-            ),
-            None,
-        )
+        named = [one for one in self.rows if (one.name, one.set, one.runs) == (row.start, row.set, row.runs)]
+        start = next((one for one in named if one.model == row.model), named[0] if len(named) == 1 else None)
         if start is None or start is row or not {metric} <= {*row.values} & {*start.values}:
             return None
         return row.values[metric] - start.values[metric]
@@ -98,7 +93,8 @@ def _row(cells: Mapping[str, Any], where: str) -> Row:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise ConfigError(f"{where}: {key} = {value!r} must be a number; leave out what is not known")
     named = {_ALIASES.get(key, key): float(value) for key, value in values.items()}
-    return Row(**{key: cells.get(key, "") for key in _KEYS}, values=named)
+    known: dict[str, Any] = {key: cells.get(key, "") for key in _KEYS} | {"model": _bare(cells["model"])}
+    return Row(**known, values=named)
 
 
 def row_name(output: Output) -> str:
@@ -117,7 +113,12 @@ def first_model(output: Output) -> str:
         if not name or not run.is_file():
             break
         name = str(read_toml(run).get("model", {}).get("name", ""))
-    return re.split(r"[/#]", name.rstrip("/"))[-1]
+    return _bare(name)
+
+
+def _bare(model: str) -> str:
+    """A model's name without its organisation, folder or server."""
+    return re.split(r"[/#]", model.rstrip("/"))[-1]
 
 
 def _plain(name: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 import factrl as fx
-from factrl.runs.rows import read_rows
+from factrl.runs.rows import read_lines
 
 
 def rated(rate, row: dict) -> float | None:
@@ -40,8 +40,7 @@ def main() -> None:
     parser.add_argument("--judge", required=True, metavar="URL")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE.json")
     args = parser.parse_args()
-    rows = read_rows(str(args.evaluation / "samples.jsonl"))
-    rows = [row for row in rows if row["benchmark"] == "crag"]
+    rows = [row for row in read_lines(args.evaluation / "samples.jsonl") if row["benchmark"] == "crag"]
     rate = fx.reasoning_judge(fx.connect(args.judge))
     with ThreadPoolExecutor(16) as pool:
         ratings = list(pool.map(lambda row: rated(rate, row), rows))
