@@ -237,7 +237,7 @@ def _verify(args: argparse.Namespace) -> int:
 
 def _accepted(path: Path) -> list[str]:
     try:
-        lines = path.expanduser().read_text("utf-8-sig").splitlines()
+        lines = path.expanduser().read_text("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--ignore {path} cannot be read: {error}") from error
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]

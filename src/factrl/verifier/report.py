@@ -313,7 +313,7 @@ class Report:
             "weak": "words, names and numbers alone",
             "table": "a table of facts",
         }
-        return said.get(kind) or (f"{model} at {address}" if model else kind) or "none"
+        return said.get(kind) or (f"{model} at {address}" if model else kind.partition("@")[0]) or "none"
 
     def __str__(self) -> str:
         """A line per claim, below it the sentence that decided its verdict, and at the end the score."""

@@ -422,7 +422,7 @@ def rivals(claim: str, piece: Piece, title: str) -> bool:
     Words of the document's title do not count: they do not tell which of its values is meant.
 
     >>> piece = Piece("prose", "It switches itself off after 12 hours.", 0, 38, before="Guest network?")
-    >>> rivals("The guest network goes off after half a day.", piece, ""), rivals(
+    >>> rivals("The guest network goes off after 720 minutes.", piece, ""), rivals(
     ...     "The guest network switches off after 8 hours.", piece, ""
     ... )
     (False, True)
