@@ -32,7 +32,7 @@ CURIE = (
 )
 PASSAGE = Passage(CURIE, "Marie Curie", "curie.txt")
 DOCS = ["--docs", "curie.txt"]
-WEAK = ["--judge", "weak"]
+WEAK = ["verifier.judge=weak"]
 Say = Callable[..., Any]
 
 
@@ -188,8 +188,8 @@ def test_options_reach_the_verifier_and_verdicts_are_kept(fake: Say, folder: Pat
     server = FaultServer(says("ok"))
     Path("notes.md").write_text("# Notes")
     words = "--docs curie.txt latin.txt --docs notes.md "
-    words += "--index wiki --web http://s --judge nli:x --preset knowrl"
-    more = "--question Who? --topic Curie --k 3 --max-claims 9 --max-chars 50 --llm"
+    words += "--index wiki --web http://s verifier.judge=nli:x --preset knowrl"
+    more = "--question Who? --topic Curie --k 3 --max-claims 9 --max-chars 50 --judge"
     try:
         assert main(["verify", TEXT, *words.split(), *more.split(), f"{server.url}#qwen"]) == 0
     finally:
@@ -421,7 +421,9 @@ def test_several_texts_of_several_formats_share_one_page_and_accepted_claims(
     Path("c.ipynb").write_text(json.dumps({"cells": [{"cell_type": "code", "source": "x=1"}, cell]}), "utf-8")
     Path("ok.txt").write_text(f"# seen on Monday\n{TEXT.partition('.')[0]}\nGone for good.\n", "utf-8")
     Path("verify.toml").write_text(
-        'docs = ["curie.txt"]\njudge = "weak"\nstrict = true\nignore = "ok.txt"\nmax-claims = 9\n', "utf-8"
+        'docs = ["curie.txt"]\nverifier = {judge = "weak"}\nstrict = true\nignore = "ok.txt"\n'
+        "max-claims = 9\n",
+        "utf-8",
     )
     words = ["verify", "a.txt", "b.html", "c.ipynb", "--config", "verify.toml"]
     assert main([*words, "--html", "out.html"]) == 1

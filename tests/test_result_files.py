@@ -18,7 +18,7 @@ from factrl.runs.disk import FileLock, nothing, whole_file, write_whole
 
 ROW = {"question": "Capital of Norway?", "answers": ["Oslo"], "evidence": "Oslo is the capital of Norway."}
 MINE = '{"id": "mine"}\n'
-VERIFY = "verify answer.txt --docs notes.txt --judge weak --no-cache --html {}"
+VERIFY = "verify answer.txt --docs notes.txt verifier.judge=weak --no-cache --html {}"
 SCORE = "eval rows.jsonl --paper truthrl --output {}"
 CONVERT = "prepare convert rows.jsonl --to trl --output {}"
 EVAL = "eval rows.jsonl --output {}"

@@ -137,7 +137,7 @@ COMMANDS = {
     "eval": "eval in.jsonl",
     "convert": "prepare convert in.jsonl --to trl --output t.jsonl --against in.jsonl --contaminated refuse",
     "convert the rest": "prepare convert in.jsonl --to trl --output out.jsonl --against one.jsonl",
-    "verify": "verify in.txt --docs docs.jsonl --judge weak --no-cache --html out.html",
+    "verify": "verify in.txt --docs docs.jsonl verifier.judge=weak --no-cache --html out.html",
     "index": "index docs.jsonl --out kb",
     "a file of that name": f"eval {STEERING.replace(chr(10), '')}.jsonl --paper truthrl",
     "a broken file": "eval broken.jsonl --paper truthrl",

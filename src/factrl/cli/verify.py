@@ -8,7 +8,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -42,8 +42,8 @@ _DOCUMENTS = {".html", ".htm", ".pdf", ".docx", ".odt", ".ipynb"}
 _DATA = {".jsonl", ".json", ".csv", ".tsv", ".parquet", ".db", ".xlsx"}
 _TEXT_FILES = {".txt", ".text", ".md", ".markdown", ".rst", ".html", ".json", ".jsonl", ".csv"}
 _NO_MODEL = (
-    "No model judges here: words, names and numbers are compared, which is weak and no verification. For a "
-    f"model: {INSTALL.format('[local]')}, then factrl doctor --get Qwen2.5-Coder-1.5B-Instruct; or use --llm."
+    "No model judges: words, names and numbers are compared, which is weak and no verification. For a model: "
+    f"{INSTALL.format('[local]')}, then factrl doctor --get Qwen2.5-Coder-1.5B-Instruct; or --judge URL."
 )
 
 
@@ -58,7 +58,7 @@ def add_verbs(verbs: Verbs) -> None:
             "examples:\n"
             '  factrl verify "Marie Curie was born in Warsaw in 1868." --docs curie.txt\n'
             "  factrl verify answer.txt --index kb --html answer.html\n"
-            "  cat answer.txt | factrl verify --docs notes/*.md --llm http://localhost:8000/v1#Qwen/Qwen3-8B\n"
+            "  cat answer.txt | factrl verify --docs notes/*.md --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
             "  factrl verify docs/*.md --docs notes/ --strict --json > claims.jsonl\n"
             '  factrl verify docs/*.md --config verify.toml   # docs = ["notes/"], strict = true, …\n'
             "exit code: 0 it was checked, whatever the verdicts; with --strict 1 unless there is a claim,\n"
@@ -90,12 +90,11 @@ def add_verbs(verbs: Verbs) -> None:
     )
     add_option(parser, "--preset NAME", "local, factscore, veriscore, knowrl, fspo", default="local")
     add_option(
-        parser, "--llm SPEC", "model server that finds the claims and judges, e.g. http://host:8000/v1#model"
-    )
-    add_option(
         parser,
-        "--judge local|weak|nli:NAME",
-        "what judges (default: local where its model is, else weak)",
+        "--judge URL",
+        "language model that finds the claims and judges them, e.g. http://host:8000/v1#model; `local` is a "
+        "small one in this process, which is the default where it is. What only judges claims is a word "
+        "among the texts: verifier.judge=weak, verifier.judge=nli:NAME",
     )
     add_option(parser, "--html FILE", "write the report on all texts as one self-contained page")
     add_option(
@@ -175,6 +174,10 @@ def _configured(parser: argparse.ArgumentParser, args: argparse.Namespace) -> ar
     options = {action.dest: action for action in parser._actions if action.option_strings}
     words: list[str] = []
     for name, value in read_toml(path).items():
+        if name == "verifier" and isinstance(value, Mapping) and [*value] == ["judge"]:
+            if not any(word.startswith(_OWN_JUDGE) for word in args.texts):
+                args.texts = [*args.texts, f"{_OWN_JUDGE}{value['judge']}"]
+            continue
         action = options.get(name.replace("-", "_"))
         if action is None or action.dest in ("help", "config"):
             raise ConfigError(f"{path}: verify has no option {name!r}{nearest(name, options)}")
@@ -198,7 +201,29 @@ def _configured(parser: argparse.ArgumentParser, args: argparse.Namespace) -> ar
     return args
 
 
+_OWN_JUDGE = "verifier.judge="
+
+
+def _take_judge(args: argparse.Namespace) -> None:
+    """Tell a language model (`args.llm`) from what only judges claims (`args.judge`)."""
+    words = map(str, [*args.texts, *args.docs])  # behind --docs a word is taken for one of them
+    named = [word.removeprefix(_OWN_JUDGE) for word in words if word.startswith(_OWN_JUDGE)]
+    args.texts, args.docs = (
+        [word for word in some if not str(word).startswith(_OWN_JUDGE)] for some in (args.texts, args.docs)
+    )
+    asked, args.llm = args.judge, None
+    if asked is not None and asked != "local":
+        if "#" not in asked and "://" not in asked:
+            raise ConfigError(
+                f"--judge {asked} is no language model's address, such as http://host:8000/v1#model, and not "
+                f"local; what only judges claims is {_OWN_JUDGE}{asked}"
+            )
+        args.llm = asked
+    args.judge = named[-1] if named else "local" if asked == "local" else None
+
+
 def _verify(args: argparse.Namespace) -> int:
+    _take_judge(args)
     by_table = str(args.judge).startswith("table:")  # which has the documents itself
     if not args.docs and args.index is None and args.web is None and not by_table:
         raise ConfigError(
@@ -307,7 +332,7 @@ def _tell_minutes(args: argparse.Namespace, verifier: Verifier, texts: list[str]
     if minutes >= 1:
         tell(
             f"{len(claims):,} claims: about {minutes:,.0f} minutes at most; those that stand there word for "
-            "word, and those judged before, take none. A model server is faster: --llm URL#MODEL"
+            "word, and those judged before, take none. A model server is faster: --judge URL#MODEL"
         )
 
 

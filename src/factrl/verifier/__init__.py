@@ -306,7 +306,7 @@ def open_verifier(
     else:
         raise ConfigError(
             f"preset {preset!r} asks a model server, which the model `local` is not; name one with "
-            f"--llm {_SERVER} (factrl verify) or judge.url={_SERVER}, or take the preset local"
+            f"--judge {_SERVER} (factrl verify) or judge.url={_SERVER}, or take the preset local"
         )
     limits = {"k": k, "max_claims": max_claims, "max_chars": max_chars}
     settings.update({name: value for name, value in limits.items() if value is not None})
