@@ -339,8 +339,3 @@ def test_the_command_line_trains_with_an_index(
     folder = Path(capsys.readouterr().out.strip())
     row = {name: value for logged in read_metrics(folder) for name, value in logged.items()}
     assert "tools/call_frequency" in row
-    words += ["--engine", "verl", "--dry-run", "bf16=true"]
-    assert main(words) == 0
-    assert "data.filter_overlong_prompts=false" in capsys.readouterr().out
-    assert main([*words, "train.max_prompt_length=64"]) == 2
-    assert "verl counts prompts without the search" in capsys.readouterr().err

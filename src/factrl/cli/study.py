@@ -89,7 +89,7 @@ def _study(args: argparse.Namespace) -> int:
         table = Table.read(path)  # mistakes come before torch is loaded
         for seed in seeds:
             split(table, seed)
-    model, rows = args.model[0] if args.model else MODEL, steps_of(studies, args.only)[1:]
+    model, rows = args.model or MODEL, steps_of(studies, args.only)[1:]
     check_folder(studies, [row for row in rows if not args.only or row in args.only], out, seeds, model)
     if args.dry_run:
         for name, study in studies.items():
