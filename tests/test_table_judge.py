@@ -247,5 +247,5 @@ def test_empty_rows_of_excel_are_left_out(tmp_path: Path) -> None:
 def test_the_command_line_needs_no_other_documents(facts: str, capsys: pytest.CaptureFixture[str]) -> None:
     from factrl.cli import main
 
-    assert main(["verify", "The capital of Japan is Osaka.", "--judge", facts]) == 0
+    assert main(["verify", "The capital of Japan is Osaka.", f"verifier.judge={facts}"]) == 0
     assert "R refuted" in capsys.readouterr().out

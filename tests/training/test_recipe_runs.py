@@ -1,4 +1,8 @@
-"""Every `run.sh` whole: a tiny random model, a stub judge over HTTP, killed twice, and called again."""
+"""Steps of `run.sh` by a tiny model and a stub judge over HTTP: killed twice, gone on with, and called again.
+
+One step of each kind, as a paper has fifty.  KLCF and factreason are tried step by step with files of
+their own in `tests/recipes`: they take three models, two indexes, a search engine and VeriScore's program.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,11 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL"),
 ]
-SCRIPTS = sorted(RECIPES.glob("*/run.sh"))
+STEPS = {
+    "truthrl": "eval/base crag/base known sft dpo ternary",
+    "knowrl": "sft samples pairs/dpo.jsonl dpo knowrl",
+    "fspo": "fspo held-out/fspo steps/fspo.jsonl",
+}
 SAID = {
     "rome": "<think>Rome is in Italy.</think><answer>Rome is in Italy. \\boxed{rome}</answer>",
     "oslo": "<think>Oslo is in Italy.</think><answer>Oslo is in Italy. \\boxed{oslo}</answer>",
@@ -116,7 +124,7 @@ def make_files(folder: Path, names: list[str]) -> None:
 
 def whole(out: Path) -> dict[str, str]:
     """The digest of every result: models, answers and numbers."""
-    kept = ("model/model.safetensors", "samples.jsonl", "results.json")
+    kept = ("model.safetensors", "samples.jsonl", "results.json")
     paths = [
         path for path in out.rglob("*") if path.is_file() and str(path).endswith((*kept, ".json", ".jsonl"))
     ]
@@ -127,8 +135,9 @@ def whole(out: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.parent.name)
-def test_a_script_that_was_killed_twice_goes_on_and_does_nothing_twice(script: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("paper", STEPS)
+def test_a_script_that_was_killed_twice_goes_on_and_does_nothing_twice(paper: str, tmp_path: Path) -> None:
+    script, chosen = RECIPES / paper / "run.sh", STEPS[paper].split()
     data, out = tmp_path / "data", tmp_path / "out"
     data.mkdir()
     save_speaker(tmp_path / "speaker")
@@ -138,31 +147,37 @@ def test_a_script_that_was_killed_twice_goes_on_and_does_nothing_twice(script: P
             **os.environ,
             **{"DATA": str(data), "OUT": str(out), "MODEL": str(tmp_path / "speaker"), "JUDGE": url},
             **dict.fromkeys(("BASE", "TEACHER", "RANK", "POLICY"), url),
+            "VERIFIER": f"verifier.judge=llm judge.url={url}",
             **{"TRAIN": TRAIN, "TUNE": TUNE, "EVAL": "train.max_completion_length=2"},
             **{"FACTRL_CACHE": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1"},
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         }
         make_files(data, files_of(script, environment))
-        steps = subprocess.run(
-            ["bash", str(script)], env={**environment, "DRY": "1"}, capture_output=True, text=True, check=True
-        ).stdout.splitlines()
+        shown = subprocess.run(
+            ["bash", str(script), *chosen],
+            env={**environment, "DRY": "1"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        steps = shown.stdout.splitlines()
 
         def run(kill_in: str = "") -> int:
             """The exit code; killed when the step's line is there and it has had a moment."""
-            process = subprocess.Popen(
-                ["bash", str(script)],
+            with subprocess.Popen(
+                ["bash", str(script), *chosen],
                 env=environment,
                 stdout=subprocess.PIPE,
                 text=True,
                 start_new_session=True,
-            )
-            assert process.stdout is not None
-            for line in process.stdout:
-                if kill_in and line.startswith(f"{kill_in}: "):
-                    with pytest.raises(subprocess.TimeoutExpired):
-                        process.wait(4)
-                    os.killpg(process.pid, signal.SIGKILL)
-                    return process.wait()
+            ) as process:
+                assert process.stdout is not None
+                for line in process.stdout:
+                    if kill_in and line.startswith(f"{kill_in}: "):
+                        with pytest.raises(subprocess.TimeoutExpired):
+                            process.wait(4)
+                        os.killpg(process.pid, signal.SIGKILL)
+                        return process.wait()
             return process.wait()
 
         names = [line.partition(": ")[0] for line in steps]
@@ -174,7 +189,7 @@ def test_a_script_that_was_killed_twice_goes_on_and_does_nothing_twice(script: P
         assert run() == 0
         before, asked = whole(out), len(server.requests)
         for name in trained:
-            assert f"{name}/model/model.safetensors" in before
+            assert any(one.startswith(f"{name}/model/") for one in before), name
         assert run() == 0
         assert whole(out) == before
         again = [json.dumps(one.body) for one in server.requests[asked:]]
