@@ -23,6 +23,7 @@ from factrl.llm.bodies import BROKEN, Unreadable
 from factrl.llm.client import JSONClient
 from factrl.rewards import Reward, result_of, reward
 from factrl.runs.data import columns_of
+from factrl.text.escape import one_line
 from factrl.types import Completion, Example, Score, Span
 
 AT_ONCE = 32  # samples of one request: small enough that its answer fits the limit on what is read
@@ -134,21 +135,22 @@ class RemoteScores:
         try:
             cause, facts = result["cause"], dict(result["facts"])
             if result["state"] == "masked":
-                named = {str(name): fact for name, fact in facts.items()}
-                return Unscored(str(cause or "masked"), str(result["detail"]), **named)
+                named = {one_line(str(name)): fact for name, fact in facts.items()}
+                return Unscored(one_line(str(cause or "masked"), 99), str(result["detail"]), **named)
             spans = tuple(Span(span["start"], span["end"], span["sign"]) for span in result["spans"])
             if any(type(part) is not int for span in spans for part in (span.start, span.end, span.sign)):
                 raise ValueError("its spans are not whole numbers")
             if not isinstance(cause, (str, type(None))) or not isinstance(facts.get("label", ""), str):
                 raise ValueError("its cause, or its label, is not text")
-            score = Score(dict(result["terms"]), spans, floored=cause, facts=facts)
+            terms = {one_line(str(name)): value for name, value in result["terms"].items()}
+            score = Score(terms, spans, floored=cause and one_line(cause, 99), facts=facts)
             (low, high), meant = self._bounds, result_of(score, text)
             value = meant.value or 0.0
             if result["state"] != meant.state or not math.isclose(result["value"], value, abs_tol=1e-9):
                 raise ValueError("its state or its value is not that of its cause and terms")
             if not low <= value <= high:
                 raise ValueError(f"its value {value} is out of bounds")
-        except (ArithmeticError, KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
             return Unscored("bad_body", f"{self._client.base_url} sent a result that is none: {error}")
         return score
 
