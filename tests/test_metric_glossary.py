@@ -1,4 +1,4 @@
-"""docs/metrics.md and the code name the same metrics and the same causes."""
+"""docs/metrics.md, docs/causes.md and the code name the same metrics and the same causes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 def glossary(*sections: str) -> dict[str, str]:
     """Name -> last cell of every row in these sections."""
-    text = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    text = "".join((ROOT / "docs" / name).read_text("utf-8") for name in ("metrics.md", "causes.md"))
     rows: dict[str, str] = {}
     for section in sections:
         body = re.search(rf"^## {section}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
