@@ -99,7 +99,7 @@ def work(args: argparse.Namespace) -> int:
     from factrl.train.model import for_command_line
 
     for_command_line()
-    from factrl.studies import load_study
+    from factrl.studies import check_begun, load_study
     from factrl.studies.engine import open_seed
 
     seed_number, number = args.worker
@@ -113,6 +113,7 @@ def work(args: argparse.Namespace) -> int:
         sys.stdout.flush()
 
     if number == 0:
+        seed.begin(check_begun(seed.folder, studies, args.model))
         seed.make_start(tell)
     while not seed.weights.exists():
         time.sleep(0.5)
