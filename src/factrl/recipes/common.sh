@@ -31,7 +31,10 @@ step() { # NAME VERB WORD…: factrl VERB WORD… --output $OUT/NAME
     fi
     set -- "${start[@]}" "$verb" "$@" "${more[@]}" --output "$OUT/$name"
     echo "$name:$(printf ' %q' "$@")"
-    [ -n "${DRY:-}" ] || "$@"
+    [ -z "${DRY:-}" ] || return 0
+    [[ $name == *.jsonl && -e $OUT/$name ]] && return 0 # a file is there whole or not at all
+    mkdir -p "$(dirname "$OUT/$name")"
+    "$@"
 }
 
 script() { # NAME FILE.py WORD…: python FILE.py WORD… --output $OUT/NAME, unless that is there
