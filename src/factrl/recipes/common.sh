@@ -61,4 +61,27 @@ run() { # STEP…: the steps of the function `steps`, all or those named
     steps
 }
 
+# -- For verl.sh
+
+verl() { # NAME WORD…: verl's trainer by the array `words`, then WORDs, with factrl's plugin in each of its processes
+    export VERL_USE_EXTERNAL_MODULES=${VERL_USE_EXTERNAL_MODULES:-factrl.bridges.verl_plugin}
+    words+=("+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES='$VERL_USE_EXTERNAL_MODULES'" "${@:2}")
+    echo "$1: $(printf ' %q' python -m verl.trainer.main_ppo "${words[@]}")"
+    [ -n "${DRY:-}" ] || python -m verl.trainer.main_ppo "${words[@]}"
+}
+
+do_() { echo "${*@Q}"; [ -n "${DRY:-}" ] || "$@"; }
+
+settled_verl() { # WORD…: a run of the words `settled`, by `train`, the function that has verl's command
+    export VERL_USE_EXTERNAL_MODULES=factrl.bridges.verl_plugin
+    [ -n "${DRY:-}" ] || mkdir -p "$run"
+    # All settings of the reward, as `factrl train` resolves the same words
+    echo "factrl train ${settled[*]@Q} --dry-run > $run/reward.toml"
+    [ -n "${DRY:-}" ] || factrl train "${settled[@]}" --dry-run >"$run/reward.toml"
+    [ -n "${DRY:-}" ] || echo '[{"name": "factrl_agent", "_target_": "factrl.bridges.verl_agent.FactualAgentLoop", "prefill": "", "chat": true}]' >"$run/agent.yaml"
+    [ -e "$run/train.parquet" ] || do_ factrl prepare convert "$train" --to verl --config "$run/reward.toml" --output "$run/train.parquet"
+    train "$@"
+    [ -n "${DRY:-}" ] || ln -sfn "$(find "$run/checkpoints" -path '*/actor/huggingface' | sort -V | tail -n 1)" "$run/model" # what run.sh evaluates
+}
+
 common=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -6,9 +6,8 @@
 # ROW is grpo, fact-only, fact+detail-0.01, detail-0.01 or detail-0.1.  run.sh has made the SFT model.  The paper trains
 # with fairseq2; its values are given where it has them.
 # Install: pip install -c constraints-verl.txt 'factrl[verl]' 'verl[vllm]==0.9.1'
-set -euo pipefail
+source "$(dirname "$0")/../common.sh"
 here=$(cd "$(dirname "$0")" && pwd)
-if [ -n "${DRY:-}" ]; then : "${DATA:=data}" "${OUT:=out}" "${JUDGE:=http://localhost:8000/v1#judge}"; fi
 out=$(realpath -m "${OUT:?give OUT=, the folder of run.sh}") data=$(realpath -m "${DATA:?give DATA=, the folder of data.py}") row=${ROW:-grpo}
 train=$data/rl.jsonl model=$out/sft/model # paper: from SFT
 case $row in
@@ -44,14 +43,5 @@ train() { # verl's command; its own words come last
         +ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES="$VERL_USE_EXTERNAL_MODULES" "$@")
     do_ "${words[@]}"
 }
-do_() { echo "${*@Q}"; [ -n "${DRY:-}" ] || "$@"; }
 
-export VERL_USE_EXTERNAL_MODULES=factrl.bridges.verl_plugin
-[ -n "${DRY:-}" ] || mkdir -p "$run"
-# All settings of the reward, as `factrl train` resolves the same words
-echo "factrl train ${settled[*]@Q} --dry-run > $run/reward.toml"
-[ -n "${DRY:-}" ] || factrl train "${settled[@]}" --dry-run >"$run/reward.toml"
-[ -n "${DRY:-}" ] || echo '[{"name": "factrl_agent", "_target_": "factrl.bridges.verl_agent.FactualAgentLoop", "prefill": "", "chat": true}]' >"$run/agent.yaml"
-[ -e "$run/train.parquet" ] || do_ factrl prepare convert "$train" --to verl --config "$run/reward.toml" --output "$run/train.parquet"
-train "$@"
-[ -n "${DRY:-}" ] || ln -sfn "$(find "$run/checkpoints" -path '*/actor/huggingface' | sort -V | tail -n 1)" "$run/model" # what run.sh evaluates
+settled_verl "$@"

@@ -98,7 +98,4 @@ words=(
     "trainer.n_gpus_per_node=${GPUS:-4}"                        # paper: 4
     "hydra.run.dir=$run/hydra"
 )
-export VERL_USE_EXTERNAL_MODULES=${VERL_USE_EXTERNAL_MODULES:-factrl.bridges.verl_plugin}
-words+=("+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES='$VERL_USE_EXTERNAL_MODULES'" "${@:2}")
-echo "verl-$row: $(printf ' %q' python -m verl.trainer.main_ppo "${words[@]}")"
-[ -n "${DRY:-}" ] || python -m verl.trainer.main_ppo "${words[@]}"
+verl "verl-$row" "${@:2}"

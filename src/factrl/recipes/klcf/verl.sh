@@ -6,9 +6,8 @@
 # ROW is klcf-zero, klcf (from SFT), truth-only, eq7 or grpo-factscore (which needs JUDGE=).  run.sh has made the checklists
 # and the three models.  The rate, schedule and loss are the paper's; the rest are factrl's defaults, as Table 8 is lost.
 # Install: pip install -c constraints-verl.txt 'factrl[verl]' 'verl[vllm]==0.9.1'
-set -euo pipefail
+source "$(dirname "$0")/../common.sh"
 here=$(cd "$(dirname "$0")" && pwd)
-if [ -n "${DRY:-}" ]; then : "${DATA:=data}" "${OUT:=out}" "${JUDGE:=http://localhost:8000/v1#judge}"; fi
 out=$(realpath -m "${OUT:?give OUT=, the folder of run.sh}") data=$(realpath -m "${DATA:?give DATA=, the folder of data.py}") row=${ROW:-klcf-zero} train=$out/dataset/train.jsonl
 base=${MODEL:-Qwen/Qwen2.5-14B} sft=${SFT:-deepseek-ai/DeepSeek-R1-Distill-Qwen-14B} # paper 3.1
 read -r alpha beta gamma <<<"${WEIGHTS:-0.4 0.2 0.4}"                               # lost: without WEIGHTS a row of Table 2
@@ -48,14 +47,5 @@ train() { # verl's command; its own words come last
         +ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES="$VERL_USE_EXTERNAL_MODULES" "$@")
     do_ "${words[@]}"
 }
-do_() { echo "${*@Q}"; [ -n "${DRY:-}" ] || "$@"; }
 
-export VERL_USE_EXTERNAL_MODULES=factrl.bridges.verl_plugin
-[ -n "${DRY:-}" ] || mkdir -p "$run"
-# All settings of the reward, as `factrl train` resolves the same words
-echo "factrl train ${settled[*]@Q} --dry-run > $run/reward.toml"
-[ -n "${DRY:-}" ] || factrl train "${settled[@]}" --dry-run >"$run/reward.toml"
-[ -n "${DRY:-}" ] || echo '[{"name": "factrl_agent", "_target_": "factrl.bridges.verl_agent.FactualAgentLoop", "prefill": "", "chat": true}]' >"$run/agent.yaml"
-[ -e "$run/train.parquet" ] || do_ factrl prepare convert "$train" --to verl --config "$run/reward.toml" --output "$run/train.parquet"
-train "$@"
-[ -n "${DRY:-}" ] || ln -sfn "$(find "$run/checkpoints" -path '*/actor/huggingface' | sort -V | tail -n 1)" "$run/model" # what run.sh evaluates
+settled_verl "$@"

@@ -93,7 +93,4 @@ words=(
     "trainer.n_gpus_per_node=${GPUS:-1}"                        # summary: one A800
     "hydra.run.dir=$run/hydra"
 )
-export VERL_USE_EXTERNAL_MODULES=${VERL_USE_EXTERNAL_MODULES:-factrl.bridges.verl_plugin}
-words+=("+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES='$VERL_USE_EXTERNAL_MODULES'" "${other[@]}" "${@:2}")
-echo "verl-$row: $(printf ' %q' python -m verl.trainer.main_ppo "${words[@]}")"
-[ -n "${DRY:-}" ] || python -m verl.trainer.main_ppo "${words[@]}"
+verl "verl-$row" "${other[@]}" "${@:2}"
