@@ -15,7 +15,7 @@ import io
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import accumulate
@@ -27,7 +27,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 from transformers.cache_utils import DynamicLayer
 from transformers.utils import logging
 
-from factrl.errors import ConfigError, DataError, MissingExtra, ModelError, first_line, nearest
+from factrl.errors import ConfigError, DataError, MissingExtra, ModelError, Unscored, first_line, nearest
 from factrl.llm import models
 from factrl.llm.writers import conversation
 from factrl.runs.data import template_names
@@ -279,6 +279,16 @@ class Fitted:
     def too_long(self) -> int:
         """How many do not."""
         return sum(prompt is None for prompt in self.prompts)
+
+    def spread(self, groups: Iterable[list[Any]], count: int, instead: Any) -> list[list[Any]]:
+        """What was written for those that fit, in the places of all; elsewhere `count` times `instead`."""
+        written = iter(groups)
+        return [[instead] * count if prompt is None else next(written) for prompt in self.prompts]
+
+
+def prompt_too_long(settings: RunSettings) -> Unscored:
+    """Why nothing was written for a prompt."""
+    return Unscored("prompt_too_long", f"more than {settings.train.max_prompt_length} tokens")
 
 
 def fit_prompts(

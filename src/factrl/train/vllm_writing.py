@@ -11,13 +11,12 @@ from typing import Any
 
 import torch
 
-from factrl.errors import Unscored
 from factrl.llm.writers import Written, check_numbers, digest_of, seed_of
 from factrl.runs.folder import gpus_here, version_of
 from factrl.runs.settings import RunSettings
 from factrl.types import Completion, Example
 
-from .model import beginning, encode, fit_prompts, load_tokenizer, refuse_long
+from .model import beginning, encode, fit_prompts, load_tokenizer, prompt_too_long, refuse_long
 
 _ENDS = 1 << 20  # bytes at each end of a file of weights, by which it is known again
 
@@ -79,10 +78,9 @@ class VLLMWriter:
         params = [self._vllm.SamplingParams(**how, seed=own) for _, own in asked]
         outputs = engine.generate([p for p, _ in asked], params, use_tqdm=False) if engine and asked else []
         texts = iter([self._text(output.outputs[0]) for output in outputs])
-        why = Unscored("prompt_too_long", f"more than {settings.train.max_prompt_length} tokens")
-        groups = list[list[Written]]()
-        for prompt in fitted.prompts:
-            groups.append([why if prompt is None else next(texts) for _ in numbers])
+        written = ([next(texts) for _ in numbers] for _ in kept)
+        groups = fitted.spread(written, len(numbers), prompt_too_long(settings))
+        for _ in groups:
             on_done()
         return groups
 

@@ -25,7 +25,6 @@ import numpy as np
 import torch
 from transformers import DynamicCache
 
-from factrl.errors import Unscored
 from factrl.llm.writers import Written, check_numbers, digest_of, seed_of
 from factrl.runs.settings import RunSettings
 from factrl.types import Completion, Example
@@ -37,6 +36,7 @@ from .model import (
     end_tokens,
     fit_prompts,
     load_policy,
+    prompt_too_long,
     refuse_long,
     roomy_cache,
     uses_bf16,
@@ -222,7 +222,7 @@ def answer(
             written=written,
         )
     texts = (tokenizer.batch_decode(group, skip_special_tokens=True) for group in groups)
-    return [[None] * num_samples if prompt is None else next(texts) for prompt in fitted.prompts]
+    return fitted.spread(texts, num_samples, None)
 
 
 class PolicyWriter:
@@ -281,9 +281,8 @@ class PolicyWriter:
         if fitted.too_long:
             kept = [examples[number] for number in fitted.kept]
             sampling: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "seed": seed}
-            groups = iter(self.write(kept, numbers, **sampling, on_done=on_done) if kept else ())
-            why = Unscored("prompt_too_long", f"more than {settings.train.max_prompt_length} tokens")
-            return [[why] * len(numbers) if p is None else next(groups) for p in fitted.prompts]
+            groups = self.write(kept, numbers, **sampling, on_done=on_done) if kept else ()
+            return fitted.spread(groups, len(numbers), prompt_too_long(settings))
         rendered = [str(prompt) for prompt in fitted.prompts]
         prompts = encode(rendered, self.tokenizer, chat=settings.data.chat)
         at_once = max(1, AT_ONCE // len(numbers))
