@@ -3,7 +3,8 @@
     python docs/generate.py
 
 A table stands between `<!-- begin: KIND PAPER -->` and `<!-- end -->`; whatever is there is replaced.  The
-text around it is written by hand.  `tests/test_docs_generated.py` fails when a page is not what this writes.
+text around it is written by hand.  `tests/docs/test_docs_generated.py` fails when a page is not what
+this writes.
 """
 
 from __future__ import annotations

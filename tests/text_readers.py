@@ -1,4 +1,4 @@
-"""Public functions that read text of others, called with one string; `test_linear_time.py` times them."""
+"""Public functions that read text of others, called with one string: `test_linear_time.py` times them."""
 
 from __future__ import annotations
 

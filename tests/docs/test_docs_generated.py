@@ -12,7 +12,7 @@ import pytest
 
 from factrl.papers import load_paper, paper_names
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAPERS = sorted(page for page in (ROOT / "docs" / "papers").glob("*.md") if page.stem != "index")
 ELSEWHERE = re.compile(r"""<(?:script|link|img|iframe)[^>]*(?:src|href)=["']?(?:https?:)?//""")
 

@@ -18,7 +18,7 @@ from factrl.rewards.grading import Grader
 from factrl.runs.data import render_prompt
 from factrl.types import Example
 
-ROWS = json.loads((Path(__file__).parent / "fixtures" / "upstream_rows.json").read_text("utf-8"))
+ROWS = json.loads((Path(__file__).parents[1] / "fixtures" / "upstream_rows.json").read_text("utf-8"))
 WRONG = {"short": "Zurich Airport", "reasoning": "So it is \\boxed{-77}."}
 needs_math = pytest.mark.skipif(not importlib.util.find_spec("math_verify"), reason="needs the extra eval")
 

@@ -15,7 +15,7 @@ from factrl.types import Example, Passage, TrainingState
 from factrl.verifier import open_verifier
 from factrl.verifier.search import Given, Index
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 PRINTS = {
     "01_verify": ("Marie Curie was born in Warsaw", "of 2 claims are supported"),
     "02_evaluate": (

@@ -9,7 +9,7 @@ from factrl.evals.metrics import short_form
 from factrl.train.metrics import reward_metrics
 from factrl.types import Result
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def glossary(*sections: str) -> dict[str, str]:

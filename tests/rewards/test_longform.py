@@ -23,7 +23,7 @@ from factrl.verifier.report import WIDTH
 
 LETTERS: Mapping[str, VerdictLabel] = {"S": "supported", "R": "refuted", "U": "unknown", "?": "unjudged"}
 PARITY: dict[str, Any] = json.loads(
-    (Path(__file__).parent / "fixtures" / "longform_parity.json").read_text("utf-8")
+    (Path(__file__).parents[1] / "fixtures" / "longform_parity.json").read_text("utf-8")
 )
 LONG = benchmarks()["factscore"]
 EXACT = pytest.approx  # of numbers that only rounding may tell apart

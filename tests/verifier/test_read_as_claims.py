@@ -14,7 +14,7 @@ from factrl.text.sentences import sentences
 from factrl.types import Passage
 from factrl.verifier import open_verifier
 
-ROWS = [dict(row) for row in read_rows(str(Path(__file__).parent / "fixtures" / "read_as_claims.jsonl"))]
+ROWS = [dict(row) for row in read_rows(str(Path(__file__).parents[1] / "fixtures" / "read_as_claims.jsonl"))]
 EVIDENCE = [Passage("The bridge opened in 1932.", "Bridge")]
 
 

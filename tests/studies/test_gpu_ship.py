@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "benchmarks" / "gpu" / "ship.py"
+SOURCE = Path(__file__).parents[2] / "benchmarks" / "gpu" / "ship.py"
 ship: Any = SimpleNamespace(**runpy.run_path(str(SOURCE)))
 
 FILES = {"a/empty": b"", "a/long": bytes(range(256)) * 12, "b/short": b"x", "b/even": b"y" * 1000}

@@ -19,7 +19,7 @@ from factrl.stress.payoffs import PROBE, try_out
 from factrl.stress.texts import HONEST_ANSWERS
 
 LIMA = fx.Example("Capital of Peru?", ("Lima", "City of Kings"), meta={"year": 1535})
-PAGE = (Path(__file__).parent.parent / "docs/own_reward.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/own_reward.md").read_text("utf-8")
 
 
 def named(completions: list[str], answer: list[str], **columns: Any) -> list[bool]:

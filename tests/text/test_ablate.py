@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("numpy")
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "ablate.py"
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "ablate.py"
 SPEC = importlib.util.spec_from_file_location("ablate", SCRIPT)
 assert SPEC
 assert SPEC.loader

@@ -11,7 +11,7 @@ import pytest
 import factrl
 from factrl.errors import MissingExtra
 
-PACKAGE = Path(__file__).parents[1] / "src" / "factrl"
+PACKAGE = Path(__file__).parents[2] / "src" / "factrl"
 SHOWN = sorted(
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
     for path in PACKAGE.rglob("*.py")

@@ -38,7 +38,7 @@ from factrl.papers import load_reward
 from factrl.runs.config import settable
 from factrl.runs.settings import RunSettings
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 LINKED = [*PAGES, ROOT / "CHANGELOG.md", *sorted((ROOT / "notebook").glob("*.md"))]

@@ -26,7 +26,7 @@ from factrl.text.abstention import (
 )
 from factrl.text.answers import is_contentless
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 CAPITAL = "What is the capital of France?"
 
 

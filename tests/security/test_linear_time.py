@@ -160,7 +160,7 @@ def search(
 @pytest.mark.security("S15")
 @pytest.mark.parametrize("name", text_readers.READERS)
 def test_no_nasty_text_takes_a_reader_long(name: str) -> None:
-    """A sample; `python tests/test_linear_time.py SECONDS` looks for longer, and at longer texts."""
+    """A sample; `python tests/security/test_linear_time.py SECONDS` looks for longer, and at longer texts."""
     called(text_readers.READERS[name])("Ann Lee was born in 1867.\n" * 9)  # what is loaded when first used
     assert search([name], name, 2, worth=0.005, most=1 << 14) == []
 

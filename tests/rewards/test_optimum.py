@@ -18,7 +18,7 @@ from factrl.papers import load_paper, paper_names
 from factrl.stress import Setup, oracle_setup
 from factrl.stress.texts import example_of, in_blocks, prompts
 
-PAGES = Path(__file__).parent.parent / "docs" / "papers"
+PAGES = Path(__file__).parents[2] / "docs" / "papers"
 GRID = [n / 20 for n in range(21)]
 CURIE = prompts()["curie"]
 RIGHT, WRONG, DECLINED = CURIE.gold, CURIE.wrong[0], "I don't know"

@@ -48,7 +48,7 @@ FAILURES = {
 
 
 def worked(paper: str) -> dict[str, Any]:
-    return tomllib.loads((Path(__file__).parent / "papers" / f"{paper}.toml").read_text("utf-8"))
+    return tomllib.loads((Path(__file__).parents[1] / "papers" / f"{paper}.toml").read_text("utf-8"))
 
 
 CASES = [(name, case) for name in paper_names() for case in worked(name)["cases"]]
