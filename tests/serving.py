@@ -47,6 +47,10 @@ class Listening:
         self.port = self._server.servers[0].sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
 
+    def drain(self, seconds: float) -> None:
+        """How long requests under way may take after `stop`."""
+        self._server.config.timeout_graceful_shutdown = seconds  # type: ignore[assignment]
+
     def stop(self) -> None:
         self._server.should_exit = True
         self._thread.join()

@@ -58,6 +58,18 @@ def cells(out: str) -> dict[str, list[str]]:
 # What it prints and writes
 
 
+def test_the_same_command_again_replaces_its_own_rows_and_no_other_file() -> None:
+    words = ["eval", "stored.jsonl", "--paper", "truthrl", "--output", "rows.jsonl"]
+    assert main(words) == 0
+    first = Path("rows.jsonl").read_bytes()
+    assert main(words) == 0
+    assert Path("rows.jsonl").read_bytes() == first
+    for other in (first.replace(b"Bergen", b"Molde"), b"notes\n"):
+        Path("rows.jsonl").write_bytes(other)
+        assert main(words) == 2
+        assert Path("rows.jsonl").read_bytes() == other
+
+
 def test_a_row_for_each_completion(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         main(["eval", "stored.jsonl", "--paper", "truthrl", "--output", "out.jsonl", "reward.wrong=-2"]) == 0

@@ -184,6 +184,29 @@ def test_documents_are_those_of_verify_docs_and_without_any_the_servers_own_are_
     assert "Paris is the server's own." in last["html"].replace("&#x27;", "'")
 
 
+def test_a_server_that_stops_leaves_no_document_behind(
+    make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, go = threading.Event(), threading.Event()
+
+    def held(path: Path) -> list[Any]:
+        assert path.is_file()
+        reading.set()
+        assert go.wait(60)
+        return []
+
+    monkeypatch.setattr(page, "documents", held)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    server = make()
+    server.drain(0.1)
+    with checking(server, body()):
+        assert reading.wait(60)
+        assert [*tmp_path.iterdir()]
+        server.stop()
+        assert not [*tmp_path.iterdir()]
+        go.set()
+
+
 def test_a_client_that_leaves_ends_the_check(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     ended, going = threading.Event(), threading.Event()
 

@@ -12,14 +12,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TextIO
 
-from factrl.errors import TooManyMasked, Unscored
+from factrl.errors import DataError, TooManyMasked, Unscored
 from factrl.evals.ask import EvalSettings, completions_of, stored_texts
 from factrl.evals.catalogue import own_file
 from factrl.job import read_job
 from factrl.rewards import SUM, THREADS, Reward
 from factrl.runs.data import load_examples
-from factrl.runs.disk import nothing, whole_file
+from factrl.runs.disk import MayReplace, check_free, whole_file
 from factrl.runs.progress import Progress
+from factrl.runs.rows import read_rows
 from factrl.text import implied
 from factrl.types import Completion, Example, Result
 
@@ -40,7 +41,7 @@ def score(args: argparse.Namespace, file_name: str) -> int:
     """
     output = None if args.output is None else Path(args.output)
     if output is not None:
-        check_place("--output", output, ".jsonl", may_replace=nothing)
+        check_place("--output", output, ".jsonl")
     # No model is asked, and a recipe may leave it to the user.
     overrides = [f"data.train={file_name}", "model.name=none", *as_overrides(args)]
     job = read_job(args.config, overrides, EvalSettings)
@@ -58,6 +59,12 @@ def score(args: argparse.Namespace, file_name: str) -> int:
         stored = [(example, None if isinstance(text, Unscored) else text) for example, text in given]
     else:
         stored = list(zip(examples, completions_of(file_name, examples, column), strict=True))
+
+    def ours(path: Path) -> bool:
+        return _is_of(path, stored)
+
+    if output is not None:
+        check_free(output, ours)
     job.checked()
     job.check_examples([example for example, text in stored if text is not None])
     reward = job.supplied
@@ -66,7 +73,7 @@ def score(args: argparse.Namespace, file_name: str) -> int:
     results: list[Result] = []
     size = len(stored) if "group" in reward.resources else AT_ONCE  # a group is not cut
     with (
-        nullcontext(None) if output is None else _rows_file(output) as file,
+        nullcontext(None) if output is None else _rows_file(output, ours) as file,
         Progress("eval", len(stored)) as progress,
     ):
         for start in range(0, len(stored), size):
@@ -158,9 +165,18 @@ def _show(summary: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _rows_file(path: Path) -> Iterator[TextIO]:
-    with whole_file(path, nothing) as unfinished, unfinished.open("w", encoding="utf-8") as file:
+def _rows_file(path: Path, may_replace: MayReplace) -> Iterator[TextIO]:
+    with whole_file(path, may_replace) as unfinished, unfinished.open("w", encoding="utf-8") as file:
         yield file
+
+
+def _is_of(path: Path, stored: Sequence[Stored]) -> bool:
+    """Whether a file has rows of these completions, so that the same command made it."""
+    try:
+        rows = [(row["id"], row["completion"], row["state"]) for row in read_rows(str(path))]
+    except (DataError, KeyError):
+        return False
+    return [row[:2] for row in rows] == [(example.id, text) for example, text in stored]
 
 
 def _row(example: Example, text: str | None, result: Result) -> dict[str, Any]:

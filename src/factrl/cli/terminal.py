@@ -24,14 +24,6 @@ if TYPE_CHECKING:
 _LONGEST = 2_000  # characters of a line that says what went wrong
 PIPE_WIDTH = 120  # columns of a table that no terminal shows
 _OF_THE_PROGRAM = {errno.EINVAL, errno.EBADF}  # what no disk does
-# Libraries that write through other languages keep only the words of the system.
-_FULL = (
-    "No space left on device",
-    "disk is full",
-    "File too large",
-    "PytorchStreamWriter failed writing",
-    "unexpected pos ",
-)
 
 
 def say(text: str) -> None:
@@ -137,13 +129,15 @@ def mishap(error: BaseException) -> str | None:
     """The line for an error that the user's disk made; None for any other error."""
     if isinstance(error, FactrlError) or not isinstance(error, Exception):
         return None
+    from factrl.runs.disk import is_full
+
     cause: BaseException | None = error
     while cause is not None:  # the error, and what it was raised from
         if isinstance(cause, OSError) and not isinstance(cause, ConnectionError) and cause.strerror:
             if cause.errno not in _OF_THE_PROGRAM:
                 name = cause.filename2 or cause.filename
                 return one_line(f"{name}: {cause.strerror}" if name is not None else cause.strerror)
-        elif any(words in str(cause) for words in _FULL):
+        elif is_full(cause):
             return one_line(f"a file could not be written whole: {cause}")
         cause = cause.__cause__
     return None

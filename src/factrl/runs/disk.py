@@ -18,6 +18,7 @@ tore is dropped; the journal of another job is refused.
 from __future__ import annotations
 
 import contextlib
+import errno
 import filecmp
 import json
 import logging
@@ -32,7 +33,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from factrl.errors import ConfigError, DataError
+from factrl.errors import ConfigError, DataError, FactrlError
 from factrl.text.html import OWN_PAGE
 
 try:
@@ -43,6 +44,15 @@ except ImportError:  # Windows
 _LOG = logging.getLogger("factrl")
 _KEY = "key"
 _PAGE_HEAD = 1_000  # bytes of a page in which it says what made it
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+# What is left of these in libraries that write through other languages.
+_FULL_IN_WORDS = (
+    "No space left on device",
+    "disk is full",
+    "File too large",
+    "PytorchStreamWriter failed writing",
+    "unexpected pos ",
+)
 
 
 MayReplace = Callable[[Path], bool]
@@ -156,6 +166,19 @@ def is_page(path: Path, template: str) -> bool:
     """Whether a file is a page of this template, which the same command may replace."""
     with path.open("rb") as file:
         return f'{OWN_PAGE} {template}">'.encode() in file.read(_PAGE_HEAD)
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether an error of a program that was writing says that the disk took no more.
+
+    >>> is_full(RuntimeError("I/O error: No space left on device (os error 28)"))
+    True
+    """
+    if not isinstance(error, Exception) or isinstance(error, FactrlError):
+        return False
+    if isinstance(error, OSError) and error.errno:
+        return error.errno in _FULL
+    return any(words in str(error) for words in _FULL_IN_WORDS)
 
 
 def whole_lines(path: Path) -> list[bytes]:

@@ -33,8 +33,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from factrl.errors import ConfigError, DataError, nearest
-from factrl.runs.disk import FileLock, whole_file, whole_lines, write_whole
+from factrl.errors import ConfigError, DataError, first_line, nearest
+from factrl.runs.disk import FileLock, is_full, whole_file, whole_lines, write_whole
 from factrl.runs.settings import OutputSettings
 from factrl.types import Result, plain
 
@@ -239,8 +239,20 @@ class Run:
     def __enter__(self) -> Run:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()
+        if is_full(error) and error is not None:
+            place = getattr(error, "filename", None) or self._written_last()
+            why = getattr(error, "strerror", None) or first_line(error)
+            raise ConfigError(
+                f"{place} could not be written whole ({why}): make room on the disk, then the same command "
+                f"with --output {self.path} goes on"
+            ) from error
+
+    def _written_last(self) -> Path:
+        """The folder of the file that was written to last, for libraries that name none."""
+        files = [path for path in self.path.rglob("*") if path.is_file()]
+        return max(files, key=lambda path: path.stat().st_mtime_ns, default=self.path / "x").parent
 
 
 def settings_in(run: Path | str, name: str) -> Path:

@@ -7,7 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import Annotated, Any
 
 import anyio
@@ -320,7 +320,8 @@ def make_api(service: Service) -> FastAPI:
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = WORKING  # the others wait
-        yield
+        with nullcontext() if service.page is None else service.page.place():
+            yield
 
     api = FastAPI(
         title="factrl",

@@ -11,7 +11,8 @@ import base64
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.resources import files
 from importlib.util import find_spec
@@ -66,6 +67,13 @@ class CheckPage:
     def __init__(self, verifier: Verifier) -> None:
         self._verifier = verifier
         self._reports: dict[str, Report] = {}
+        self._place: str | None = None
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """While a server runs: a folder for documents that are being read, which goes with it."""
+        with TemporaryDirectory(prefix="factrl-", ignore_cleanup_errors=True) as self._place:
+            yield
 
     def add_to(self, api: FastAPI) -> None:
         """Add them to a server."""
@@ -96,7 +104,7 @@ class CheckPage:
         search = self._verifier.search
         if request.documents:
             try:
-                search = await anyio.to_thread.run_sync(read, request.documents)
+                search = await anyio.to_thread.run_sync(read, request.documents, self._place)
             except MissingExtra as error:
                 raise HTTPException(422, str(error)) from error
         if search is None:
@@ -152,8 +160,11 @@ class CheckPage:
         return {"html": body(report), "page": page(report), "summary": "; ".join(report.summary())}
 
 
-def read(given: Sequence[Document]) -> Given:
+def read(given: Sequence[Document], place: str | None = None) -> Given:
     """The passages of documents that came over the wire.
+
+    Args:
+        place: the folder in which they lie while they are read, which nothing outlasts.
 
     Raises:
         DataError: one cannot be read, has no text, or all have more than `MAX_READ` characters.
@@ -161,7 +172,7 @@ def read(given: Sequence[Document]) -> Given:
     """
     passages: list[Passage] = []
     size = 0
-    with TemporaryDirectory(prefix="factrl-") as folder:
+    with TemporaryDirectory(dir=place, ignore_cleanup_errors=True) as folder:
         for number, document in enumerate(given):
             path = Path(folder, str(number), document.name[-_NAME:])  # two may have one name
             if path.suffix.lower() not in FORMATS:
