@@ -12,6 +12,7 @@ from preparing import prepared
 
 from commands import write
 from factrl.bridges.trl import to_trl
+from factrl.cli import main
 from factrl.errors import ConfigError
 from factrl.papers import settings_of
 from factrl.prepare.dataset import VERL_COLUMNS, Target, convert
@@ -127,3 +128,8 @@ def test_with_the_prompt_of_a_paper(folder: Path, capsys: pytest.CaptureFixture[
     ]
     out, err = capsys.readouterr()
     assert (out, "factrl.bridges.trl" in err) == ("t.jsonl\n", True)
+    assert main(["prepare", "convert", *words, "--output", "data"]) == 0  # a folder, which TRL reads
+    out, err = capsys.readouterr()
+    assert (out, "--dataset_name data " in err) == ("data/train.parquet\n", True)
+    assert len(load_examples("data", require_answers=False)) == 2
+    assert main(["prepare", "convert", *words, "--output", "data"]) == 2

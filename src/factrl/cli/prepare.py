@@ -23,7 +23,7 @@ from factrl.prepare.klcf import open_preparation
 from factrl.prepare.retrieve import retrieve
 from factrl.runs.config import load_settings
 from factrl.runs.data import load_training
-from factrl.runs.disk import Journal, check_begun
+from factrl.runs.disk import Journal, check_begun, check_free
 from factrl.runs.progress import Progress
 from factrl.runs.rows import read_rows
 from factrl.runs.settings import AskSettings, RunSettings
@@ -145,13 +145,14 @@ def _add_convert(verbs: Verbs) -> None:
         example=(
             "examples:\n"
             "  factrl prepare convert q.jsonl --to verl --config truthrl --output t.parquet\n"
-            "  factrl prepare convert klcf/train.jsonl --to trl paper=klcf --output data/train.parquet"
+            "  factrl prepare convert klcf/train.jsonl --to trl paper=klcf --output data"
         ),
     )
     parser.add_argument("file", metavar="FILE", help=_QUESTIONS)
     parser.add_argument("--to", required=True, choices=get_args(Target), help="the trainer")
     add_options(parser, "config", "limit")
-    add_option(parser, "--output FILE", ".parquet or .jsonl", required=True)
+    about = ".parquet or .jsonl; for trl also a folder, as TRL reads them, which gets a train.parquet"
+    add_option(parser, "--output FILE", about, required=True)
     _add_against(parser, "prompt and columns, e.g. paper=truthrl data.system=... data.columns.question=q")
 
 
@@ -243,14 +244,20 @@ def _rows(args: argparse.Namespace, settings: AskSettings) -> list[tuple[Mapping
 
 
 def _convert(args: argparse.Namespace) -> int:
-    check_place("--output", Path(args.output), ".parquet", ".jsonl")
+    path = Path(args.output)
+    if args.to == "trl" and not path.suffix:
+        path /= "train.parquet"
+        check_free(path)
+    else:
+        check_place("--output", path, ".parquet", ".jsonl")
     overrides = [f"data.train={args.file}", "model.name=none", *args.settings]  # no model is opened
     settings = read_job(args.config, overrides, AskSettings).settings
     examples, _ = _read(args, settings)
-    convert(examples, args.to, settings.data, Path(args.output))
-    for line in _usage(args.to, args.output, settings):
+    path.parent.mkdir(exist_ok=True)
+    convert(examples, args.to, settings.data, path)
+    for line in _usage(args.to, path, settings):
         tell(line)
-    say(args.output)
+    say(str(path))
     return 0
 
 
@@ -294,7 +301,7 @@ def _tell_left_out(counts: dict[str, Any], prepared: Sequence[Any]) -> None:
         )
 
 
-def _usage(target: Target, output: str, settings: RunSettings) -> list[str]:
+def _usage(target: Target, output: Path, settings: RunSettings) -> list[str]:
     """How the trainer is told about the file."""
     if target == "openrlhf":
         chat = " --data.apply_chat_template" if settings.data.chat else ""
@@ -302,8 +309,7 @@ def _usage(target: Target, output: str, settings: RunSettings) -> list[str]:
         return [f"--data.prompt_dataset {output} {keys}; the label is JSON"]
     if target == "verl":
         return [f"data.train_files={output}; the reward's ground_truth has TruthRL's layout"]
-    folder = Path(output).parent
-    bridge = f"trl grpo --dataset_name {folder} (TRL reads a folder, with no other data in it) "
+    bridge = f"trl grpo --dataset_name {output.parent} (TRL reads a folder, with no other data in it) "
     bridge += "--reward_funcs factrl.bridges.trl.PAPER, or to_trl(reward"
     prefill = f", prefill={settings.data.prefill!r}" if settings.data.prefill else ""
     return [f"{bridge}{prefill}), reads these columns"]
