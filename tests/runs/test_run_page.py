@@ -91,6 +91,15 @@ def test_held_out_questions_are_drawn_where_the_run_asked_some(run: Path) -> Non
     assert f"held-out questions, step 2 → 4: {shares}" in text
 
 
+def test_a_step_in_which_nothing_could_be_graded_is_no_damage(tmp_path: Path) -> None:
+    with Run.create(tmp_path, "fspo", SETTINGS) as run:
+        run.log(1, {"reward": None, "reward/masked_frac": 1.0})
+        assert "no completion could be graded" in write_run_page(run.path).read_text("utf-8")
+        run.log(2, {"reward": 0.25, "reward/masked_frac": 0.0})
+        run.log(3, {"reward": None, "reward/masked_frac": 1.0})
+        assert "reward 0.25 at step 2 → 0.25 at step 2" in write_run_page(run.path).read_text("utf-8")
+
+
 def test_a_group_is_called_by_its_question_and_what_is_alike_stands_once(tmp_path: Path) -> None:
     with Run.create(tmp_path, "fspo", SETTINGS) as run:
         same = [

@@ -54,6 +54,7 @@ def test_where_the_answer_stands(text: str, number: bool, answer: str | None) ->
         ("\\boxed{x=5}", "5", "correct"),
         ("\\boxed{18\\text{ dollars}}", "18", "correct"),
         ("\\boxed{50}", "\\frac{1}{2}", "incorrect"),
+        ("\\boxed{\\underline{50}}", "50", "correct"),
         ("\\boxed{19}", "18", "incorrect"),
     ],
 )

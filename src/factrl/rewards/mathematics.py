@@ -21,7 +21,7 @@ from functools import cache, partial
 from typing import Any
 
 from factrl.errors import MissingExtra, Unscored
-from factrl.text import boxed
+from factrl.text import boxed, unwrap_latex
 from factrl.text.words import parse_number
 from factrl.types import Grade
 
@@ -219,6 +219,7 @@ def _numbers_equal(by_default: Callable[..., bool], a: Any, b: Any, rounding: in
 
 def _same_by_rule(answer: str, gold: str) -> bool | None:
     """What our own rules can tell; None leaves it to math-verify."""
+    answer, gold = unwrap_latex(answer), unwrap_latex(gold)
     numbers = [parse_number(_bare(text).replace("\\!", "").rstrip("%")) for text in (answer, gold)]
     if numbers[0] is not None and numbers[1] is not None and "%" not in answer + gold:
         return numbers[0] == numbers[1]

@@ -115,7 +115,10 @@ def _damage(folder: Path) -> Iterator[None]:
 def _outcome(points: Sequence[Point], metrics: Sequence[Mapping[str, Any]]) -> str:
     """The result of the run in one line: on held-out questions, else the reward."""
     if not points:
-        ends = [f"{row['reward']:.2f} at step {row['step']}" for row in (metrics[0], metrics[-1])]
+        paid = [row for row in metrics if row["reward"] is not None]
+        if not paid:
+            return "no completion could be graded, so there is no reward; no question was held out"
+        ends = [f"{row['reward']:.2f} at step {row['step']}" for row in (paid[0], paid[-1])]
         return f"reward {' → '.join(ends)}; no question was held out"
     first, last = points[0], points[-1]
     changes = [
