@@ -52,6 +52,8 @@ def add_verbs(verbs: Verbs) -> None:
             "  factrl stress robust --judge local --policies D01-D09 --questions 2\n"
             "  factrl stress my_reward.py:mine --policies F01-F18\n"
             "  factrl stress knowrl --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
+            "held: cheating pays no more than its ceiling; broken: it pays; known: broken, as the paper is;\n"
+            "repaired: on the paper's list of failures, and held; masked: too little could be graded\n"
             "exit code: 0 the order holds but for failures that the paper is known to have; 1 it is broken;\n"
             "2 something must be changed first; 3 too little could be graded to say that it holds"
         ),

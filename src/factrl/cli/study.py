@@ -50,6 +50,7 @@ def add_verbs(verbs: Verbs) -> None:
             "  factrl study factreason --output out --add my.py:reward\n"
             "  factrl study klcf --output out --table facts.csv   # entity,relation,value\n"
             f"studies: {', '.join(study_names())}, {ALL}, or a TOML file\n"
+            "Every row of the table is a reward, or a step towards one, from the same start.\n"
             "The same command again goes on where it was stopped."
         ),
     )

@@ -61,6 +61,8 @@ def add_verbs(verbs: Verbs) -> None:
             "  cat answer.txt | factrl verify --docs notes/*.md --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
             "  factrl verify docs/*.md --docs notes/ --strict --json > claims.jsonl\n"
             '  factrl verify docs/*.md --config verify.toml   # docs = ["notes/"], strict = true, …\n'
+            "S supported, R refuted, ? unsure (between the two), U unknown (the evidence does not say),\n"
+            "! no verdict (the judge failed), – skipped (nothing to check: a question, an opinion, a hedge)\n"
             "exit code: 0 it was checked, whatever the verdicts; with --strict 1 unless there is a claim,\n"
             "and every one is supported for sure; 2 something must be changed; 3 it could not be checked"
         ),
