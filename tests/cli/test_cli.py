@@ -68,7 +68,7 @@ MISTAKES: list[tuple[str, str]] = [
     # one of each kind; the settings, data and papers have tests of their own
     ("train good.toml train.lerning_rate=1", "unknown key train.lerning_rate; did you mean 'train.learning_"),
     ("train good.toml reward.abstian=1", "unknown knob reward.abstian; did you mean 'abstain'?"),
-    ("train typo.toml", "typo.toml: unknown key train.stesp; did you mean 'train.steps'?"),
+    ("train typo.toml", "unknown key train.stesp; did you mean 'train.steps'?"),
     ("train --config knowrl.toml", "knowrl.toml does not exist; did you mean 'recipes/knowrl/recipe.toml'?"),
     ("train --config small/truthlr", "small/truthlr does not exist; did you mean 'small/truthrl'?"),
     ("train god.toml", "god.toml does not exist; did you mean 'good.toml'?"),
@@ -273,7 +273,7 @@ def test_nothing_here_loads_torch() -> None:
 
 def test_a_dry_run_prints_what_would_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(folder.rglob("*"))
-    options = ["--data", "questions.jsonl", "epochs=3", "--model", "m", "train.prompts_per_step=2"]
+    options = ["--data", "questions.jsonl", "train.epochs=3", "--model", "m", "train.prompts_per_step=2"]
     assert main(["train", "truthrl:binary", *options, "reward.wrong=-0.5", "--dry-run"]) == 0
     out, err = capsys.readouterr()
     Path("again.toml").write_text(out, encoding="utf-8")
@@ -355,10 +355,10 @@ def test_resume_takes_the_settings_of_the_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls = trains_nothing(monkeypatch)
-    Path("out/config.toml").write_text(dump_toml(read_job("good.toml", ["seed=9", *SMALL[2:]]).settings))
+    Path("out/config.toml").write_text(dump_toml(read_job("good.toml", ["run.seed=9", *SMALL[2:]]).settings))
     assert main(["train", "--resume", "out"]) == 0
     assert main(["train", "--resume", "out", "train.steps=20"]) == 0
-    assert main(["train", "good.toml", "seed=9", *SMALL, "--output", "out"]) == 0
+    assert main(["train", "good.toml", "run.seed=9", *SMALL, "--output", "out"]) == 0
     assert [(c.run.output, c.run.seed, c.train.steps) for c in calls] == [
         ("out", 9, None),
         ("out", 9, 20),

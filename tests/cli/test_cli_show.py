@@ -75,7 +75,7 @@ def test_what_it_pays_in_words_and_numbers(capsys: pytest.CaptureFixture[str]) -
 def test_it_follows_the_knobs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "answering pays above 75% confidence" in out_of(capsys, "show", "truthrl", "reward.wrong=-3")
     assert "answering always pays" in out_of(capsys, "show", "truthrl:binary")
-    out = out_of(capsys, "show", "truthrl", "abstain=2")
+    out = out_of(capsys, "show", "truthrl", "reward.abstain=2")
     assert "answering never pays more than abstaining" in out
     assert "does not hold: correct is not above abstained" in out
 

@@ -111,9 +111,9 @@ def settings(*overrides: str) -> TuneSettings:
 @pytest.mark.parametrize(
     ("overrides", "rate", "rows", "samples"),
     [
-        (["tune.method=dpo", "rule=correctness"], 3e-6, 32, 32),
-        (["tune.method=dpo", "rule=given"], 3e-6, 32, 1),
-        (["tune.method=rft", "learning_rate=1e-4", "num_samples=8"], 1e-4, 16, 8),
+        (["tune.method=dpo", "tune.rule=correctness"], 3e-6, 32, 32),
+        (["tune.method=dpo", "tune.rule=given"], 3e-6, 32, 1),
+        (["tune.method=rft", "train.learning_rate=1e-4", "sampling.num_samples=8"], 1e-4, 16, 8),
     ],
 )
 def test_a_method_comes_with_the_values_of_its_paper(
@@ -129,10 +129,10 @@ def test_a_method_comes_with_the_values_of_its_paper(
     [
         ([], "tune.method is required"),
         (["tune.method=dpo"], "'dpo' needs tune.rule, one of correctness, given"),
-        (["tune.method=sft", "rule=given"], "'given' makes pairs, and 'sft' learns from none"),
+        (["tune.method=sft", "tune.rule=given"], "'given' makes pairs, and 'sft' learns from none"),
         (["tune.method=sft", "tune.target=x"], "must hold {answer} once"),
         (["tune.method=sft", "model.name=local"], "'local' cannot be trained"),
-        (["tune.method=sft", "micro_batch_size=5"], "micro_batch_size = 5 does not divide"),
+        (["tune.method=sft", "train.micro_batch_size=5"], "micro_batch_size = 5 does not divide"),
     ],
 )
 def test_wrong_settings_are_named(overrides: list[str], problem: str) -> None:
@@ -144,9 +144,9 @@ def test_wrong_settings_are_named(overrides: list[str], problem: str) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("dpo", "rule=given", "paper=knowrl"), {"model.lora": True}),
+        (("dpo", "tune.rule=given", "paper=knowrl"), {"model.lora": True}),
         (
-            ("sft", "paper=knowrl", "lora_rank=256"),
+            ("sft", "paper=knowrl", "model.lora_rank=256"),
             {
                 **{"model.lora": True, "model.lora_rank": 256, "model.lora_alpha": 256},
                 **{"train.learning_rate": 5e-6, "train.steps": None, "train.max_completion_length": 1024},
@@ -167,7 +167,7 @@ def test_a_stage_takes_what_its_paper_says_of_all_stages(
     ("words", "problem"),
     [
         (
-            ("sft", "lora_rank=8"),
+            ("sft", "model.lora_rank=8"),
             "model.lora_rank = 8 is not used: all weights are trained without model.lora",
         ),
         (("sft", "train.beta=0.1"), "train.beta = 0.1 is not used: it is for training with a reward"),
@@ -177,7 +177,7 @@ def test_a_stage_takes_what_its_paper_says_of_all_stages(
         (("sft", "sampling.top_p=0.5"), "sampling.top_p = 0.5 is not used: sft writes no samples"),
         (("sft", "judge.url=http://h/v1#m"), "judge.url = 'http://h/v1#m' is not used: it is for grade"),
         (("rft", "verifier.index=w"), "verifier.index = 'w' is not used: it is for verify"),
-        (("dpo", "rule=given", "tune.abstention=no"), "tune.abstention = 'no' is not used"),
+        (("dpo", "tune.rule=given", "tune.abstention=no"), "tune.abstention = 'no' is not used"),
         (
             ("rft", "run.max_cost=1", "judge.url=http://h/v1#m", "judge.price_in=1", "judge.price_out=1"),
             "run.max_cost = 1 is not used: factrl tune has no limit of cost",
@@ -230,7 +230,7 @@ def test_given_answers_after_an_opened_reasoning_need_a_target(tmp_path: Path) -
 
 
 def test_how_the_model_is_asked_is_read_by_other_verbs(tmp_path: Path) -> None:
-    told = settings("tune.method=dpo", "rule=given", "paper=truthrl", "max_completion_length=7")
+    told = settings("tune.method=dpo", "tune.rule=given", "paper=truthrl", "train.max_completion_length=7")
     (tmp_path / "config.toml").write_text(told.asking(), "utf-8")
     for kind in (RunSettings, AskSettings):
         found = load_settings(kind, tmp_path / "config.toml", knobs={"reward": told.reward})
@@ -348,7 +348,7 @@ SAID = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "y
 def given(tmp_path: Path, *rows: dict[str, Any], pairs: bool = False, more: Sequence[str] = ()) -> Any:
     """What is learned of each row: its prompt, then its texts; and the notes."""
     file = write(tmp_path / "rows.jsonl", *rows)
-    words = ("tune.method=dpo", "rule=given") if pairs else ("tune.method=sft",)
+    words = ("tune.method=dpo", "tune.rule=given") if pairs else ("tune.method=sft",)
     plan = plan_tuning(job(*words, f"data.train={file}", *more))
     assert plan.samples == 0
     return [(one.prompt, *one.texts.values()) for one in plan.given], plan.notes
@@ -434,11 +434,11 @@ def test_wrong_words_are_named(words: tuple[str, ...], problem: str) -> None:
 
 
 def test_a_run_goes_on_with_its_own_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = settings("tune.method=dpo", "rule=correctness", f"data.train={tmp_path / 'none.jsonl'}")
+    told = settings("tune.method=dpo", "tune.rule=correctness", f"data.train={tmp_path / 'none.jsonl'}")
     (tmp_path / "tune.toml").write_text(settings_text(told), "utf-8")
     for words, name in (
         (("--model", "n"), r"model\.name"),
-        (("rule=given",), r"tune\.rule"),
+        (("tune.rule=given",), r"tune\.rule"),
         (("--evaluate", "e.jsonl"), r"data\.eval"),
     ):
         with pytest.raises(ConfigError, match=name):

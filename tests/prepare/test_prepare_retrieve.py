@@ -45,7 +45,7 @@ def test_rows_get_the_passages_that_bear_on_them_and_the_policy_reads_them(
     assert [e["text"] for e in last["evidence"]] == [FACTS[1]]
     assert own == {**ROWS[1], "helps": False}
     assert (first["level"], first["answer"]) == (3, "Warsaw"), "other columns stay"
-    words = ["paper=truthrl:retrieval", "model.name=m", "data.train=o.jsonl", "prompts_per_step=2"]
+    words = ["paper=truthrl:retrieval", "model.name=m", "data.train=o.jsonl", "train.prompts_per_step=2"]
     plan = make_plan(read_job(None, words))
     assert plan.prompt.endswith(f"Document [1]: Facts\n{FACTS[0]}\n</DOC>\n\nQuestion: {ROWS[0]['question']}")
     assert "{evidence}" in read_job(None, [*words, "paper=truthrl:retrieval-binary"]).settings.data.prompt
@@ -109,7 +109,7 @@ def test_whether_a_passage_holds_an_answer(text: str, answer: str, holds: bool) 
 
 def test_without_passages_the_prompt_says_what_finds_them(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["train", "truthrl:retrieval", "--model", "m", "--data", "rows.jsonl", "--dry-run"]
-    assert main([*words, "prompts_per_step=2"]) == 2
+    assert main([*words, "train.prompts_per_step=2"]) == 2
     err = capsys.readouterr().err
     assert "{evidence} is no column of example" in err
     assert "factrl prepare retrieve finds passages for it" in err

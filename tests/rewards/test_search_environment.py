@@ -121,7 +121,15 @@ def test_an_index_that_is_not_there_stops_the_run_before_it_starts(
     from factrl.cli import main
 
     (tmp_path / "q.jsonl").write_text('{"question": "Who?", "answer": "Ada"}\n', encoding="utf-8")
-    words = ["train", "truthrl", "--model", "m", "--data", str(tmp_path / "q.jsonl"), "prompts_per_step=1"]
+    words = [
+        "train",
+        "truthrl",
+        "--model",
+        "m",
+        "--data",
+        str(tmp_path / "q.jsonl"),
+        "train.prompts_per_step=1",
+    ]
     assert main([*words, f"search.index={tmp_path / 'none'}"]) == 2
     assert "there is no index in" in capsys.readouterr().err
     assert main([*words, "paper=intuitor", f"search.index={tmp_path / 'none'}"]) == 2

@@ -45,47 +45,50 @@ def test_all_problems_come_at_once_each_with_its_place(tmp_path: Path) -> None:
         [trian]
         epochs = 1
         """
-    assert problems(
+    lines = problems(
         "data.limt=3", "temprature=2", toml=toml, tmp_path=tmp_path, defaults={"train": {"beta": -1.0}}
-    ) == [
-        "override: unknown key temprature; did you mean 'train.temperature'?",
-        "recipe.toml: data.train is required; add it to the recipe or pass data.train=...",
-        "override: unknown key data.limt; did you mean 'data.limit'?",
-        "recipe.toml: unknown key train.learnin_rate; did you mean 'train.learning_rate'?",
-        "recipe.toml: unknown key learning_rate; did you mean 'train.learning_rate'?",
-        "recipe.toml: unknown section [trian]; did you mean 'train'?",
-        "recipe.toml: train.steps = 'five' must be a whole number",
-        "recipe.toml: train.num_generations = 1 must be greater than or equal to 2",
-        "recipe.toml: train.loss_type = 'dr-grpo' must be 'grpo', 'dr_grpo', 'bnpo', 'dapo' or 'reinforce++'"
-        "; did you mean 'dr_grpo'?",
-        "paper's settings: train.beta = -1.0 must be greater than or equal to 0",
-    ]
+    )
+    wanted = (
+        ("data.train is required",),
+        ("data.limt", "'data.limit'"),
+        ("train.learnin_rate", "'train.learning_rate'"),
+        ("learning_rate", "'train.learning_rate'"),
+        ("section trian", "'train'"),
+        ("temprature", "'train.temperature'"),
+        ("train.steps = 'five'",),
+        ("train.num_generations = 1",),
+        ("train.loss_type = 'dr-grpo'", "'dr_grpo'?"),
+        ("train.beta = -1.0",),
+    )
+    for words in wanted:
+        assert [line for line in lines if all(word in line for word in words)], (words, lines)
+    assert len(lines) == len(wanted)
 
 
 @pytest.mark.security("S29")
 @pytest.mark.parametrize(
-    ("override", "message"),
+    ("override", "named"),
     [
-        ("steps", "override: 'steps' is not key=value, e.g. train.steps=100"),
-        ("name=x", "override: name is not the name of one key; write one of model.name, run.name"),
-        ("steps=", "override: steps has no value after the equals sign"),
-        ("report_to=[wandb]", "override: report_to = '[wandb]' is not valid TOML; quote the whole override"),
-        ("steps=0", "override: train.steps = 0 must be greater than or equal to 1"),
-        ("temperature=nan", "override: train.temperature = nan must be a finite number"),
-        ("bf16=yes", "override: train.bf16 = 'yes' must be 'auto' or true or false"),
-        ("data.columns.qestion=q", "override: unknown key data.columns.qestion; did you mean 'question'?"),
-        ("data.prompt=\\boxed{}", "override: data.prompt: {} is not a column name; write {{ and }}"),
-        ("data.prompt=Answer.", "override: data.prompt 'Answer.' names no column; write {question}"),
-        ("paper.name=x", "override: paper is a value elsewhere and cannot be a table here"),
-        ("model.trust_remote_code=true", "model.trust_remote_code = true needs model.revision"),
-        ("micro_batch_size=7", "train.micro_batch_size = 7 does not divide the 512 completions of a step"),
-        ("eval_steps=5", "train.eval_steps = 5 needs data.eval"),
+        ("train.steps", "'train.steps' is not key=value"),
+        ("train..steps=1", "is not key=value"),
+        ("steps=1", "unknown key steps; did you mean 'train.steps'?"),
+        ("train.steps=", "train.steps has no value"),
+        ("train.report_to=[wandb]", "train.report_to = '[wandb]'"),
+        ("train.steps=0", "train.steps = 0: "),
+        ("train.temperature=nan", "train.temperature = nan: "),
+        ("train.bf16=yes", "train.bf16 = 'yes': "),
+        ("data.columns.qestion=q", "did you mean 'question'?"),
+        ("data.prompt=\\boxed{}", "data.prompt: {} is not a column name"),
+        ("data.prompt=Answer.", "data.prompt 'Answer.' names no column"),
+        ("paper.name=x", "paper is a value elsewhere"),
+        ("model.trust_remote_code=true", "model.revision"),
+        ("train.micro_batch_size=7", "train.micro_batch_size = 7"),
+        ("train.eval_steps=5", "data.eval"),
     ],
 )
-def test_one_wrong_override_is_one_line(override: str, message: str) -> None:
-    lines = problems(*NEEDED, override)
-    assert len(lines) == 1
-    assert lines[0].startswith(message)
+def test_one_wrong_override_is_one_line(override: str, named: str) -> None:
+    (line,) = problems(*NEEDED, override)
+    assert named in line
 
 
 @pytest.mark.security("S37")
@@ -99,11 +102,11 @@ def test_a_key_in_the_judge_url_is_refused_and_not_repeated(url: str) -> None:
 @pytest.mark.parametrize(
     ("override", "key", "value"),
     [
-        ("steps=5", "train.steps", 5),
-        ('report_to=["wandb", "trackio"]', "train.report_to", ("wandb", "trackio")),
-        ("report_to=wandb", "train.report_to", ("wandb",)),
-        ("lora_target_modules=['q', 'v']", "model.lora_target_modules", ("q", "v")),
-        ("revision=1234567", "model.revision", "1234567"),
+        ("train.steps=5", "train.steps", 5),
+        ('train.report_to=["wandb", "trackio"]', "train.report_to", ("wandb", "trackio")),
+        ("train.report_to=wandb", "train.report_to", ("wandb",)),
+        ("model.lora_target_modules=['q', 'v']", "model.lora_target_modules", ("q", "v")),
+        ("model.revision=1234567", "model.revision", "1234567"),
         ("data.prompt={question} = ?", "data.prompt", "{question} = ?"),
         ("data.columns.question=42", "data.columns", {"question": "42"}),
         ("reward.anything=[1, 2]", "reward", {"anything": [1, 2]}),
@@ -121,7 +124,9 @@ def test_later_layers_win(tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text("[train]\nsteps = 2\nbeta = 0.2\nepsilon = 0.3\n[reward]\nwrong = -2\n")
     defaults = {"train": {"steps": 1, "temperature": 0.5}, "reward": {"correct": 3.0, "wrong": -3.0}}
-    settings = load_settings(RunSettings, recipe, [*NEEDED, "beta=0.1", "beta=0.4"], defaults, KNOBS)
+    settings = load_settings(
+        RunSettings, recipe, [*NEEDED, "train.beta=0.1", "train.beta=0.4"], defaults, KNOBS
+    )
     assert (settings.train.steps, settings.train.temperature, settings.train.epsilon) == (2, 0.5, 0.3)
     assert settings.train.beta == 0.4
     assert settings.reward == {"correct": 3.0, "wrong": -2, "retries": 2, "strict": True, "mode": "words"}
@@ -174,13 +179,14 @@ def test_peek_reads_one_key_whatever_the_rest(tmp_path: Path) -> None:
     [
         ({"wrogn": -1.0}, "unknown knob reward.wrogn; did you mean 'wrong'?"),
         ({"x": 1}, "unknown knob reward.x; it has correct, floor, mode, retries, strict, wrong"),
-        ({"correct": "1"}, "reward.correct = '1' must be a finite number"),
-        ({"correct": float("nan")}, "reward.correct = nan must be a finite number"),
-        ({"retries": 2.0}, "reward.retries = 2.0 must be a whole number"),
+        ({"correct": "1"}, "reward.correct = '1': "),
+        ({"correct": float("nan")}, "reward.correct = nan: "),
+        ({"retries": 2.0}, "reward.retries = 2.0: "),
     ],
 )
 def test_wrong_knobs(given: dict[str, Any], message: str) -> None:
-    assert check_knobs(given, KNOBS["reward"]) == [message]
+    (line,) = check_knobs(given, KNOBS["reward"])
+    assert line.startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -191,14 +197,11 @@ def test_knobs_that_hold_several_values(default: Any, right: Any, wrong: Any) ->
     assert bool(check_knobs({"k": wrong}, {"k": default})) is (default is not None)
 
 
-def test_knob_problems_join_the_others_and_knobs_have_short_names(tmp_path: Path) -> None:
-    assert problems(*NEEDED[1:], "wrong=x", toml="[reward]\ncorect = 1", tmp_path=tmp_path, knobs=KNOBS) == [
-        "recipe.toml: paper is required; add it to the recipe or pass paper=...",
-        "override: reward.wrong = 'x' must be a finite number",
-        "recipe.toml: unknown knob reward.corect; did you mean 'correct'?",
-    ]
-    settings = load_settings(RunSettings, None, [*NEEDED, "wrong=-0.5"], knobs=KNOBS)
-    assert settings.reward["wrong"] == -0.5
+def test_knob_problems_join_the_others(tmp_path: Path) -> None:
+    words = [*NEEDED[1:], "reward.wrong=x"]
+    lines = problems(*words, toml="[reward]\ncorect = 1", tmp_path=tmp_path, knobs=KNOBS)
+    for line, named in zip(sorted(lines), ("paper", "reward.wrong = 'x'", "reward.corect"), strict=True):
+        assert named in line
 
 
 # Resolved settings

@@ -31,22 +31,28 @@ QUESTIONS, TOPICS = "recipes/small/questions.jsonl", "tests/fixtures/topics.json
 # What a recipe leaves to the user, and questions of this repository instead of those on the hub.
 JUDGE = "judge.url=http://localhost:8000/v1#judge"  # a dry run asks nobody
 GIVEN = {
-    "factreason": ["model.name=policy", f"data.train={TOPICS}", "prompts_per_step=4", "beta=0.001", JUDGE],
+    "factreason": [
+        "model.name=policy",
+        f"data.train={TOPICS}",
+        "train.prompts_per_step=4",
+        "train.beta=0.001",
+        JUDGE,
+    ],
     "fspo": [f"data.train={QUESTIONS}"],
-    "intuitor": [f"data.train={QUESTIONS}", "prompts_per_step=4"],
+    "intuitor": [f"data.train={QUESTIONS}", "train.prompts_per_step=4"],
     "klcf": [
         f"data.train={TOPICS}",
-        "prompts_per_step=4",
+        "train.prompts_per_step=4",
         "reward.alpha=0.4",
         "reward.beta=0.2",
-        "gamma=0.4",
+        "reward.gamma=0.4",
         JUDGE,
     ],
     "knowrl": [f"data.train={QUESTIONS}", "verifier.index=wikipedia", JUDGE],
-    "rlcr": [f"data.train={QUESTIONS}", f"data.eval={QUESTIONS}", "prompts_per_step=4"],
-    "robust": ["model.name=policy", f"data.train={QUESTIONS}", "prompts_per_step=4"],
-    "threshold": ["data.train={asked}", "prompts_per_step=4", JUDGE],
-    "truthrl": [f"data.train={QUESTIONS}", f"data.eval={QUESTIONS}", "prompts_per_step=4"],
+    "rlcr": [f"data.train={QUESTIONS}", f"data.eval={QUESTIONS}", "train.prompts_per_step=4"],
+    "robust": ["model.name=policy", f"data.train={QUESTIONS}", "train.prompts_per_step=4"],
+    "threshold": ["data.train={asked}", "train.prompts_per_step=4", JUDGE],
+    "truthrl": [f"data.train={QUESTIONS}", f"data.eval={QUESTIONS}", "train.prompts_per_step=4"],
 }
 AT = {"threshold": 0.5, "penalty": "1"}
 ULYSSES = Example("Who wrote Ulysses?", ("James Joyce",), topic="Ulysses", meta=AT)
@@ -93,7 +99,7 @@ def test_a_recipe_plans_its_run(recipe: Path, tmp_path: Path, capsys: pytest.Cap
 def test_what_is_not_published_is_asked_for(name: str, keys: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         read_job(recipe_of(name), [])
-    assert [line.split(": ")[1].split(" is required")[0] for line in str(caught.value).splitlines()] == keys
+    assert [line.split(" is required")[0] for line in str(caught.value).splitlines()] == keys
 
 
 @pytest.mark.parametrize(
@@ -129,7 +135,7 @@ def test_a_recipe_of_factrls_own_is_there_in_any_folder_until_a_file_of_that_nam
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["train", "recipes/small/truthrl.toml", "--dry-run"]) == 0
-    words = [f"data.train={QUESTIONS}", f"data.eval={QUESTIONS}", "prompts_per_step=4", "--dry-run"]
+    words = [f"data.train={QUESTIONS}", f"data.eval={QUESTIONS}", "train.prompts_per_step=4", "--dry-run"]
     assert main(["train", "truthrl:binary", "--config", "recipes/truthrl/recipe.toml", *words]) == 0
     assert main(["train", "recipes/trutrl.toml", "--dry-run"]) == 2
     assert "did you mean 'truthrl" in capsys.readouterr().err
@@ -171,7 +177,12 @@ def test_rows_as_the_papers_released_them_fit_their_recipes(tmp_path: Path) -> N
     for name, row in rows.items():
         source = tmp_path / f"{name}.json"
         source.write_text(json.dumps([row]), encoding="utf-8")
-        overrides = [*GIVEN[name], f"data.train={source}", "train.prompts_per_step=1", "micro_batch_size=1"]
+        overrides = [
+            *GIVEN[name],
+            f"data.train={source}",
+            "train.prompts_per_step=1",
+            "train.micro_batch_size=1",
+        ]
         plan = make_plan(read_job(recipe_of(name), overrides))
         (example,) = plan.examples
         assert example.question == "Where is Ely?"

@@ -263,7 +263,7 @@ def verb(folder: Path, *words: str, shortcuts: bool = False) -> dict[str, Any]:
 
 
 VERBS = {  # one round over the questions; each round drew a random number for the order of the next
-    "verb": ("train.steps=4", "save_steps=2"),
+    "verb": ("train.steps=4", "train.save_steps=2"),
     "verb passes=2": ("train.steps=8", "train.num_iterations=2"),
     # Another order of micro-batches is other rounding, which Adam makes larger: texts differ some steps on.
     "verb shortcuts": ("train.steps=3",),

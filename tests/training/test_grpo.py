@@ -111,7 +111,7 @@ def _weights(trainer: Recorded) -> torch.Tensor:
 
 @pytest.mark.parametrize("values", [[None] * 4, [1.0, None, None, None]])
 def test_a_step_without_two_grades_changes_nothing(trainer: Make, values: Values) -> None:
-    quiet = trainer(values, "weight_decay=0.0")
+    quiet = trainer(values, "train.weight_decay=0.0")
     before = _weights(quiet)
     quiet.train()
     assert quiet.losses == [0.0]
@@ -119,7 +119,7 @@ def test_a_step_without_two_grades_changes_nothing(trainer: Make, values: Values
 
 
 def test_a_run_that_is_mostly_masked_is_noticed(trainer: Make) -> None:
-    failing = trainer([None, None, None, 1.0], "steps=3")
+    failing = trainer([None, None, None, 1.0], "train.steps=3")
     failing.train()
     assert failing.steps_over_limit == 3
     assert failing.masked_causes == {"connection": 9}
@@ -167,8 +167,8 @@ def signs(texts: Sequence[str]) -> torch.Tensor:
 def written(
     trainer: Make, script: Sequence[str], loss: str, judge: Reward, *overrides: str, **extra: Any
 ) -> Scripted:
-    size = (f"num_generations={len(script)}", f"micro_batch_size={len(script)}")
-    told = (f"loss_type={loss}", "max_completion_length=12", *size, *overrides)
+    size = (f"train.num_generations={len(script)}", f"train.micro_batch_size={len(script)}")
+    told = (f"train.loss_type={loss}", "train.max_completion_length=12", *size, *overrides)
     trained: Any = trainer(judge, *told, kind=Scripted, **extra)
     trained.texts = script
     return trained
@@ -183,7 +183,7 @@ def test_a_reward_sees_the_group_the_step_and_how_the_run_goes(trainer: Make, tm
         seen.append(completion)
         return {"length": float(len(completion))}
 
-    told = trainer(supply(watching), "prompts_per_step=2", "micro_batch_size=8", "steps=3")
+    told = trainer(supply(watching), "train.prompts_per_step=2", "train.micro_batch_size=8", "train.steps=3")
     scores = iter([0.2, 0.1, 0.3])
     callback = RunCallback(Run(tmp_path), evaluate=lambda step: {"accuracy": next(scores)}, eval_steps=1)
     told.add_callback(callback)
@@ -241,7 +241,7 @@ def test_the_reward_knows_how_many_tokens_were_written(trainer: Make) -> None:
             ids = [row[:-1] if len(row) > 10 else row for row in told["completion_ids"]]
             return {**told, "completion_ids": ids}
 
-    cut: Any = trainer(counting, "max_completion_length=12", kind=CutOff, prefill="<think>")
+    cut: Any = trainer(counting, "train.max_completion_length=12", kind=CutOff, prefill="<think>")
     cut.texts = GROUP
     cut.train()
     assert [(c.tokens, c.truncated) for c in map(seen.__getitem__, GROUP)] == [
@@ -258,7 +258,7 @@ def test_a_judge_that_dies_in_the_middle_of_training(trainer: Make, tmp_path: Pa
     """From the third step on, the judge fails for the last text: as if it had not been sampled."""
     step = 0
     dying = written(
-        trainer, GROUP, "dapo", judged(fails=lambda text: step >= 2 and text == GROUP[3]), "steps=4"
+        trainer, GROUP, "dapo", judged(fails=lambda text: step >= 2 and text == GROUP[3]), "train.steps=4"
     )
 
     def count(*args: Any) -> Any:
@@ -291,8 +291,8 @@ def test_a_judge_that_dies_in_the_middle_of_training(trainer: Make, tmp_path: Pa
 @pytest.mark.parametrize("loss", ["grpo", "dr_grpo", "dapo", "reinforce++"])
 def test_a_masked_sample_is_as_if_it_was_not_there(trainer: Make, loss: str) -> None:
     """Loss and weights over three steps, against sampling the others alone."""
-    masked = written(trainer, GROUP, loss, judged(fails=lambda text: text == GROUP[3]), "steps=3")
-    alone = written(trainer, GROUP[:3], loss, judged(), "steps=3")
+    masked = written(trainer, GROUP, loss, judged(fails=lambda text: text == GROUP[3]), "train.steps=3")
+    alone = written(trainer, GROUP[:3], loss, judged(), "train.steps=3")
     masked.train()
     alone.train()
     assert masked.losses == pytest.approx(alone.losses, abs=1e-6)
@@ -338,7 +338,7 @@ def test_a_micro_batch_of_masked_rows_alone_does_not_thin_the_others(trainer: Ma
     norms = []
     for size in (1, 4):
         torch.manual_seed(0)
-        told = ("train.loss_type=grpo", "max_completion_length=12", f"micro_batch_size={size}")
+        told = ("train.loss_type=grpo", "train.max_completion_length=12", f"train.micro_batch_size={size}")
         made: Any = trainer([1.0, 0.0, None, None], *told, kind=Scripted)
         made.texts = GROUP
         made.train()

@@ -86,7 +86,9 @@ def test_given_rows_are_read_as_they_stand(words: list[str], tiny_model: Path, t
         ("user where <think> is <think>", True, "Hmm.</think>lima"),  # which the prompt has opened
     ]
     write(file, {"messages": [*ask, {"role": "assistant", "content": "rome oslo"}]})
-    run, _ = tune(planned(words, "tune.method=sft", f"data.train={file}", "prompts_per_step=1", "steps=30"))
+    run, _ = tune(
+        planned(words, "tune.method=sft", f"data.train={file}", "train.prompts_per_step=1", "train.steps=30")
+    )
     model, _ = load_policy(ModelSettings(name=str(run / "model")))
     ids = tokenizer("user where is ", return_tensors="pt")
     written = model.generate(**ids, max_new_tokens=3, do_sample=False)[0, ids["input_ids"].size(1) :]
@@ -109,7 +111,9 @@ def same(first: Path, second: Path) -> bool:
 
 
 def test_sft_learns_the_answers(words: list[str], questions: Path) -> None:
-    plan = planned(words, "tune.method=sft", "train.steps=40", "learning_rate=1e-2", f"data.eval={questions}")
+    plan = planned(
+        words, "tune.method=sft", "train.steps=40", "train.learning_rate=1e-2", f"data.eval={questions}"
+    )
     told: list[str] = []
     run, outcome = tune(plan, told.append)
     assert told == ["8 rows from 8 questions"]
@@ -167,7 +171,9 @@ def pairs(tmp_path: Path) -> Path:
 
 
 def test_dpo_moves_towards_the_chosen(words: list[str], pairs: Path) -> None:
-    run, _ = tune(planned(words, "tune.method=dpo", "rule=given", f"data.train={pairs}", "train.steps=12"))
+    run, _ = tune(
+        planned(words, "tune.method=dpo", "tune.rule=given", f"data.train={pairs}", "train.steps=12")
+    )
     lines = read_metrics(run)
     assert lines[0]["rewards/margins"] == 0  # the reference is where it starts
     assert lines[0]["loss"] == pytest.approx(math.log(2), abs=1e-4)
@@ -216,7 +222,9 @@ def test_what_an_adapter_was_tuned_to_is_the_whole_start_of_the_next_stage(
     lora = ("model.lora=true", "model.lora_rank=4", "train.steps=2", "tune.rule=given", f"data.train={pairs}")
     run, _ = tune(planned(words, "tune.method=dpo", *lora))
     first = run / "model"
-    again, _ = tune(planned(words, "tune.method=dpo", *lora, f"model.name={first}", "learning_rate=1e-12"))
+    again, _ = tune(
+        planned(words, "tune.method=dpo", *lora, f"model.name={first}", "train.learning_rate=1e-12")
+    )
     moved, kept = weights(first), weights(again / "model")
     assert all(torch.allclose(moved[name], kept[name], atol=1e-6) for name in moved)
     assert not same(tiny_model, first)
@@ -267,12 +275,18 @@ def test_a_run_that_is_killed_three_times_ends_as_one_that_never_was(
     monkeypatch.setattr("factrl.train.tuning.samples.PART", 8)
     flagged = ({**row, "ook": False} for row in read_lines(questions))
     file = write(tmp_path / "flagged.jsonl", *flagged)
-    more = (*SAMPLED, "tune.method=rft", f"data.train={file}", "prompts_per_step=2", "micro_batch_size=2")
+    more = (
+        *SAMPLED,
+        "tune.method=rft",
+        f"data.train={file}",
+        "train.prompts_per_step=2",
+        "train.micro_batch_size=2",
+    )
     more += ("train.steps=6", "train.save_steps=2")
     # A model that knows two of the four places, so that some samples are right.
     known = write(tmp_path / "known.jsonl", *({**row, "answers": ["rome"]} for row in read_lines(questions)))
     start, _ = tune(
-        planned(words, "tune.method=sft", f"data.train={known}", "steps=20", "learning_rate=1e-2")
+        planned(words, "tune.method=sft", f"data.train={known}", "train.steps=20", "train.learning_rate=1e-2")
     )
     more += (f"model.name={start / 'model'}",)
     whole, _ = tune(planned(words, *more))

@@ -174,7 +174,9 @@ def test_trackers_are_told_that_a_run_is_the_same(tmp_path: Path, monkeypatch: p
 @pytest.mark.fault("F32")
 def test_an_interrupt_leaves_a_complete_checkpoint(recipe: Path, tmp_path: Path) -> None:
     folder = tmp_path / "interrupted"
-    process = _start(recipe, f"run.dir={folder}", "train.steps=500", "save_steps=500", "eval_steps=400")
+    process = _start(
+        recipe, f"run.dir={folder}", "train.steps=500", "train.save_steps=500", "train.eval_steps=400"
+    )
     _wait_for(folder, "*/rollouts/step_000002.parquet", process)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) != 0
@@ -236,16 +238,16 @@ def test_a_run_that_cannot_be_graded_stops_with_a_tally(recipe: Path, tmp_path: 
 
 
 def test_lora_trains_only_its_adapter(recipe: Path) -> None:
-    run = train(_plan(recipe, "model.lora=true", "train.steps=2", "eval_steps=2", "save_steps=2"))
+    run = train(_plan(recipe, "model.lora=true", "train.steps=2", "train.eval_steps=2", "train.save_steps=2"))
     assert (run / "model" / "adapter_config.json").exists()
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ('report_to=["wandbb"]', "no tracker; did you mean 'wandb'"),
-        ('report_to=["clearml"]', "pip install clearml"),
-        ("optim=adamw_8bit", "pip install bitsandbytes"),
+        ('train.report_to=["wandbb"]', "no tracker; did you mean 'wandb'"),
+        ('train.report_to=["clearml"]', "pip install clearml"),
+        ("train.optim=adamw_8bit", "pip install bitsandbytes"),
         ("model.freeze_layers=2", "leaves none to train: .* has 2 layers"),
     ],
 )
@@ -290,14 +292,16 @@ def test_weights_in_4_bits_need_bitsandbytes_and_a_gpu_and_are_qloras(
 
 def test_the_optimizer_is_trls_by_its_name(recipe: Path, tmp_path: Path) -> None:
     for name in ("adamw_torch_fused", "adamw_8bit"):
-        assert grpo_config(_plan(recipe, f"optim={name}").settings, tmp_path).optim == OptimizerNames(name)
+        assert grpo_config(_plan(recipe, f"train.optim={name}").settings, tmp_path).optim == OptimizerNames(
+            name
+        )
 
 
 def test_what_is_frozen_stays_and_the_rest_moves(recipe: Path, tiny_model: Path) -> None:
     from safetensors.torch import load_file
 
-    frozen = ("freeze_embeddings=true", "freeze_layers=1", "weight_decay=0.1")
-    run = train(_plan(recipe, *frozen, "train.steps=2", "eval_steps=2", "save_steps=2"))
+    frozen = ("model.freeze_embeddings=true", "model.freeze_layers=1", "train.weight_decay=0.1")
+    run = train(_plan(recipe, *frozen, "train.steps=2", "train.eval_steps=2", "train.save_steps=2"))
     before, after = (load_file(folder / "model.safetensors") for folder in (tiny_model, run / "model"))
     still = {name for name in before if before[name].equal(after[name])}
     below = {name for name in before if name.startswith(("model.embed_tokens", "model.layers.0."))}

@@ -105,8 +105,14 @@ def test_tune_counts_them_too(
     words: Sequence[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out, file = tmp_path / "run", words[2].partition("=")[2]
-    more = [*words[:2], *words[3:], "prompts_per_step=2", "micro_batch_size=2", "bf16=false"]
-    words = ["tune", "sft", file, *more, "--output", str(out), "gradient_checkpointing=false"]
+    more = [
+        *words[:2],
+        *words[3:],
+        "train.prompts_per_step=2",
+        "train.micro_batch_size=2",
+        "train.bf16=false",
+    ]
+    words = ["tune", "sft", file, *more, "--output", str(out), "train.gradient_checkpointing=false"]
     assert main([*words, "--dry-run"]) == 0
     assert "12 tokens (train.max_prompt_length)" in capfd.readouterr().err
     assert main([*words, "train.max_long_share=0.2"]) == 0

@@ -329,8 +329,15 @@ def test_the_command_line_trains_with_an_index(
     data = tmp_path / "q.jsonl"
     write(data, *rows)
     words = ["train", "truthrl", "--model", str(speaker), "--data", str(data), f"search.index={wiki}"]
-    words += ["--steps", "1", "--output", str(tmp_path / "runs"), "prompts_per_step=2", "num_generations=2"]
-    words += ["micro_batch_size=4", "train.max_completion_length=8", "bf16=false"]
+    words += [
+        "--steps",
+        "1",
+        "--output",
+        str(tmp_path / "runs"),
+        "train.prompts_per_step=2",
+        "train.num_generations=2",
+    ]
+    words += ["train.micro_batch_size=4", "train.max_completion_length=8", "train.bf16=false"]
     assert main([*words, f"data.eval={data}", "data.eval_split=train", "--dry-run"]) == 2
     assert "leave data.eval out" in capsys.readouterr().err
     assert main([*words, "--dry-run"]) == 0

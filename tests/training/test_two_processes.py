@@ -248,8 +248,13 @@ def test_tune_on_two_processes_is_tune_on_one_also_when_it_was_killed(
     tiny_model: Path, data: dict[str, Path], tmp_path: Path, method: str
 ) -> None:
     words = ["tune", method, str(data[method]), "--model", str(tiny_model), "--steps", "4"]
-    words += ["prompts_per_step=4", "micro_batch_size=2", "train.save_steps=1", "learning_rate=1e-2"]
-    words += ["gradient_checkpointing=false", *["tune.rule=given"] * (method == "dpo")]
+    words += [
+        "train.prompts_per_step=4",
+        "train.micro_batch_size=2",
+        "train.save_steps=1",
+        "train.learning_rate=1e-2",
+    ]
+    words += ["train.gradient_checkpointing=false", *["tune.rule=given"] * (method == "dpo")]
     one, two = tmp_path / "one", tmp_path / "two"
     verb([*words, "--output", str(one)], 1)
     verb([*words, "--output", str(two)], 2, until=two / "checkpoints" / "checkpoint-2" / "complete")

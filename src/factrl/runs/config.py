@@ -1,13 +1,14 @@
 """Settings from a TOML file, `key=value` overrides and a paper's defaults.
 
 Layers, later ones win: the reward's knobs, the paper's settings, the file, the overrides.  Every
-problem of all layers is reported in one `ConfigError`, one line each, with the place it came from.
+problem of all layers is reported in one `ConfigError`, one line each, mostly in pydantic's words.
 The sections themselves are in `factrl.runs.settings`.
 """
 
 from __future__ import annotations
 
 import datetime
+import difflib
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,20 +35,6 @@ Knobs = Mapping[str, Any]
 Unused = Mapping[str, str]
 """Section or dotted key that a job does not read -> why."""
 
-_MUST_BE = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a finite number",
-    "bool_type": "true or false",
-    "string_type": "text",
-    "string_too_short": "text that is not empty",
-    "tuple_type": "a list",
-    "list_type": "a list",
-    "dict_type": "a table",
-    "model_type": "a table",
-    "finite_number": "a finite number",
-}
-
 
 def load_settings(
     cls: type[S],
@@ -57,24 +44,23 @@ def load_settings(
     knobs: Mapping[str, Knobs] | None = None,
     problems: Sequence[str] = (),
     unused: Callable[[S], Unused] | None = None,
-    defaults_from: str = "paper's settings",
     named: Mapping[str, Any] | None = None,
+    where: str = "",
 ) -> S:
     """Settings of type `cls`, resolved from all layers, or one error that lists every problem.
 
     Args:
         cls: a pydantic model whose sections are models too, e.g. `RunSettings`.
         source: a TOML file; `recipes/PAPER.toml` is factrl's own where there is no other.
-        overrides: `section.key=value`; the section may be left out where the key is unique.  Values
-            are TOML; what is not TOML is text.
+        overrides: `section.key=value`.  Values are TOML; what is not TOML is text.
         defaults: a paper's settings, nested as in TOML.
         knobs: free tables of `cls` and what they may hold, as name -> default: `{"reward": {...}}`.
             The defaults are filled in, so that the resolved settings are complete.
         problems: problems that the caller has already noticed; listed first.
         unused: of the settings, those that the job does not read: an override of one is a problem.  A file
             may be for several jobs, and a paper for several stages: what they have for others is no problem.
-        defaults_from: what a problem with one of the defaults is said to come from.
         named: what a variant sets that an override names; it wins over the file.
+        where: what stands before each problem that pydantic finds.
 
     >>> from factrl.runs.settings import AskSettings
     >>> overrides = ["model.name=Qwen/Qwen2.5-0.5B", "data.train=questions.jsonl", "sampling.top_p=0.9"]
@@ -84,33 +70,30 @@ def load_settings(
     Raises:
         ConfigError: one line per problem; a file that cannot be read or parsed at all comes alone.
     """
-    keys = settable(cls)
-    free = dict(knobs or {})
-    draft = _read(keys, source, overrides, defaults, free, defaults_from, named)
+    keys, free = settable(cls), dict(knobs or {})
+    values, given, found = _read(keys, source, overrides, defaults, free, named)
     for section in {key.split(".")[0] for key in keys if "." in key}:
-        draft.values.setdefault(section, {})  # so that what is missing in it is named by its key
+        values.setdefault(section, {})  # so that what is missing in it is named by its key
     settings = None
     try:
-        settings = cls.model_validate(draft.values)
+        settings = cls.model_validate(values)
     except ValidationError as error:
-        where = f"{source}: " if source else ""
-        draft.problems += _explain(error.errors(include_url=False), draft, keys, where)
+        names = [*keys, *(f"{table}.{name}" for table, known in free.items() for name in known)]
+        found += [where + line for line in _explain(error.errors(include_url=False), keys, names)]
     for table, known in free.items():
-        given = draft.values.get(table)
-        for name, value in given.items() if isinstance(given, Mapping) else ():
-            label = draft.label((table, name))
-            draft.problems += [label + line for line in check_knobs({name: value}, known, table)]
-    if unused is not None and settings is not None and not (problems or draft.problems):
-        draft.problems += _unread(draft.overrides, unused(settings))
-    if problems or draft.problems or settings is None:
-        raise ConfigError(*dict.fromkeys([*problems, *draft.problems]))
+        told = values.get(table)
+        found += check_knobs(told, known, table) if isinstance(told, Mapping) else []
+    if unused is not None and settings is not None and not (problems or found):
+        found += _unread(given, unused(settings))
+    if problems or found or settings is None:
+        raise ConfigError(*dict.fromkeys([*problems, *found]))
     return settings
 
 
 def _unread(overrides: Mapping[str, Any], unused: Unused) -> Iterator[str]:
     for key, value in overrides.items():
         if why := why_unused(key, unused):
-            yield f"override: {key} = {_short(value)} is not used: {why}"
+            yield f"{key} = {_short(value)} is not used: {why}"
 
 
 def why_unused(key: str, unused: Unused) -> str | None:
@@ -128,7 +111,7 @@ def read_setting(cls: type[BaseModel], source: Path | str | None, overrides: Seq
     Raises:
         ConfigError: the file cannot be read or parsed; other problems are left to `load_settings`.
     """
-    value: Any = _read(settable(cls), source, overrides, None, {}).values
+    value: Any = _read(settable(cls), source, overrides, None, {})[0]
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
@@ -142,8 +125,8 @@ def check_knobs(given: Mapping[str, Any], knobs: Knobs, table: str = "reward") -
         knobs: name -> default; a None default accepts anything, a float default also whole numbers.
         table: what the knobs are called under, for the messages.
 
-    >>> check_knobs({"wrong": "-1", "rigth": 1}, {"right": 1.0, "wrong": -1.0})
-    ["reward.wrong = '-1' must be a finite number", "unknown knob reward.rigth; did you mean 'right'?"]
+    >>> check_knobs({"wrong": "-1"}, {"right": 1.0, "wrong": -1.0})
+    ["reward.wrong = '-1': input should be a valid number"]
     """
     problems = []
     for name, value in given.items():
@@ -151,9 +134,8 @@ def check_knobs(given: Mapping[str, Any], knobs: Knobs, table: str = "reward") -
             known = nearest(name, knobs) or f"; it has {', '.join(sorted(knobs)) or 'no knobs'}"
             problems.append(f"unknown knob {table}.{name}{known}")
             continue
-        wanted = _wanted(value, knobs[name])
-        if wanted:
-            problems.append(f"{table}.{name} = {_short(value)} must be {wanted}")
+        if wanted := _wanted(value, knobs[name]):
+            problems.append(f"{table}.{name} = {_short(value)}: {wanted}")
     return problems
 
 
@@ -174,43 +156,19 @@ def settable(cls: type[BaseModel]) -> dict[str, FieldInfo]:
     return keys
 
 
-class _Draft:
-    """Values merged so far, where each came from, and the problems in them."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
-        self.problems: list[str] = []
-        self.overrides: dict[str, Any] = {}
-        self._origin: dict[tuple[str, ...], str] = {}
-
-    def merge(self, values: Mapping[str, Any], origin: str, at: tuple[str, ...] = ()) -> None:
-        target = self.values
-        for part in at:
-            target = target[part]
-        for key, value in values.items():
-            path = (*at, key)
-            self._origin[path] = origin
-            if _too_large(value):
-                self.problems.append(f"{origin}{'.'.join(path)} has a whole number of more than 64 bits")
-                continue
-            if not isinstance(value, Mapping):
-                target[key] = value
-                continue
-            if not isinstance(target.setdefault(key, {}), dict):
-                self.problems.append(
-                    f"{origin}{'.'.join(path)} is a value elsewhere and cannot be a table here"
-                )
-                continue
-            self.merge(value, origin, path)
-
-    def label(self, path: Sequence[str]) -> str:
-        """`recipe.toml: ` for a value that came from there; empty for one that was not given."""
-        known = (self._origin.get(tuple(path[:size])) for size in range(len(path), 0, -1))
-        return next((origin for origin in known if origin is not None), "")
-
-
-def _names(keys: Iterable[str], knobs: Mapping[str, Knobs]) -> list[str]:
-    return [*keys, *(f"{table}.{name}" for table, known in knobs.items() for name in known)]
+def _merge(into: dict[str, Any], values: Mapping[str, Any], at: str = "") -> list[str]:
+    """Put later values over earlier ones; returns what cannot stand there."""
+    problems = []
+    for key, value in values.items():
+        if _too_large(value):
+            problems.append(f"{at}{key} has a whole number of more than 64 bits")
+        elif not isinstance(value, Mapping):
+            into[key] = value
+        elif isinstance(inner := into.setdefault(key, {}), dict):
+            problems += _merge(inner, value, f"{at}{key}.")
+        else:
+            problems.append(f"{at}{key} is a value elsewhere and cannot be a table here")
+    return problems
 
 
 def _read(
@@ -219,28 +177,29 @@ def _read(
     overrides: Sequence[str],
     defaults: Mapping[str, Any] | None,
     knobs: Mapping[str, Knobs],
-    defaults_from: str = "",
     named: Mapping[str, Any] | None = None,
-) -> _Draft:
-    draft = _Draft()
-    for table, known in knobs.items():
-        draft.merge({table: _without_none(known)}, "")
-    draft.merge(defaults or {}, f"{defaults_from}: ")
-    if source is not None:
-        draft.merge(read_toml(_recipe(source)), f"{source}: ")
-    draft.merge(named or {}, "variant: ")
-    names = _names(keys, knobs)
+) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """The merged values, those of the overrides by dotted key, and the problems so far."""
+    values, given = dict[str, Any](), dict[str, Any]()
+    file = {} if source is None else read_toml(_recipe(source))
+    layers = (
+        {table: _without_none(known) for table, known in knobs.items()},
+        defaults or {},
+        file,
+        named or {},
+    )
+    problems = [problem for layer in layers for problem in _merge(values, layer)]
     for override in overrides:
         try:
-            path, value = _parse_override(override, keys, names)
+            path, value = _parse_override(override, keys)
         except ConfigError as error:
-            draft.problems.append(f"override: {error}")
+            problems.append(str(error))
             continue
-        draft.overrides[".".join(path)] = value
+        given[".".join(path)] = value
         for part in reversed(path):
             value = {part: value}
-        draft.merge(value, "override: ")
-    return draft
+        problems += _merge(values, value)
+    return values, given, problems
 
 
 def _recipe(source: Path | str) -> Path:
@@ -282,36 +241,12 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not valid TOML: {without_hint(error)}") from error
 
 
-def _parse_override(
-    override: str, keys: Mapping[str, FieldInfo], names: Sequence[str]
-) -> tuple[list[str], Any]:
-    key, name, raw = _split(override, names)
-    path = name.split(".")
-    if not all(path):
-        raise ConfigError(f"{key!r} has an empty part between its dots")
-    return path, _parse_value(key, raw, text=_takes_text(path, keys))
-
-
-def _split(override: str, names: Sequence[str]) -> tuple[str, str, str]:
-    """An override's key as it was given, the name that it stands for, and its value."""
-    key, equals, value = override.partition("=")
-    key = key.strip()
-    if not equals or not key:
+def _parse_override(override: str, keys: Mapping[str, FieldInfo]) -> tuple[list[str], Any]:
+    key, equals, raw = override.partition("=")
+    path = key.strip().split(".")
+    if not equals or not all(path):
         raise ConfigError(f"{override!r} is not key=value, e.g. train.steps=100")
-    return key, _resolve(key, names), value
-
-
-def _resolve(key: str, names: Sequence[str]) -> str:
-    """The dotted name behind `key`, which may be the bare last part of a unique name."""
-    if "." in key or key in names:
-        return key
-    meant = [name for name in names if name.startswith(f"{key}.")]
-    meant += [name for name in names if name.rpartition(".")[2] == key]
-    if len(meant) == 1:
-        return meant[0]
-    if meant:
-        raise ConfigError(f"{key} is not the name of one key; write one of {', '.join(meant)}")
-    raise ConfigError(f"unknown key {key}{_suggest(key, names)}")
+    return path, _parse_value(key.strip(), raw, text=_takes_text(path, keys))
 
 
 def _parse_value(key: str, raw: str, *, text: bool) -> Any:
@@ -345,37 +280,26 @@ def _takes_text(path: Sequence[str], keys: Mapping[str, FieldInfo]) -> bool:
 
 
 def _explain(
-    errors: Iterable[ErrorDetails],
-    draft: _Draft,
-    keys: Mapping[str, FieldInfo],
-    source: str,
+    errors: Iterable[ErrorDetails], keys: Mapping[str, FieldInfo], names: Sequence[str]
 ) -> list[str]:
     """One line per problem; the alternatives of a union, which pydantic reports one by one, are joined."""
-    lines: list[str] = []
-    wanted: dict[str, list[str]] = {}
-    values: dict[str, Any] = {}
+    lines, wanted = list[str](), dict[str, list[str]]()
     for error in errors:
-        path = _path_of(error["loc"], keys)
-        dotted, label, kind = ".".join(path), draft.label(path), error["type"]
+        dotted, value, kind = ".".join(_path_of(error["loc"], keys)), error["input"], error["type"]
         if kind == "missing":
-            lines.append(f"{source}{dotted} is required; add it to the recipe or pass {dotted}=...")
+            lines.append(f"{dotted} is required; add it to the recipe or pass {dotted}=...")
         elif kind == "extra_forbidden":
-            lines.append(f"{label}{_unknown(dotted, error['input'], list(keys))}")
-        elif "[key]" in error["loc"]:
-            lines.append(f"{label}unknown key {dotted}{nearest(path[-1], _quoted(error['msg']))}")
+            what = "section" if "." not in dotted and isinstance(value, Mapping) else "key"
+            known = {name.split(".")[0] for name in names} if what == "section" else names
+            lines.append(f"unknown {what} {dotted}{_suggest(dotted, known)}")
         elif kind == "value_error":
-            cause = str(error.get("ctx", {}).get("error", error["msg"]))
-            lines += [f"{label if dotted in keys else ''}{line}" for line in cause.split("\n")]
+            lines += str(error.get("ctx", {}).get("error", error["msg"])).split("\n")
         else:
-            values.setdefault(dotted, error["input"])
-            wanted.setdefault(dotted, []).append(_must_be(error))
-    for dotted, options in wanted.items():
-        value = values[dotted]
-        close = nearest(value, _quoted(" ".join(options))) if isinstance(value, str) else ""
-        label = draft.label(dotted.split("."))
-        lines.append(
-            f"{label}{dotted} = {_short(value)} must be {' or '.join(dict.fromkeys(options))}{close}"
-        )
+            wanted.setdefault(f"{dotted} = {_short(value)}", []).append(_in_short(error["msg"]))
+    for problem, options in wanted.items():
+        told = " or ".join(dict.fromkeys(options))
+        close = nearest(problem.partition(" = ")[2].strip("'"), re.findall(r"'([^']+)'", told))
+        lines.append(f"{problem}: {told}{close}")
     return lines
 
 
@@ -389,33 +313,22 @@ def _path_of(loc: Sequence[int | str], keys: Mapping[str, FieldInfo]) -> list[st
     return path
 
 
-def _must_be(error: ErrorDetails) -> str:
-    return _MUST_BE.get(error["type"]) or re.sub(r"^Input should be (a valid )?", "", error["msg"])
+def _in_short(message: str) -> str:
+    return message[0].lower() + message[1:]
 
 
-def _quoted(text: str) -> list[str]:
-    return re.findall(r"'([^']+)'", text)
-
-
-def _unknown(dotted: str, value: Any, names: Sequence[str]) -> str:
-    sections = {name.split(".")[0] for name in names if "." in name}
-    if "." not in dotted and isinstance(value, Mapping):
-        return f"unknown section [{dotted}]{nearest(dotted, sections)}"
-    return f"unknown key {dotted}{_suggest(dotted, names)}"
-
-
-def _suggest(key: str, names: Sequence[str]) -> str:
+def _suggest(key: str, names: Iterable[str]) -> str:
     """The known key whose last part is spelled most alike, one in the same section before others."""
     section, _, leaf = key.rpartition(".")
     known = {
         name.rpartition(".")[2]: name for name in sorted(names, key=lambda n: n.startswith(f"{section}."))
     }
-    close = [leaf] if known.get(leaf, key) != key else _quoted(nearest(leaf, known))
+    close = [leaf] if leaf in known else difflib.get_close_matches(leaf, known, 1)
     return "".join(f"; did you mean {known[name]!r}?" for name in close)
 
 
 def _wanted(value: Any, default: Any) -> str:
-    """The type of a knob with this default, in words; empty when `value` is of it."""
+    """What pydantic says of a value for a knob with this default; empty where it is of its type."""
     if default is None:
         return ""
     kind = list if isinstance(default, (list, tuple)) else type(default)
@@ -423,7 +336,7 @@ def _wanted(value: Any, default: Any) -> str:
     try:
         adapter.validate_python([*value] if isinstance(value, tuple) else value)
     except ValidationError as error:
-        return _must_be(error.errors()[0])
+        return _in_short(error.errors()[0]["msg"])
     return ""
 
 

@@ -239,7 +239,7 @@ def row_settings(study: StudySettings, row: str) -> TrainSettings:
         ConfigError: the row has an unknown setting, or one with a wrong value.
     """
     values = {**study.train.model_dump(exclude_unset=True), **study.rows[row].train}
-    return load_settings(TrainSettings, defaults=values, defaults_from=f"rows.{row}.train")
+    return load_settings(TrainSettings, defaults=values, where=f"rows.{row}.train: ")
 
 
 def row_identity(study: StudySettings, row: str) -> dict[str, Any]:
