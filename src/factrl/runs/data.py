@@ -405,7 +405,7 @@ def _answers(value: Any, where: str) -> tuple[str, ...]:
     if is_conversation(value):  # the better completion of a pair, as TRL has it
         return _texts(text_of(last_message(value, "assistant")), where)
     if isinstance(value, Mapping):
-        parts = [_flattened(value[name]) for name in _PARTS if name in value]
+        parts = [value[name] for name in _PARTS if name in value]
         if not parts and any(native(inner) not in _EMPTY for inner in value.values()):
             column, inner = where.rsplit(" ", 1)[-1], ", ".join(map(str, value))
             raise DataError(
@@ -413,23 +413,10 @@ def _answers(value: Any, where: str) -> tuple[str, ...]:
                 f"e.g. data.columns.answers={column}.{next(iter(value), '...')}"
             )
         return tuple(itertools.chain.from_iterable(_answers(part, where) for part in parts))
-    if isinstance(value, list) and len(value) > 1 and all(_is_answer_table(cell) for cell in value):
-        return tuple(itertools.chain.from_iterable(_answers(cell, where) for cell in value))
     stated = (
         marked[1].strip() if (marked := _MARKED.search(text)) else text for text in _texts(value, where)
     )
     return tuple(text for text in stated if text)
-
-
-def _is_answer_table(cell: Any) -> bool:
-    """Whether a cell is one answer with its aliases, of which ComplexWebQuestions has a list."""
-    return isinstance(cell, Mapping) and bool({*_PARTS} & cell.keys())
-
-
-def _flattened(part: Any) -> Any:
-    """The aliases of several answers, a list of each, as one list."""
-    nested = isinstance(part, list) and len(part) > 1 and all(isinstance(cell, list) for cell in part)
-    return [*itertools.chain.from_iterable(part)] if nested else part
 
 
 def _texts(value: Any, where: str) -> tuple[str, ...]:
