@@ -69,8 +69,6 @@ def refusal(tmp_path: Path, *rows: Any, **options: Any) -> str:
         ),
         ({"question": "Q", "target": "a", "false_premise": True}, Example("Q", ("a",), false_premise=True)),
         ({"question": " Q\n", "gold": [" a ", None, float("nan"), "a"], "ook": None}, Example("Q", ("a",))),
-        ({"question": "Q", "answers": '["a", "b"]'}, Example("Q", ("a", "b"))),  # PopQA
-        ({"question": "Q", "answers": "[a] is a list"}, Example("Q", ("[a] is a list",))),
     ],
 )
 def test_usual_columns_are_recognised(tmp_path: Path, row: dict[str, Any], expected: Example) -> None:
@@ -259,12 +257,6 @@ def test_without_the_hub_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingExtra, match=r"'.\[eval\]'"):
         load_examples("owner/name")
-
-
-@pytest.mark.parametrize("nothing", [None, "", [], {}])
-def test_no_evidence(tmp_path: Path, nothing: Any) -> None:
-    (tmp_path / "d.jsonl").write_text(json.dumps({**ROW, "evidence": nothing}))
-    assert load_examples(tmp_path / "d.jsonl")[0].evidence == ()
 
 
 def test_an_empty_column_of_a_csv_is_as_good_as_none(tmp_path: Path) -> None:
