@@ -89,20 +89,20 @@ ANSWERS: Mapping[str, tuple[Any, list[str] | str]] = {
     "an interval in a list": (["[0, 1]"], ["[0, 1]"]),
     "an interval in a list as json": ('["[0, 1]"]', ["[0, 1]"]),
     # what could be one answer or several, or nobody can read
-    "numbers as json": ("[1867, 1868]", "one answer or several"),
-    "lists of lists": ('[["Warsaw"], ["Lyon"]]', "one answer or several"),
-    "lists in a list": ([["Warsaw"], ["Lyon"]], "one answer or several"),
-    "cut off": ('["Warsaw", "Wars', "cannot be read"),
-    "a sentence that begins like a list": (' ["a" is a list', "cannot be read"),
-    "an endless beginning": ('["' * 100_000, "cannot be read"),
-    "cut off, object": ('{"target": ["Warsaw"', "cannot be read"),
-    "an object of other columns": ({"text": ["a"], "start": [0]}, "a table with text, start"),
-    "an object of other columns, json": ('{"text": "a"}', "a table with text"),
-    "objects": ([{"text": "a"}], "holds {'text': 'a'}"),
-    "true": (True, "holds True"),
-    "numpy's true": (np.bool_(True), "holds True"),
-    "bytes": (b"Warsaw", "holds b'Warsaw'"),
-    "infinite": (float("inf"), "holds inf"),
+    "numbers as json": ("[1867, 1868]", "rows.map("),
+    "lists of lists": ('[["Warsaw"], ["Lyon"]]', "rows.map("),
+    "lists in a list": ([["Warsaw"], ["Lyon"]], "rows.map("),
+    "cut off": ('["Warsaw", "Wars', "rows.map("),
+    "a sentence that begins like a list": (' ["a" is a list', "rows.map("),
+    "an endless beginning": ('["' * 100_000, "rows.map("),
+    "cut off, object": ('{"target": ["Warsaw"', "rows.map("),
+    "an object of other columns": ({"text": ["a"], "start": [0]}, "rows.map("),
+    "an object of other columns, json": ('{"text": "a"}', "rows.map("),
+    "objects": ([{"text": "a"}], "rows.map("),
+    "true": (True, "rows.map("),
+    "numpy's true": (np.bool_(True), "rows.map("),
+    "bytes": (b"Warsaw", "rows.map("),
+    "infinite": (float("inf"), "rows.map("),
 }
 
 PLAIN = [
@@ -148,6 +148,7 @@ def test_answers(cell: Any, answers: list[str] | str) -> None:
         with pytest.raises(DataError, match="answers") as caught:
             to_example(row)
         assert answers in str(caught.value)
+        assert "answers is " in str(caught.value)
     else:
         assert list(to_example(row).answers) == answers
 
@@ -175,8 +176,8 @@ EVIDENCE: Mapping[str, tuple[Any, list[tuple[str, str]] | str]] = {
     "blank texts": (["One.", " ", "Two. "], [("", "One."), ("", "Two.")]),
     "other columns": ([{"title": "W", "text": PASSAGE, "supports": True}], [("W", PASSAGE)]),
     "nothing": ([], []),
-    "numbers": ([{"text": 5}], "evidence holds {'text': 5}"),
-    "lists of two lengths": ({"title": ["W"], "text": ["a", "b"]}, "evidence holds"),
+    "numbers": ([{"text": 5}], "rows.map("),
+    "lists of two lengths": ({"title": ["W"], "text": ["a", "b"]}, "rows.map("),
 }
 
 

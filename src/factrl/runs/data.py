@@ -1,7 +1,7 @@
 """Examples from the rows of a dataset, and the prompts made of them.
 
 The usual column names are recognised, those of verl's parquet rows and of TruthRL's, KnowRL's and FSPO's
-datasets too; others can be given.  A cell may hold lists and tables also as arrays, and as text in JSON or as
+datasets too; others can be given.  A cell may hold lists and tables also as arrays, and as text in
 Python prints them, which is how a .csv has them.  Nothing is repaired: a row without a question or an answer,
 an id that occurs twice, and a cell that could mean two things, are errors that name the row.
 """
@@ -55,6 +55,8 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _MORE_ANSWERS = ("alt_ans", "answer_aliases", "aliases")  # beside an answer: TruthRL's, MuSiQue's, TriviaQA's
 _PARTS = ("value", "target", "answer", "answers", "aliases")  # of a table of answers: TriviaQA's, verl's
 _PASSAGE = ("text", "chunk", "content")  # what a passage's text is called; chunks of TruthRL among them
+_AS_TEXTS = 'a text, a number or a list of them (["1867", "1868"] are two, ["[0, 1]"] is one)'
+_AS_EVIDENCE = "a text, a table with text, title and source, or a list of those"
 # TruthRL shows chunks from these scores on; the first score that a chunk has decides.
 _LEAST_SCORE = {"bge_score": 2.0, "oracle_score": 3.0}
 
@@ -407,11 +409,7 @@ def _answers(value: Any, where: str) -> tuple[str, ...]:
     if isinstance(value, Mapping):
         parts = [value[name] for name in _PARTS if name in value]
         if not parts and any(native(inner) not in _EMPTY for inner in value.values()):
-            column, inner = where.rsplit(" ", 1)[-1], ", ".join(map(str, value))
-            raise DataError(
-                f"{where} is a table with {inner}; name the part with the answers, "
-                f"e.g. data.columns.answers={column}.{next(iter(value), '...')}"
-            )
+            raise _odd(value, where)
         return tuple(itertools.chain.from_iterable(_answers(part, where) for part in parts))
     stated = (
         marked[1].strip() if (marked := _MARKED.search(text)) else text for text in _texts(value, where)
@@ -432,23 +430,23 @@ def _texts(value: Any, where: str) -> tuple[str, ...]:
     for cell in value if isinstance(value, list) else [value]:
         if cell is None:
             continue
-        if isinstance(cell, list) or _listed(cell) is not cell:
-            raise _unclear(value, where)
         # Data frames write 1867 as 1867.0.
         if isinstance(cell, float) and cell.is_integer() and abs(cell) < _EXACT:
             cell = int(cell)
-        if isinstance(cell, float) and not math.isfinite(cell):
-            raise DataError(f"{where} holds {cell}, not text")
-        if isinstance(cell, bool) or not isinstance(cell, (str, int, float, Decimal)):
-            raise DataError(f"{where} holds {cell!r}, not text")
+        is_number = isinstance(cell, (int, float, Decimal)) and math.isfinite(cell)
+        if isinstance(cell, bool) or not (is_number or isinstance(cell, str)) or _listed(cell) is not cell:
+            raise _odd(value, where)
         texts.append(str(cell).strip())
     return tuple(text for text in texts if text)
 
 
-def _unclear(value: Any, where: str) -> DataError:
+def _odd(value: Any, where: str, wanted: str = _AS_TEXTS) -> DataError:
+    """The error for a cell that holds something else, or what could mean two things."""
+    column = where.rpartition(" ")[2]
+    mended = f"ast.literal_eval(row[{column!r}])" if isinstance(value, str) else "…"
     return DataError(
-        f"{where} is {str(value)[:80]!r}: one answer or several? Write several as a list of texts, "
-        '["1867", "1868"], and one that looks like a list as a list of that one, ["[0, 1]"]'
+        f"{where} is {str(value)[:80]!r}, not {wanted}; name a part of it, data.columns.NAME={column}.PART, "
+        f"or mend it, e.g. rows.map(lambda row: {{{column!r}: {mended}}})"
     )
 
 
@@ -566,13 +564,8 @@ def _parsed(text: str, where: str) -> Any:
     whole = _in_json(body)
     if isinstance(whole, list) and len(whole) == 1 and not isinstance(whole[0], (list, dict)):
         return whole
-    if isinstance(whole, list):
-        raise _unclear(text, where)
-    if body.startswith(("[", "{")) and body[1:].lstrip().startswith(("'", '"')):
-        raise DataError(
-            f"{where} is {text[:80]!r}: it starts like a list and cannot be read as JSON; mend the column, "
-            "e.g. rows.map(lambda row: {'answers': ast.literal_eval(row['answers'])})"
-        )
+    if isinstance(whole, list) or (body.startswith(("[", "{")) and body[1:].lstrip().startswith(("'", '"'))):
+        raise _odd(text, where)
     return text
 
 
@@ -603,9 +596,6 @@ def _in_json(body: str) -> Any:
         return None
 
 
-_AS_EVIDENCE = "write a text or a table with text, title and source; data.columns.evidence='' leaves it out"
-
-
 def _evidence(value: Any, where: str) -> tuple[Passage, ...]:
     """Passages in a cell: a text, or a list of texts or of tables with `text`, maybe `title` and `source`.
 
@@ -622,10 +612,9 @@ def _evidence(value: Any, where: str) -> tuple[Passage, ...]:
             continue
         called = next((name for name in _PASSAGE if part.get(name)), "text")
         text, title, source = (part.get(name) or "" for name in (called, "title", "source"))
-        if not all(isinstance(words, str) for words in (text, title, source)):
-            raise DataError(f"{where} holds {repr(cell)[:80]}; {_AS_EVIDENCE}")
-        if isinstance(cell, Mapping) and not cell.keys() & {*_PASSAGE}:
-            raise DataError(f"{where} holds a table with {', '.join(map(str, cell))}; {_AS_EVIDENCE}")
+        is_text = all(isinstance(words, str) for words in (text, title, source))
+        if not is_text or (isinstance(cell, Mapping) and not cell.keys() & {*_PASSAGE}):
+            raise _odd(cell, where, _AS_EVIDENCE)
         if text.strip():
             passages.append(Passage(text.strip(), title.strip(), source.strip()))
     return tuple(passages)

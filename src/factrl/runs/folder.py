@@ -39,14 +39,6 @@ from factrl.runs.settings import OutputSettings
 from factrl.types import Result, plain
 
 _PACKAGES = ("factrl", "torch", "transformers", "trl", "peft", "accelerate", "datasets", "vllm", "pyarrow")
-_SECRET = re.compile(
-    r"\bsk-[\w-]{8,}"
-    r"|\b(?:hf|gh[opsur]|github_pat|glpat|xox[a-z]|gsk|nvapi|wandb_v\d)[-_][\w-]{16,}"
-    r"|\b(?:AKIA|AIza|eyJ)[\w-]{12,}"
-    r"|\bBearer\s+\S+"
-    r"|\b(?=\w*[a-z])(?=\w*[A-Z])(?=\w*\d)\w{24,}"
-)
-_LOGIN = re.compile(r"(?<=://)[^/\s@]+@")
 _STEP_FILE = re.compile(r"step_(\d+)\.parquet")
 
 
@@ -287,15 +279,6 @@ def count_states(path: Path | str) -> Counter[tuple[str, str]]:
         columns = pyarrow.parquet.read_table(file, columns=["state", "cause"]).to_pydict()
         counts.update(zip(columns["state"], (cause or "" for cause in columns["cause"]), strict=True))
     return counts
-
-
-def redact(text: str) -> str:
-    """A text with `***` for everything that looks like a key, password or login.
-
-    >>> redact("https://me:secret@example.org/v1")
-    'https://***@example.org/v1'
-    """
-    return _LOGIN.sub("***@", _SECRET.sub("***", text))
 
 
 def version_of(package: str) -> str | None:
