@@ -2,7 +2,7 @@
 
 The usual column names are recognised, those of verl's parquet rows and of TruthRL's, KnowRL's and FSPO's
 datasets too; others can be given.  A cell may hold lists and tables also as arrays, and as text in
-Python prints them, which is how a .csv has them.  Nothing is repaired: a row without a question or an answer,
+JSON, which is how a .csv has them.  Nothing is repaired: a row without a question or an answer,
 an id that occurs twice, and a cell that could mean two things, are errors that name the row.
 """
 
