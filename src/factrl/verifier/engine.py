@@ -17,6 +17,7 @@ import inspect
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from factrl.errors import PolicyFault, Unscored
@@ -31,7 +32,7 @@ from factrl.verifier.claims import normalised
 from factrl.verifier.pieces import Found, found_in, ranked, stems
 from factrl.verifier.report import UNLIKELY, VERBATIM
 from factrl.verifier.search import Given, Search
-from factrl.verifier.subjects import ELSE, Context, contexts, heads, may_be_same, other_subject, subject_of
+from factrl.verifier.subjects import ELSE, Context, contexts, heads, other_subject, subject_of
 from factrl.verifier.values import contradicts, is_verbatim, other_value, rivals
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Item:
         """The search query for its evidence."""
         return f"{self.context.words} {self.claim.text}".lstrip()
 
-    @property
+    @cached_property
     def words(self) -> str:
         """The claim in one spelling, as it is compared and judged."""
         return clean(self.claim.text)
@@ -293,6 +294,7 @@ class _Group:
             item.passages = ()
             return
 
+        @cache
         def doubt(one: Found) -> str:
             other = other_subject(item.words, item.context, one, known)
             return other or other_value(item.words, one.pieces, one.passage.title)
@@ -300,14 +302,13 @@ class _Group:
         near = best[: 3 * _SHOWN]
         verbatim = next((one for one in near[:_SHOWN] if self._says(item, one, known)), None)
         first = verbatim or best[0]
-        same = [one for one in near if may_be_same(first, one)]
-        others = [one for one in same if _document(one) != _document(first)]
-        against = next((one for one in same if self._contradicts(item, one, known)), None)
+        others = [one for one in near if _document(one) != _document(first)]
+        against = next((one for one in near if self._contradicts(item, one, known)), None)
         against = against or next((one for one in others if self._rivals(item, one, known)), None)
         wanted = stems(item.words)
 
         def bears(one: Found) -> bool:
-            own = stems(f"{one.passage.title}. {one.passage.text}")
+            own = stems(one.passage.title) | stems(one.passage.text)
             return len(wanted & own) >= ABOUT * len(wanted)
 
         # What another document says of the same thing in other words is the judge's to tell.
