@@ -119,9 +119,26 @@ def other_subject(claim: str, context: Context, one: Found, known: frozenset[Nam
         apart = name in known and longer and not any(run not in longer and _holds(run, name) for run in held)
         lost = name[-1] not in words or (name in known and not words.issuperset(name))
         rival = name[0] not in words and any(run[-1] == name[-1] and len(run) > 1 for run in held)
-        if lost or apart or rival:
+        if lost or apart or rival or _under_another(name, one, known):
             return ELSE
     return ""
+
+
+def _under_another(name: Name, one: Found, known: frozenset[Name]) -> bool:
+    """Whether another name of the same first word stands nearer: "Lumo 45" below "Lumo 45 and 60"."""
+    for line in (one.passage.text, *reversed(one.passage.title.split(" › "))):
+        held = names(line)
+        if any(_holds(run, name) for run in held):
+            return False
+        if any(run in known and run[0] == name[0] for run in held):
+            return True
+    return False
+
+
+def may_be_same(one: Found, other: Found) -> bool:
+    """Whether two pieces may be about one thing: not where their titles are two different names."""
+    both = [{word for name in names(_TITLED.split(each.title)[0]) for word in name} for each in (one, other)]
+    return not all(both) or not both[0].isdisjoint(both[1])
 
 
 @lru_cache(maxsize=8_192)

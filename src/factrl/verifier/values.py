@@ -15,7 +15,7 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from .pieces import ARTICLES, Piece
-from .tokens import NEGATIONS, Token, read, silent, stemmed, tokens
+from .tokens import NEGATIONS, Read, Token, read, silent, stemmed, tokens
 
 _NEAR = 3  # words that one value may have
 _FAMILY = 5  # letters that words of one family share: "cancel", "cancellation"
@@ -92,7 +92,7 @@ def other_value(claim: str, pieces: Sequence[Piece], context: str) -> str:
     claimed, above = read(claim), read(context)
     piece = max(pieces, key=lambda one: len(claimed.keys & read(one.text).keys))
     own = read(piece.shown)
-    held = own if piece.kind == "row" else read(piece.text)
+    said = _said(claimed, piece)
     values, keys = own.values | above.values, own.keys | above.keys
     keys |= {part for one in (*own.words, *above.words) if "-" in one.low for part in one.low.split("-")}
     missing = [
@@ -101,7 +101,7 @@ def other_value(claim: str, pieces: Sequence[Piece], context: str) -> str:
     if strict := [kind for kind in missing if kind in _STRICT]:
         return f"the evidence has another {strict[0]} or none"
     opposed = not {kind for kind, _ in values}.isdisjoint(missing)
-    denied = claimed.denies != held.denies
+    denied = claimed.denies != said.denies
     if opposed and not denied:  # "closed" may be said as "not open"
         return "the evidence has another word in its place"
     if _exchanged(claim, piece, above.values):
@@ -112,6 +112,14 @@ def other_value(claim: str, pieces: Sequence[Piece], context: str) -> str:
     if claimed.content <= own.keys and _reversed(claimed.words, own.words):
         return "the evidence says it of something else"
     return _replaced(claimed.words, tokens(piece.text), keys)
+
+
+def _said(claimed: Read, piece: Piece) -> Read:
+    """What a piece says itself: an item with the line before its list, and of a row the cells that have words
+    of a claim, so that "needs service: no" denies nothing else."""
+    if piece.kind == "row":
+        return read("; ".join(cell for cell in piece.text.split("; ") if claimed.content & read(cell).keys))
+    return read(piece.shown if piece.kind == "item" else piece.text)
 
 
 def _reversed(claimed: Sequence[Token], own: Sequence[Token]) -> bool:
@@ -189,13 +197,14 @@ def _segments(text: str, kind: str, before: int = 0, *, row: bool = False) -> li
     return found
 
 
-def _exchanged(claim: str, piece: Piece, above: Collection[tuple[str, str]]) -> bool:
+def _exchanged(claim: str, piece: Piece, above: frozenset[tuple[str, str]]) -> bool:
     """Whether a value of the claim, one that is not `above`, stands beside other words in the piece.
 
     It does where another value has more of the claim's names beside it, or more of its words and the claim's
     value none of its own.
     """
     row = piece.kind == "row"
+    above |= read(" | ".join(piece.keys)).values  # what a row is about is no value of it
     for kind in {kind for kind, _ in read(claim).values}:
         held = _segments(piece.shown, kind, len(piece.before), row=row)
         if len({value for one in held for value in one.values}) < 2 or len(held) < 2:
@@ -207,6 +216,7 @@ def _exchanged(claim: str, piece: Piece, above: Collection[tuple[str, str]]) -> 
                     one
                     for one in held
                     if (part.values.isdisjoint(one.values) if row else value not in one.values)
+                    and not {(kind, other) for other in one.values} <= above
                 ]
                 if not with_it or not others or (kind, value) in above:
                     continue
@@ -222,14 +232,18 @@ def _exchanged(claim: str, piece: Piece, above: Collection[tuple[str, str]]) -> 
 
 def contradicts(claim: str, piece: Piece, context: str) -> bool:
     """Whether a piece has the words of a claim and another value in a place, or a negation."""
-    claimed, own, above, said = read(claim), read(piece.shown), read(context), read(piece.text)
+    claimed, own, above = read(claim), read(piece.shown), read(context)
     wanted = claimed.content
-    if len(wanted) < 2 or len(wanted & said.keys) < 0.6 * len(wanted) or not wanted <= own.keys | above.keys:
+    if (
+        len(wanted) < 2
+        or len(wanted & read(piece.text).keys) < 0.6 * len(wanted)
+        or not wanted <= own.keys | above.keys
+    ):
         return False
     missing = claimed.values - own.values - above.values
     kinds = {kind for kind, _ in missing}
     if not missing:
-        return claimed.denies != said.denies and wanted <= own.keys
+        return claimed.denies != _said(claimed, piece).denies and wanted <= own.keys
     if len(kinds) > 2 or len(kinds.intersection(_STRICT)) > 1:
         return False
     for kind in kinds:
