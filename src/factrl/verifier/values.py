@@ -364,6 +364,8 @@ def _beside(words: Sequence[Token], kind: str, which: Collection[tuple[str, str]
 
 def _replaced(claimed: Sequence[Token], own: Sequence[Token], keys: Collection[str]) -> str:
     """Whether a name stands in the place of another one, between words that are the same."""
+    if not any(one.named and one.key not in keys for one in claimed):
+        return ""
     mine = [one for one in claimed if one.low not in silent()]
     held = [one for one in own if one.low not in silent()]
     mine_keys = [one.key for one in mine]
