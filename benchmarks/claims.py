@@ -34,6 +34,7 @@ from factrl.verifier.judges import LLMJudge
 from factrl.verifier.judges.overlap import pieces_of, quote_of, words_of
 from factrl.verifier.report import KINDS
 from factrl.verifier.search import Given
+from factrl.verifier.tokens import read
 
 HERE = Path(__file__).parent
 SHOWN = ("supported", "unsure", "refuted", "unknown", "unjudged", "no claim")
@@ -48,6 +49,7 @@ class Labelled(NamedTuple):
     label: str
     kind: str
     topic: str | None = None
+    source: str = ""  # the sentence or row that says it, behind the name of its file
 
 
 def labelled(name: str) -> Iterator[Labelled]:
@@ -56,7 +58,8 @@ def labelled(name: str) -> Iterator[Labelled]:
     if place.is_dir():
         for path in sorted(place.glob("*/claims.jsonl")):
             for row in read_rows(str(path)):
-                yield Labelled(path.parent / "docs", row["text"], row["claim"], row["label"], row["kind"])
+                said = row["text"], row["claim"], row["label"], row["kind"]
+                yield Labelled(path.parent / "docs", *said, source=row["source"])
         return
     rows = [*read_rows(str(place if place.suffix else place.with_suffix(".jsonl")))]
     if "sentences" in rows[0]:
@@ -98,8 +101,19 @@ def opened(judge: str, docs: Path | None) -> Verifier:
     return open_verifier("local", docs=[docs] if docs else [], judge=judge)
 
 
-def checked(judge: str, rows: Sequence[Labelled]) -> Iterator[tuple[Labelled, str, str]]:
-    """Each claim with what is shown of it, and why."""
+def was_seen(row: Labelled, passages: Sequence[Passage]) -> bool:
+    """Whether a passage has nine in ten of the words of the sentence that says a claim.
+
+    Of a row, which is shown without the cells that have nothing to do with a claim, those that both have.
+    """
+    wanted = read(row.source.partition(": ")[2]).keys
+    wanted &= read(row.claim).keys if row.kind.startswith("table") else wanted
+    held = (read(one.title).keys | read(one.text).keys for one in passages)
+    return max((len(wanted & own) for own in held), default=0) >= 0.9 * len(wanted)
+
+
+def checked(judge: str, rows: Sequence[Labelled]) -> Iterator[tuple[Labelled, str, str, bool]]:
+    """Each claim with what is shown of it, why, and whether the judge was shown the sentence that says it."""
     groups: dict[Any, list[Labelled]] = defaultdict(list)
     for row in rows:
         groups[row.evidence if isinstance(row.evidence, Path) else id(row.evidence)].append(row)
@@ -119,7 +133,9 @@ def checked(judge: str, rows: Sequence[Labelled]) -> Iterator[tuple[Labelled, st
             end = start + len(row.claim)
             own = [one for one in report.checks if one.verdict and start < one.claim.end <= end]
             shown = min({one.shown for one in own}, key=[*KINDS].index, default="no claim")
-            yield row, shown, " | ".join(f"“{one.quote}” {one.verdict.why}" for one in own if one.verdict)
+            why = " | ".join(f"“{one.quote}” {one.verdict.why}" for one in own if one.verdict)
+            most = getattr(verifier.judge, "alone", None)
+            yield row, shown, why, was_seen(row, [p for one in own for p in one.passages[:most]])
 
 
 def main() -> None:
@@ -134,7 +150,9 @@ def main() -> None:
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         kinds: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         wall, cpu = time.monotonic(), time.process_time()
-        for row, shown, why in checked(judge, rows):
+        seen = []
+        for row, shown, why, in_view in checked(judge, rows):
+            seen += [in_view] if row.label == "true" and row.source else []
             counts[row.label][shown] += 1
             kinds[row.label, row.kind][shown] += 1
             if args.show:
@@ -145,6 +163,8 @@ def main() -> None:
         for label, count in sorted(counts.items(), reverse=True):
             told = ", ".join(f"{count[kind]} {kind}" for kind in SHOWN if count[kind])
             say(f"{judge}: of {count.total()} {label}: {told}\n")
+        if seen:
+            say(f"{judge}: saw the sentence that says it for {sum(seen)} of {len(seen)} true claims\n")
         say(f"{judge}: {cpu / len(rows):.3f} CPU s and {wall / len(rows):.3f} s a claim\n")
 
 

@@ -15,6 +15,7 @@ from factrl.verifier import Verifier, open_verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.judges import WeakJudge
 from factrl.verifier.pieces import cut, found_in, pieces_in, ranked
+from factrl.verifier.report import _excerpt
 from factrl.verifier.search import Given
 from factrl.verifier.subjects import Context, heads, other_subject
 from factrl.verifier.values import contradicts, is_verbatim, other_value, rivals
@@ -117,6 +118,40 @@ def test_a_value_beside_its_own_words_is_none(claim: str, sentence: str) -> None
     assert other_value(claim, pieces_in(sentence), "") == ""
 
 
+ROW = "| Model | Colour | Price | Service needed |\n|---|---|---|---|\n| Lumo 60 | black | 899 euros | no |\n"
+
+
+@pytest.mark.parametrize(
+    ("claim", "text", "other"),
+    [
+        (
+            "The Lumo 60 is black and costs 899 euros.",
+            ROW,
+            False,
+        ),  # 60 is its name, and "no" denies no colour
+        ("The Lumo 60 is not black.", ROW, True),
+        ("Wooden spoons may not be washed.", "The following may not be washed:\n- wooden spoons", False),
+        ("Wooden spoons may be washed.", "The following may not be washed:\n- wooden spoons", True),
+    ],
+)
+def test_what_a_row_is_about_is_no_value_of_it_and_an_item_denies_with_its_lead_in(
+    claim: str, text: str, other: bool
+) -> None:
+    assert bool(other_value(claim, pieces_in(text)[-1:], "")) is other
+
+
+def test_of_two_headings_the_nearer_one_says_whose_piece_it_is() -> None:
+    text = "# Lumo 45 and Lumo 60\n\n## Lumo 45\n\nIt has five programmes.\n\n## Lumo 60\n\nIt has eight."
+    found = found_in([Passage(text, "Lumo 45 and Lumo 60")])
+    doubts = {
+        one.passage.text: bool(
+            other_subject("The Lumo 60 has eight programmes.", Context(), one, heads(found))
+        )
+        for one in found
+    }
+    assert (doubts["It has five programmes."], doubts["It has eight."]) == (True, False)
+
+
 DOCS = [Passage("It costs 99 euros.", "Auron"), Passage("It costs 149 euros.", "Auron Plus")]
 
 
@@ -199,6 +234,14 @@ def test_documents_that_disagree_are_both_shown(tmp_path: Path) -> None:
     page = report.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
     assert "Rules of 2021" in page
     assert "the documents disagree" in page
+
+
+def test_a_page_cuts_no_word_of_a_long_passage() -> None:
+    text = f"{'December ' * 60}It opens at nine. {'September ' * 60}"
+    start = text.index("It opens")
+    before, quote, after = _excerpt(text, start, start + 17)
+    assert quote == "It opens at nine."
+    assert {*before.split(), *after.split()} == {"…", "December", "September"}
 
 
 def test_rows_of_a_table_are_not_mixed(tmp_path: Path) -> None:

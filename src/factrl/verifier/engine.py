@@ -17,6 +17,7 @@ import inspect
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from factrl.errors import PolicyFault, Unscored
@@ -28,7 +29,7 @@ from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier.claims import normalised
-from factrl.verifier.pieces import Found, found_in, ranked, stems
+from factrl.verifier.pieces import Found, Piece, found_in, ranked, stems
 from factrl.verifier.report import UNLIKELY, VERBATIM
 from factrl.verifier.search import Given, Search
 from factrl.verifier.subjects import ELSE, Context, contexts, heads, may_be_same, other_subject, subject_of
@@ -88,7 +89,7 @@ class Item:
         """The search query for its evidence."""
         return f"{self.context.words} {self.claim.text}".lstrip()
 
-    @property
+    @cached_property
     def words(self) -> str:
         """The claim in one spelling, as it is compared and judged."""
         return clean(self.claim.text)
@@ -293,21 +294,34 @@ class _Group:
             item.passages = ()
             return
 
+        @cache
+        def other(one: Found) -> str:
+            return other_subject(item.words, item.context, one, known)
+
+        @cache
         def doubt(one: Found) -> str:
-            other = other_subject(item.words, item.context, one, known)
-            return other or other_value(item.words, one.pieces, one.passage.title)
+            return other(one) or other_value(item.words, one.pieces, one.passage.title)
+
+        def says(one: Found) -> bool:
+            """Whether it says the claim word for word, or with its subject where the claim names that."""
+            (piece, *more) = one.pieces
+            said = is_verbatim(item.words, piece.text) or is_verbatim(item.words, piece.text, subject_of(one))
+            return not more and said and not doubt(one)
+
+        def differs(claim: str, one: Found, check: Callable[[str, Piece, str], bool]) -> bool:
+            return len(one.pieces) == 1 and check(claim, one.pieces[0], one.passage.title) and not other(one)
 
         near = best[: 3 * _SHOWN]
-        verbatim = next((one for one in near[:_SHOWN] if self._says(item, one, known)), None)
+        verbatim = next(filter(says, near[:_SHOWN]), None)
         first = verbatim or best[0]
         same = [one for one in near if may_be_same(first, one)]
         others = [one for one in same if _document(one) != _document(first)]
-        against = next((one for one in same if self._contradicts(item, one, known)), None)
-        against = against or next((one for one in others if self._rivals(item, one, known)), None)
+        against = next((one for one in same if differs(item.words, one, contradicts)), None)
+        against = against or next((one for one in others if differs(item.query, one, rivals)), None)
         wanted = stems(item.words)
 
         def bears(one: Found) -> bool:
-            own = stems(f"{one.passage.title}. {one.passage.text}")
+            own = stems(one.passage.title) | stems(one.passage.text)
             return len(wanted & own) >= ABOUT * len(wanted)
 
         # What another document says of the same thing in other words is the judge's to tell.
@@ -332,29 +346,6 @@ class _Group:
     def alone(self) -> int:
         """How many pieces the judge is asked about, each alone; 0 where it is asked about all together."""
         return getattr(self.verifier.judge, "alone", 0) if self.verifier.own_subject else 0
-
-    @staticmethod
-    def _says(item: Item, one: Found, known: frozenset[Any]) -> bool:
-        """Whether a sentence says a claim word for word, or with its subject where the claim names that."""
-        (piece, *more) = one.pieces
-        if more or not (
-            is_verbatim(item.words, piece.text) or is_verbatim(item.words, piece.text, subject_of(one))
-        ):
-            return False
-        context = one.passage.title
-        return not other_subject(item.words, item.context, one, known) and not other_value(
-            item.words, one.pieces, context
-        )
-
-    @staticmethod
-    def _contradicts(item: Item, one: Found, known: frozenset[Any]) -> bool:
-        said = len(one.pieces) == 1 and contradicts(item.words, one.pieces[0], one.passage.title)
-        return said and not other_subject(item.words, item.context, one, known)
-
-    @staticmethod
-    def _rivals(item: Item, one: Found, known: frozenset[Any]) -> bool:
-        said = len(one.pieces) == 1 and rivals(item.query, one.pieces[0], one.passage.title)
-        return said and not other_subject(item.words, item.context, one, known)
 
     # -- Verdicts
 

@@ -116,7 +116,8 @@ def in_words(row: Iterable[tuple[str, Any]]) -> str:
         if (
             value is not None and value == value and (text := str(value).strip())
         ):  # NaN is not equal to itself
-            parts.append(f"{column.strip()}: {text}" if column.strip() else text)
+            name = column.replace("_", " ").strip()
+            parts.append(f"{name}: {text}" if name else text)
     return "; ".join(parts)
 
 

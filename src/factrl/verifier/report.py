@@ -505,9 +505,12 @@ def _claim(number: int, check: Check, report: Report) -> Mapping[str, Any]:
 
 def _excerpt(text: str, start: int, end: int) -> tuple[str, str, str]:
     """The text before the quote, the quote, and the text after it."""
-    first, last = max(0, start - _AROUND), min(len(text), end + _AROUND)
-    before, after = "… " if first else "", " …" if last < len(text) else ""
-    return before + text[first:start], text[start:end], text[end:last] + after
+    before, after = text[max(0, start - _AROUND) : start], text[end : end + _AROUND]
+    if start > _AROUND:  # no word is cut
+        before = f"… {before.partition(' ')[2]}"
+    if end + _AROUND < len(text):
+        after = f"{after.rpartition(' ')[0]} …"
+    return before, text[start:end], after
 
 
 def _pieces(text: str, claims: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

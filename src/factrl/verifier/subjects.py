@@ -16,30 +16,9 @@ from typing import NamedTuple
 
 from factrl.types import Claim
 from factrl.verifier.pieces import ARTICLES, Found, refers_back
-from factrl.verifier.values import key_of, tokens
+from factrl.verifier.tokens import read, tokens
 
 _TITLED = re.compile(r"[:|(),]| [-–—] ")
-_HONORIFICS = frozenset(
-    [
-        "dr",
-        "prof",
-        "mr",
-        "mrs",
-        "ms",
-        "sir",
-        "dame",
-        "lady",
-        "frau",
-        "herr",
-        "madame",
-        "monsieur",
-        "dra",
-        "don",
-        "doña",
-        "mme",
-        "m",
-    ]
-)
 _SMALL = frozenset("of the de du la von am an der della del".split())  # noqa: SIM905
 _LONGEST = 4  # words of a name that heads something
 _JOINS = re.compile(r"[ -]|\. | (?:of|of the|de|du|de la|von|am|an der|della|del) ")
@@ -64,8 +43,6 @@ def names(text: str) -> tuple[Name, ...]:
     found: list[list[str]] = []
     last = -1
     for one in tokens(text):
-        if one.low in _HONORIFICS:
-            continue
         if one.value is not None and one.value[0] in ("month", "weekday"):  # a date is a value
             last = -1
             continue
@@ -73,9 +50,9 @@ def names(text: str) -> tuple[Name, ...]:
         code = one.value is not None and one.value[0] == "code"
         if one.named or code or (joined and one.value is not None and one.value[0] == "number"):
             if joined:
-                found[-1].append(key_of(one))
+                found[-1].append(one.key)
             else:
-                found.append([key_of(one)])
+                found.append([one.key])
             last = one.end
     return tuple(map(tuple, found))
 
@@ -89,17 +66,14 @@ def heads(found: Iterable[Found]) -> frozenset[Name]:
     for one in found:
         for piece in one.pieces:
             known.update(map(_whole, piece.keys))
-            for line in piece.above:
-                known.update(
-                    name for name in (_whole(line), *names(line)) if len(name) > 1 or _has_digit(name)
-                )
+            known.update(*map(_above, piece.above))
     return frozenset(known - {()})
 
 
 @lru_cache(maxsize=8_192)
 def _whole(text: str) -> Name:
     """The keys of a short text, such as a title; empty for a longer one."""
-    own = tuple(map(key_of, (one for one in tokens(text) if one.low not in _HONORIFICS | _SMALL)))
+    own = tuple(one.key for one in tokens(text) if one.low not in _SMALL)
     return own if len(own) <= _LONGEST else ()
 
 
@@ -112,13 +86,19 @@ def _first(sentence: str) -> tuple[Name, ...]:
     return own if certain else ()
 
 
-def _has_digit(name: Name) -> bool:
-    return any(map(str.isdigit, "".join(name)))
+@lru_cache(maxsize=1_024)
+def _above(heading: str) -> tuple[Name, ...]:
+    """The names that a heading bears: of several words, or with a number."""
+    return tuple(
+        name
+        for name in (_whole(heading), *names(heading))
+        if len(name) > 1 or any(map(str.isdigit, "".join(name)))
+    )
 
 
 def other_subject(claim: str, context: Context, one: Found, known: frozenset[Name]) -> str:
     """Why a piece may be about something else than a claim; empty if nothing shows that."""
-    said = tuple(map(key_of, tokens(claim)))
+    said = tuple(one.key for one in tokens(claim))
     own = [
         name for number, name in enumerate(names(claim)) if name in known or (len(name) > 1 and not number)
     ]
@@ -126,9 +106,9 @@ def other_subject(claim: str, context: Context, one: Found, known: frozenset[Nam
     own = [name for name in own if not any(other != name and _holds(other, name) for other in own)]
     if not own and not context.subject:
         return ""
-    shown = f"{one.passage.title} | {opening(one.first)} | {one.passage.text}"
-    held = names(shown)
-    words = {*map(key_of, tokens(shown))}
+    shown = one.passage.title, opening(one.first), one.passage.text
+    held = [name for part in shown for name in names(part)]
+    words = frozenset[str]().union(*(read(part).keys for part in shown))
     # Who is meant by a pronoun is less sure: it counts where the piece has somebody else.
     if context.subject in known or (
         len(context.subject) > 1 and any(len(run) > 1 for run in names(one.passage.text))
@@ -139,19 +119,25 @@ def other_subject(claim: str, context: Context, one: Found, known: frozenset[Nam
         apart = name in known and longer and not any(run not in longer and _holds(run, name) for run in held)
         lost = name[-1] not in words or (name in known and not words.issuperset(name))
         rival = name[0] not in words and any(run[-1] == name[-1] and len(run) > 1 for run in held)
-        if lost or apart or rival:
+        if lost or apart or rival or _under_another(name, one, known):
             return ELSE
     return ""
 
 
-@lru_cache(maxsize=1_024)
-def _named(title: str) -> frozenset[str]:
-    return frozenset(word for name in names(_TITLED.split(title)[0]) for word in name)
+def _under_another(name: Name, one: Found, known: frozenset[Name]) -> bool:
+    """Whether another name of the same first word stands nearer: "Lumo 45" below "Lumo 45 and 60"."""
+    for line in (one.passage.text, *reversed(one.passage.title.split(" › "))):
+        held = names(line)
+        if any(_holds(run, name) for run in held):
+            return False
+        if any(run in known and run[0] == name[0] for run in held):
+            return True
+    return False
 
 
 def may_be_same(one: Found, other: Found) -> bool:
     """Whether two pieces may be about one thing: not where their titles are two different names."""
-    both = _named(one.title), _named(other.title)
+    both = [{word for name in names(_TITLED.split(each.title)[0]) for word in name} for each in (one, other)]
     return not all(both) or not both[0].isdisjoint(both[1])
 
 
@@ -159,7 +145,7 @@ def may_be_same(one: Found, other: Found) -> bool:
 def subject_of(one: Found) -> frozenset[str]:
     """The keys of the words of title and headings, and of the one name before it, if it is one."""
     before = names(one.pieces[0].before)
-    title = frozenset(word.key for word in tokens(one.passage.title))
+    title = read(one.passage.title).keys
     return title.union(*before) if len(before) == 1 else title
 
 

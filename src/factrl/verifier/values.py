@@ -9,38 +9,18 @@ one than the evidence is at most unsure, however sure a model is.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from difflib import SequenceMatcher
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from factrl.text.words import stem
-
-from .lexicon import lexicon, silent
 from .pieces import ARTICLES, Piece
+from .tokens import NEGATIONS, Read, Token, read, silent, stemmed, tokens
 
-_LONGEST = 1_000  # characters of a claim or piece that are compared
-_LONGEST_NAME = 3  # words of a text in capitals that may be a name; in a longer one capitals mark none
 _NEAR = 3  # words that one value may have
 _FAMILY = 5  # letters that words of one family share: "cancel", "cancellation"
 _STRICT = ("number", "code", "month", "weekday")  # a claim may have none that its evidence lacks
-_TOKEN = re.compile(
-    r"(?P<clock>\d{1,2}:\d\d(?![\d:]))|(?P<number>\d{1,3}(?:[., '’]\d{3})+(?:[.,]\d{1,2})?(?!\d)(?![.,-]\d)"
-    r"|\d+(?:[.,]\d+)?(?![\d.]*\.\d)(?!-?[A-Z])(?=[^\W\d_]{0,3}(?!\w)))"
-    r"(?:(?:st|nd|rd|th)\b)?"
-    r"|(?P<code>[^\W\d_]{0,8}[-./]?\d[^\W_]*(?:[-./][^\W_]+)*)|[€$£¥]|°[CF]"
-    r"|[^\W\d_]{1,2}['’](?=[^\W\d_]{2})|[^\W\d_]+(?:['’-][^\W\d_]+)*"
-    r"|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
-)
-_NEGATIONS = frozenset(
-    """
-    cannot denied denies failed fails hardly neither never no nobody none nor not nothing unable without
-    refuse
-    refuses kein keine keinem keinen keiner keines nicht nie niemals ohne ne pas sans aucun aucune jamais no
-    sin nunca non senza mai niet geen ně ani nie bez не нет без
-    """.split()  # noqa: SIM905
-)
-_TAKES_BACK = _NEGATIONS | frozenset(
+_TAKES_BACK = NEGATIONS | frozenset(
     """
     if unless except only until but when falls wenn sofern außer nur bis aber si sauf seulement mais sauf
     jusqu solo excepto pero se tranne ma als behalve maar whether ob
@@ -48,95 +28,6 @@ _TAKES_BACK = _NEGATIONS | frozenset(
 )
 _PARTS = re.compile(r"[,;:()|–—!?]| - |\.(?= )")
 _JOINS = frozenset("and und et y e en or oder ou o while whereas but aber mais pero sowie".split())  # noqa: SIM905
-
-
-class Token(NamedTuple):
-    """A word: its stem, whether it is written as a name, and the value that it is, as its kind and which."""
-
-    key: str
-    low: str
-    named: bool
-    value: tuple[str, str] | None
-    start: int
-    end: int
-
-
-_ENDINGS = {"month": (), "weekday": ("s",), "number": ()}  # others have those of adjectives and plurals
-_ADJECTIVE = ("s", "e", "n", "en", "er", "es", "em", "ly", "a")
-_ENDING = re.compile(r"(?<=...)(?:ern|e[nmrs]?|[ns])$")
-
-
-def _value(low: str, word: str, *, opens: bool, counted: bool) -> tuple[str, str] | None:
-    """The value that a word is; a number stands before it (`counted`), or it begins a sentence (`opens`)."""
-    values = lexicon()[0]
-    if word in ("March", "May"):
-        return values[word]
-    for form in (low, low[:-1], low[:-2]) if len(low) > 3 else (low,):
-        one = values.get(form)
-        if one is None or (form != low and low[len(form) :] not in _ENDINGS.get(one[0], _ADJECTIVE)):
-            continue
-        if one[0] == "number" and not opens and word != low:
-            continue  # "the Cento"
-        if len(form) > 2 or counted or one[0] in ("number", "halfday", "currency"):
-            return one
-    return None
-
-
-@lru_cache(maxsize=8_192)
-def tokens(text: str) -> tuple[Token, ...]:
-    """The words of a text, its first thousand characters, with their values."""
-    found: list[Token] = []
-    scales = lexicon()[1]
-    capitals = text.isupper() and len(text.split()) > _LONGEST_NAME
-    opens = True
-    for match in _TOKEN.finditer(text[:_LONGEST]):
-        word, low = match[0], match[0].lower().replace("’", "'")
-        low = re.sub(r"'s?$", "", low)
-        last = found[-1] if found else None
-        value: tuple[str, str] | None
-        if match["clock"]:  # 8:00 is 8
-            value = ("number", low.removeprefix("0").removesuffix(":00") or "0")
-        elif match["number"]:
-            value = ("number", _plain(match["number"]))
-        elif match["code"]:
-            value = ("code", low)
-        elif low in scales and last and last.value and last.value[0] == "number" and ":" not in last.low:
-            scaled = f"{float(last.value[1]) * scales[low]:.12g}"
-            found[-1] = last._replace(value=("number", scaled), key=scaled, end=match.end())
-            continue
-        elif low in scales:
-            value = ("number", f"{scales[low]:.12g}")
-        else:
-            counted = bool(
-                last and last.value and last.value[0] == "number" and last.end >= match.start() - 1
-            )
-            titled = not word.islower() and text[match.end() + 1 : match.end() + 2].isupper()  # "Nine Doors"
-            value = _value(low, word, opens=opens and not titled, counted=counted)
-        named = not (
-            capitals or word.islower() or word.lower() == word.upper() or (opens and low in silent())
-        )
-        key = value[1] if value and value[0] in ("number", "code") else _stemmed(low)
-        found.append(Token(key, low, named, value, *match.span()))
-        opens = text[match.end() : match.end() + 3].strip()[:1] in (".", "!", "?", ":", ";", "|")
-    return tuple(found)
-
-
-def key_of(one: Token) -> str:
-    """The key of a word in a name, where "nine" is no number."""
-    return one.key if one.low == one.key or not one.value else _stemmed(one.low)
-
-
-def _plain(digits: str) -> str:
-    """A number in one spelling: 1203 for "1,203" and "1 203", 1.5 for "1,5"."""
-    if re.fullmatch(r"\d{1,3}(?:[., '’]\d{3})+", digits) and not digits.startswith("0"):
-        return re.sub(r"\D", "", digits)
-    if re.search(r"[.,]\d{3}[.,]", digits):
-        whole, _, part = re.sub(r"[ '’]", "", digits).rpartition(
-            "," if digits.rfind(",") > digits.rfind(".") else "."
-        )
-        digits = re.sub(r"\D", "", whole) + "." + part
-    plain = re.sub(r"[ '’]", "", digits).replace(",", ".")
-    return f"{float(plain):.12g}" if plain.count(".") <= 1 and len(plain) < 16 else plain
 
 
 # -- Verbatim
@@ -160,7 +51,7 @@ def is_verbatim(claim: str, text: str, about: Collection[str] = ()) -> bool:
     wanted, held = _spelling(claim), _spelling(text)
     if about:
         here = {*held}
-        more = [word for word in wanted if word not in here and _stemmed(word) in about]
+        more = [word for word in wanted if word not in here and stemmed(word) in about]
         wanted = tuple(word for word in wanted if word not in more)
         wanted, held = (tuple(word for word in own if word not in _idle()) for own in (wanted, held))
         if len(wanted) < 3 or 2 * len(more) > len(wanted):
@@ -171,11 +62,6 @@ def is_verbatim(claim: str, text: str, about: Collection[str] = ()) -> bool:
     before = " ".join(held)[:at].split()
     after = held[len(before) + len(wanted) :]
     return _TAKES_BACK.isdisjoint(before) and _TAKES_BACK.isdisjoint(after[:4]) and len(before) <= 4
-
-
-@lru_cache(maxsize=8_192)
-def _stemmed(word: str) -> str:
-    return _ENDING.sub("", stem(word))
 
 
 @cache
@@ -203,42 +89,43 @@ def other_value(claim: str, pieces: Sequence[Piece], context: str) -> str:
             must have its values.
         context: the title and the headings of the pieces.
     """
-    claimed, above = tokens(claim), tokens(context)
-    wanted = {one.key for one in claimed}
-    piece = max(pieces, key=lambda one: len(wanted.intersection(word.key for word in tokens(one.text))))
-    text, row = piece.shown, piece.kind == "row"
-    own = tokens(text)
-    values = {one.value for one in (*own, *above) if one.value}
-    keys = {one.key for one in (*own, *above)} | {
-        part for one in (*own, *above) for part in one.low.split("-")
-    }
-    near = _nearest_cells(claimed, text) if row else own
-    kinds = {one.value[0] for one in (*near, *above) if one.value}
+    claimed, above = read(claim), read(context)
+    piece = max(pieces, key=lambda one: len(claimed.keys & read(one.text).keys))
+    own = read(piece.shown)
+    said = _said(claimed, piece)
+    values, keys = own.values | above.values, own.keys | above.keys
+    keys |= {part for one in (*own.words, *above.words) if "-" in one.low for part in one.low.split("-")}
     missing = [
-        one.value[0] for one in claimed if one.value and one.value not in values and one.key not in keys
+        one.value[0] for one in claimed.words if one.value and one.value not in values and one.key not in keys
     ]
     if strict := [kind for kind in missing if kind in _STRICT]:
         return f"the evidence has another {strict[0]} or none"
-    opposed = not kinds.isdisjoint(missing)
-    denied = _denies(claimed) != _denies(near if row else tokens(piece.text))
+    opposed = not {kind for kind, _ in values}.isdisjoint(missing)
+    denied = claimed.denies != said.denies
     if opposed and not denied:  # "closed" may be said as "not open"
         return "the evidence has another word in its place"
-    if _exchanged(claim, piece, {one.value for one in above}):
+    if _exchanged(claim, piece, above.values):
         return "the evidence has the value of something else"
-    if denied and not opposed and _covered(claimed, keys) >= 0.75:
+    covered = len(claimed.content & keys) / max(len(claimed.content), 1)
+    if denied and not opposed and covered >= 0.75:
         return "the same words with a negation"
-    if _reversed(claimed, own):
+    if claimed.content <= own.keys and _reversed(claimed.words, own.words):
         return "the evidence says it of something else"
-    return _replaced(claimed, tokens(piece.text), keys)
+    return _replaced(claimed.words, tokens(piece.text), keys)
+
+
+def _said(claimed: Read, piece: Piece) -> Read:
+    """What a piece says itself: an item with the line before its list, and of a row the cells that have words
+    of a claim, so that "needs service: no" denies nothing else."""
+    if piece.kind == "row":
+        return read("; ".join(cell for cell in piece.text.split("; ") if claimed.content & read(cell).keys))
+    return read(piece.shown if piece.kind == "item" else piece.text)
 
 
 def _reversed(claimed: Sequence[Token], own: Sequence[Token]) -> bool:
-    """Whether all words of the claim are there, and its first two names or numbers in the other order."""
+    """Whether the first two names or numbers of a claim stand in the other order in a piece."""
     keys = [one.key for one in own]
-    if (
-        _covered(claimed, keys) < 1
-        or {one.low for one in claimed} & _PASSIVE != {one.low for one in own} & _PASSIVE
-    ):
+    if {one.low for one in claimed} & _PASSIVE != {one.low for one in own} & _PASSIVE:
         return False
 
     def other_order(which: Callable[[Token], bool]) -> bool:
@@ -251,29 +138,6 @@ def _reversed(claimed: Sequence[Token], own: Sequence[Token]) -> bool:
 _PASSIVE = frozenset("by von vom par por da door wurde wurden was were been est été fue".split())  # noqa: SIM905
 
 
-def _nearest_cells(claimed: Sequence[Token], row: str) -> list[Token]:
-    """The words of those cells of a row that share most with a claim."""
-    wanted = {one.key for one in claimed}
-    held = [tokens(cell) for cell in row.split("; ")]
-    shares = [len(wanted.intersection(one.key for one in cell)) for cell in held]
-    return [one for cell, share in zip(held, shares, strict=True) if share == max(shares) for one in cell]
-
-
-def _denies(words: Iterable[Token]) -> bool:
-    return any(one.low in _NEGATIONS or one.low.endswith("n't") for one in words)
-
-
-def content(words: Iterable[Token]) -> frozenset[str]:
-    """The keys of the words that carry the meaning, without values and negations."""
-    idle = silent() | _NEGATIONS
-    return frozenset(one.key for one in words if not one.value and one.low not in idle and len(one.low) > 1)
-
-
-def _covered(claimed: Sequence[Token], keys: Collection[str]) -> float:
-    wanted = content(claimed)
-    return len(wanted & {*keys}) / max(len(wanted), 1)
-
-
 class _Segment(NamedTuple):
     values: frozenset[str]
     words: frozenset[str]  # its own and those that it shares
@@ -281,6 +145,7 @@ class _Segment(NamedTuple):
     own: frozenset[str]
 
 
+@lru_cache(maxsize=8_192)
 def _segments(text: str, kind: str, before: int = 0, *, row: bool = False) -> list[_Segment]:
     """A sentence, taken apart so that each part has the values of one kind that belong together.
 
@@ -332,14 +197,15 @@ def _segments(text: str, kind: str, before: int = 0, *, row: bool = False) -> li
     return found
 
 
-def _exchanged(claim: str, piece: Piece, above: Collection[tuple[str, str] | None]) -> bool:
+def _exchanged(claim: str, piece: Piece, above: frozenset[tuple[str, str]]) -> bool:
     """Whether a value of the claim, one that is not `above`, stands beside other words in the piece.
 
     It does where another value has more of the claim's names beside it, or more of its words and the claim's
     value none of its own.
     """
     row = piece.kind == "row"
-    for kind in {one.value[0] for one in tokens(claim) if one.value}:
+    above |= read(" | ".join(piece.keys)).values  # what a row is about is no value of it
+    for kind in {kind for kind, _ in read(claim).values}:
         held = _segments(piece.shown, kind, len(piece.before), row=row)
         if len({value for one in held for value in one.values}) < 2 or len(held) < 2:
             continue
@@ -350,12 +216,12 @@ def _exchanged(claim: str, piece: Piece, above: Collection[tuple[str, str] | Non
                     one
                     for one in held
                     if (part.values.isdisjoint(one.values) if row else value not in one.values)
+                    and not {(kind, other) for other in one.values} <= above
                 ]
                 if not with_it or not others or (kind, value) in above:
                     continue
-                names, words = (
-                    max(len(part.words & of(one)) for one in with_it) for of in (_names_of, _words_of)
-                )
+                names = max(len(part.words & one.names) for one in with_it)
+                words = max(len(part.words & one.words) for one in with_it)
                 lone = row or not any(part.words & one.own for one in with_it)
                 for one in others:
                     more = len(part.words & one.names) - names
@@ -364,37 +230,30 @@ def _exchanged(claim: str, piece: Piece, above: Collection[tuple[str, str] | Non
     return False
 
 
-def _names_of(one: _Segment) -> frozenset[str]:
-    return one.names
-
-
-def _words_of(one: _Segment) -> frozenset[str]:
-    return one.words
-
-
 def contradicts(claim: str, piece: Piece, context: str) -> bool:
     """Whether a piece has the words of a claim and another value in a place, or a negation."""
-    claimed, own, around = tokens(claim), tokens(piece.shown), tokens(context)
-    keys, values = {one.key for one in (*own, *around)}, {one.value for one in (*own, *around)}
-    wanted = content(claimed)
-    said = {word.key for word in tokens(piece.text)}
-    if len(wanted) < 2 or not wanted <= keys or len(wanted & said) < 0.6 * len(wanted):
+    claimed, own, above = read(claim), read(piece.shown), read(context)
+    wanted = claimed.content
+    if (
+        len(wanted) < 2
+        or len(wanted & read(piece.text).keys) < 0.6 * len(wanted)
+        or not wanted <= own.keys | above.keys
+    ):
         return False
-    missing = {one.value for one in claimed if one.value} - values
+    missing = claimed.values - own.values - above.values
     kinds = {kind for kind, _ in missing}
     if not missing:
-        return _denies(claimed) != _denies(tokens(piece.text)) and wanted <= {one.key for one in own}
+        return claimed.denies != _said(claimed, piece).denies and wanted <= own.keys
     if len(kinds) > 2 or len(kinds.intersection(_STRICT)) > 1:
         return False
     for kind in kinds:
-        mine = {one.value[1] for one in claimed if one.value and one.value[0] == kind}
+        mine = {value for of, value in claimed.values if of == kind}
         if piece.kind == "row":
-            values = {one.value for one in _nearest_cells(claimed, piece.shown)}
-            other = {value[1] for value in values if value and value[0] == kind}
+            other = {value for of, value in own.values if of == kind}
         else:
             parts = _segments(piece.shown, kind, len(piece.before))
             other = max(parts, key=lambda one: len(one.words & wanted)).values if parts else ()
-        beside = _beside(claimed, kind, missing) & _beside(own, kind)
+        beside = _beside(claimed.words, kind, missing) & _beside(own.words, kind)
         if other and mine.isdisjoint(other) and (beside or kind not in ("number", "code")):
             return True
     return False
@@ -427,24 +286,25 @@ def rivals(claim: str, piece: Piece, title: str) -> bool:
     ... )
     (False, True)
     """
-    claimed, own = tokens(claim), tokens(piece.shown)
-    mine, units = _measured(claimed)
-    theirs, _ = _measured(own, row=piece.kind == "row")
+    mine, units = _measured(claim)
+    theirs, _ = _measured(piece.shown, row=piece.kind == "row")
     if not any(_differ(mine[measure], theirs[measure]) for measure in mine.keys() & theirs.keys()):
         return False
-    wanted = content(claimed) - units - {one.key for one in tokens(title)}
-    held = {one.key[:_FAMILY] for one in own}
-    names = {one.key for one in claimed if one.named} & wanted
+    wanted = read(claim).content - units - read(title).keys
+    held = {key[:_FAMILY] for key in read(piece.shown).keys}
+    names = {one.key for one in tokens(claim) if one.named} & wanted
     shared = sum(key[:_FAMILY] in held for key in wanted)
     return 0 < len(wanted) <= 2 * shared and all(name[:_FAMILY] in held for name in names)
 
 
-def _measured(words: Sequence[Token], *, row: bool = False) -> tuple[dict[str, set[Amount]], set[str]]:
-    """What some words measure, with the amounts, and the keys of the words that are units there.
+@lru_cache(maxsize=8_192)
+def _measured(text: str, *, row: bool = False) -> tuple[dict[str, set[Amount]], set[str]]:
+    """What a text measures, with the amounts, and the keys of the words that are units there.
 
     What is measured is a kind of unit (a time, a mass), a currency, the hour of the clock, a month, a
     weekday, or what is counted.  In a row a number without a unit has every unit of the row.
     """
+    words = tokens(text)
     found: dict[str, set[Amount]] = {}
     units: set[str] = set()
 
@@ -504,6 +364,8 @@ def _beside(words: Sequence[Token], kind: str, which: Collection[tuple[str, str]
 
 def _replaced(claimed: Sequence[Token], own: Sequence[Token], keys: Collection[str]) -> str:
     """Whether a name stands in the place of another one, between words that are the same."""
+    if not any(one.named and one.key not in keys for one in claimed):
+        return ""
     mine = [one for one in claimed if one.low not in silent()]
     held = [one for one in own if one.low not in silent()]
     mine_keys = [one.key for one in mine]

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeAlias
@@ -228,20 +228,20 @@ def content_words(text: str) -> frozenset[str]:
     >>> sorted(content_words("She won the prizes")), sorted(content_words("win a prize"))
     (['priz', 'win'], ['priz', 'win'])
     """
-    words: set[str] = set()
+    return frozenset(_content(text))
+
+
+def _content(text: str) -> Iterator[str]:
     for piece in _pieces(text.replace("-", " ").replace("’s ", " ").replace("'s ", " ")):
         if _SPACELESS.search(piece):
-            words.update(piece[i : i + 2] for i in range(max(1, len(piece) - 1)))
-        elif piece.lower() not in STOP_WORDS:
-            word = piece.lower()
-            words.add(str(CARDINALS[word]) if word in CARDINALS else stem(word))
-    return frozenset(words)
+            yield from (piece[i : i + 2] for i in range(max(1, len(piece) - 1)))
+        elif (word := piece.lower()) not in STOP_WORDS:
+            yield str(CARDINALS[word]) if word in CARDINALS else stem(word)
 
 
-def _pieces(text: str) -> list[str]:
+def _pieces(text: str) -> Iterator[str]:
     text = clean(text)
-    shouting = text.isupper()
-    pieces: list[str] = []
+    shouting, opens = text.isupper(), True
     for match in _PIECE.finditer(text):
         piece = match[0]
         if piece[0].isdigit():
@@ -250,12 +250,12 @@ def _pieces(text: str) -> list[str]:
                 piece = piece.replace(",", "")
         elif piece.isupper() and not shouting and len(piece) > 1 and piece.lower() in _CAPITALS:
             pass
-        elif piece.lower() in ARTICLES and (piece != "A" or not pieces):
+        elif piece.lower() in ARTICLES and (piece != "A" or opens):
             continue
         else:
             piece = piece.replace("'", "").casefold()
-        pieces.append(piece)
-    return pieces
+        opens = False
+        yield piece
 
 
 # -- Which claims are skipped
@@ -275,8 +275,8 @@ def mark(claims: Iterable[Claim], question: str = "") -> list[Claim]:
             skip = "self"
         if skip is None and _is_unverifiable(clean(claim.text).lstrip("\"'([")):
             skip = "unverifiable"
-        if skip is None and given and len(words := content_words(claim.text)) > 1 and words <= given:
-            skip = "question"
+        if skip is None and given and all(word in given for word in _content(claim.text)):
+            skip = "question" if len(content_words(claim.text)) > 1 else None
         if skip is None and len(claim.text) <= MAX_PAYLOAD:
             spelling = normalised(claim.text)
             skip = "repeat" if spelling in seen else None

@@ -8,16 +8,15 @@ shown, and are never called verification.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from factrl.text.sentences import sentences
-from factrl.text.words import STOP_WORDS, stem
+from factrl.text.words import STOP_WORDS
 from factrl.types import Passage
-from factrl.verifier.lexicon import lexicon
+from factrl.verifier.tokens import denies, stemmed, tokens
 
 MAX_EVIDENCE = 100_000
 """Characters of evidence that are read for one claim, over all its passages."""
@@ -26,28 +25,14 @@ COVERING = 0.6
 ENOUGH = 0.5
 """Share of a claim's content words in the whole evidence from which on the weak judge calls it supported."""
 
-# Digits, with the ending of an ordinal, one sign of a script without spaces, then a word with its ending
-# ("isn't", "Curie's").
-_TOKEN = re.compile(
-    r"(\d[\d,.]*\d|\d)(?:(?:st|nd|rd|th)\b)?|[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]"
-    r"|[^\W\d_]+(?:['’][^\W\d_]{1,3}\b)?"
-)
-_THOUSANDS = re.compile(r"[.,](?=\d{3}(?:[.,]|$))")
 _CHOSEN = 8  # sentences that are taken for the words of a claim, before the neighbours of the best
-_NEGATIONS = frozenset(
-    """
-    cannot denied denies failed fails hardly neither never no nobody none nor not nothing unable without
-    kein keine keinem keinen keiner keines nicht nie niemals ohne
-    """.split()  # noqa: SIM905
-)
-_ENDS = frozenset('.!?:"“«([')
 
 
 class Words(NamedTuple):
     """What a stretch of text holds: its content words, numbers and names, and whether it denies something."""
 
     stems: tuple[str, ...]  # of content words, names and numbers, in the order in which they first occur
-    numbers: frozenset[float]  # in digits or in words, by value
+    numbers: frozenset[str]  # in digits or in words, by value
     names: frozenset[str]  # stems of the words that have a capital letter inside a sentence
     negated: bool
     subject: int  # how many of the stems it opens with have a capital: the name of what it is about
@@ -67,52 +52,28 @@ class Piece(NamedTuple):
 Overlap: TypeAlias = "tuple[dict[str, float], tuple[int, int, int] | None]"
 
 
+@lru_cache(maxsize=8_192)
 def words_of(text: str) -> Words:
     """The content words, numbers, names and negations of a sentence."""
     stems: dict[str, None] = {}  # an ordered set
-    numbers: set[float] = set()
+    numbers: set[str] = set()
     names: set[str] = set()
-    negated, opens = False, True
-    subject = -1  # until its end is known
-    last: float | None = None  # the number just before, which "million" multiplies
-    values, scales = lexicon()
-    for match in _TOKEN.finditer(text):
-        low = match[0].lower().replace("’", "'")
-        kind, which = values.get(low, ("", ""))
-        value = float(which) if kind == "number" else None
-        if match[1]:
-            value = _number(match[1])
-        if last is not None and low in scales:
-            numbers.discard(last)
-            stems.pop(f"{last:g}", None)
-            value = last * scales[low]
-        if value is not None:
-            numbers.add(value)
-            stems[f"{value:g}"] = None
-        elif low in _NEGATIONS or low.endswith("n't"):
+    negated, subject = False, -1  # until its end is known
+    for one in tokens(text):
+        if one.value and one.value[0] == "number":
+            numbers.add(one.value[1])
+        elif denies(one):
             negated = True
-        elif low not in STOP_WORDS:
-            word = stem(low)
-            if match[0][0].isupper():
-                names.update({word} if not opens else ())
-            elif subject < 0:
-                subject = len(stems)
-            stems[word] = None
-        last = value
-        opens = any(sign in _ENDS for sign in text[match.end() : match.end() + 2])
+            continue
+        elif one.low in STOP_WORDS:
+            continue
+        elif one.named:
+            names.update({one.key} if not one.opens else ())
+        elif subject < 0:
+            subject = len(stems)
+        parts = one.low.split("-") if one.value is None else ()
+        stems.update(dict.fromkeys(map(stemmed, parts) if len(parts) > 1 else (one.key,)))
     return Words(tuple(stems), frozenset(numbers), frozenset(names), negated, max(subject, 0))
-
-
-def _number(digits: str) -> float | None:
-    """The value of 1203, "1,203", "1.203", "1.25" or "1,25"; None for a version, or 40 digits.
-
-    A sign before exactly three digits parts thousands, in whichever language, and else a fraction.
-    """
-    if len(digits) > 18:
-        return None
-    plain = digits if digits.startswith("0") else _THOUSANDS.sub("", digits)
-    plain = plain.replace(",", ".")
-    return float(plain) if plain.count(".") <= 1 else None
 
 
 def pieces_of(passages: Sequence[Passage]) -> list[Piece]:

@@ -112,7 +112,8 @@ class Given:
             keys = title_keys(topic)
             numbers = [one for one in numbers if title_key(self.passages[one].title) in keys] or numbers
         best = sorted(numbers, key=lambda number: -scores.get(number, 0.0))[:k]
-        return [replace(self.passages[number], score=scores.get(number, 0.0)) for number in best]
+        found = ((self.passages[number], scores.get(number, 0.0)) for number in best)
+        return [Passage(one.text, one.title, one.source, one.id, score) for one, score in found]
 
     def scores(self, query: str) -> dict[int, float]:
         """The passages that share a word with the query, by number, with their scores.
