@@ -88,8 +88,9 @@ def same_answer(prediction: str, answer: str, question: str = "") -> bool:
     They are where they are one amount ("5,000 kilometres" is "5000 km"), one date ("13 March 2018" is
     "2018-03-13"), or the same words with the same signs.  Case, articles, punctuation between words, accents
     of names, markup of LaTeX and HTML, spaces between initials and the spelling of small numbers ("World War
-    II") make no difference.  Every other sign does, and in an expression each does: -5, 50%, $5, C++, n!, [0, 1), O-, +44,
-    3.10.  Numbers must be equal; close is not enough.  A list of candidates is never the same as one of them.
+    II") make no difference.  Every other sign does, and in an expression each does: -5, 50%, $5, C++, n!,
+    [0, 1), O-, +44, 3.10.  Numbers must be equal; close is not enough.  A list of candidates is never the
+    same as one of them.
 
         >>> same_answer("J.R.R. Tolkien", "JRR Tolkien"), same_answer("n!", "n")
         (True, False)

@@ -2,8 +2,8 @@
 
 A number is one word whatever its spelling (`1,000`, `one thousand` and `1k` are `#1000`), a unit has one
 name, dates are read beside the words, and endings that English grammar adds are cut.  Nothing is converted:
-`5 km` and `5,000 m` are two amounts.  Everything is linear in the text: one pass over its tokens, and no pattern
-repeats anything without bound inside another repetition.
+`5 km` and `5,000 m` are two amounts.  Everything is linear in the text: one pass over its tokens, and no
+pattern repeats anything without bound inside another repetition.
 """
 
 from __future__ import annotations
