@@ -131,11 +131,9 @@ def _form(text: str) -> _Form:
 @lru_cache(maxsize=4_096)
 def _formed(text: str) -> _Form:
     text = clean(text)
-    text = _SIGNED.sub("-", without_markup(text)) if len(text) <= MAX_ANSWER else ""
-    text = _POINT.sub("0.", text)
+    text = without_markup(text) if len(text) <= MAX_ANSWER else ""
     bare = _respelt(text)
     signs = Counter(char for char in _NUMBER.sub("", bare) if not (char.isalnum() or char in _LIGHT))
-    signs["!"] += len(_NOT.findall(bare))
     spoken = [bare.replace("-", " "), bare.replace("-", "")] if "-" in bare else [bare]
     words = tuple(dict.fromkeys(_words(one) for one in spoken))
     expression = (
@@ -147,9 +145,6 @@ def _formed(text: str) -> _Form:
 
 
 _LIGHT = frozenset(" .,;:!?'\"()[]{}/-_¿¡…、。・「」『』《》〈〉【】")
-_SIGNED = re.compile(r"(?:^|(?<=[(\[=]))[-−–] (?=[\d.])")  # - 3
-_POINT = re.compile(r"(?<![\w.,])\.(?=\d)")  # .5
-_NOT = re.compile(r"!(?=\w)")  # a sign for "not"
 _ITEMS = re.compile(r",(?= \d{3}(?!\d))")  # 100, 200 is not 100,200
 _APART = re.compile(r"(?<!\d) | (?!\d)")  # a space in an expression, unless it parts two numbers
 _LONG_WORD = re.compile(r"[^\W\d_]{3}|[\u0900-\u0dff\u0e00-\u9fff\uac00-\ud7ff]")
@@ -219,8 +214,8 @@ def _words(text: str) -> tuple[str, ...]:
     for place, token in enumerate(tokens):
         low = token.lower()
         last = place + 1 == len(tokens)
-        article = low == "the" or (low in ("a", "an") and (token.islower() or _is_title(tokens, place)))
-        if article and not last:
+        titled = not place and tokens[1:] and tokens[1][0].isupper()  # "A Tale", but not "A minor"
+        if not last and (low == "the" or (low in ("a", "an") and (token.islower() or titled))):
             continue
         before = tokens[place - 1] if place else ""
         nth = _NTH.fullmatch(_COUNTED.get(low) or token)
@@ -238,11 +233,6 @@ def _words(text: str) -> tuple[str, ...]:
         else:
             words.append(token.replace("'", ""))
     return tuple(words)
-
-
-def _is_title(tokens: Sequence[str], place: int) -> bool:
-    """Whether a capital "A" is an article at the front of a title: "A Tale", but not "A minor"."""
-    return place == 0 and len(tokens) > 1 and tokens[1][0].isupper()
 
 
 def is_spaceless(char: str) -> bool:
