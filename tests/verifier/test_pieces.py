@@ -14,10 +14,10 @@ from factrl.types import Passage, Verdict
 from factrl.verifier import Verifier, open_verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.judges import WeakJudge
+from factrl.verifier.lexicon import lexicon
 from factrl.verifier.pieces import cut, found_in, pieces_in, ranked
 from factrl.verifier.search import Given
 from factrl.verifier.subjects import Context, heads, other_subject
-from factrl.verifier.lexicon import lexicon
 from factrl.verifier.values import _SIZES, contradicts, is_verbatim, other_value, rivals
 
 TABLE = (

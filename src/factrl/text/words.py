@@ -282,6 +282,7 @@ _PAST = {
 _ENDINGS = (("ies", "y"), ("ied", "y"), ("ing", ""), ("ed", ""), ("s", ""))
 
 
+@lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
     """A word in small letters without the endings that English grammar adds.
 
@@ -299,7 +300,7 @@ def stem(word: str) -> str:
     return word[:-1] if word.endswith("e") and len(word) > 3 else word
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=16_384)
 def _stemmed(word: str) -> str:
     return stem(fold(word))
 
