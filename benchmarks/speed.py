@@ -222,6 +222,8 @@ def verified(preset: str, url: str) -> None:
     counted = stub.stats()
     busy = max(counted[station]["service"] / SLOTS for station in ("llm", "search"))
     claims = sum(len(report.checks) for report in reports)
+    if unjudged := sum(report.likelier["unjudged"] for report in reports):
+        raise SystemExit(f"{unjudged} of {claims} claims have no verdict: stub_replies.py is out of date")
     told = {"wall": wall, "cpu": cpu, "claims": claims, "bound": max(busy, CRITICAL)}
     sys.stdout.write(json.dumps(told))
 

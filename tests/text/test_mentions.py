@@ -24,7 +24,7 @@ PRINCIPLES = {
         ["Poland did.", "It is not known."],
     ),
     "every number": ("How many?", "1,000", ["one thousand", "There were 1000."], ["100", "There were 10."]),
-    "a number in its unit": ("How high?", "29,029 ft", ["It is 8,848 m high."], ["It is 29,029 m high."]),
+    "a number in its unit": ("How high?", "29,029 ft", ["It is 29,029 feet high."], ["It is 29,029 m high."]),
     "a date to the year": (
         "When was it signed?",
         "9 February 2018",

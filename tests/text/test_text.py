@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -189,8 +187,6 @@ def test_tag(raw: str, first: str | None, last: str | None) -> None:
         ("\\boxed{1 \\boxed{2}", "2"),
         ("\\boxed{\\boxed{5} 6}", "\\boxed{5} 6"),
         ("\\boxed{1} \\boxed{2 \\boxed{3} \\fbox{4}} \\boxed{", None),
-        ("so $\\boxed 5$.", "5"),
-        ("\\boxed x\ny$", None),
         ("\\boxed{\ud800é中}", "\ud800é中"),
     ],
 )
@@ -258,7 +254,7 @@ def test_clean_is_capped(bomb: str) -> None:
 
 
 def test_clean_is_idempotent_on_every_character() -> None:
-    chars = [chr(code) for code in range(sys.maxunicode + 1)]
+    chars = [*map(chr, range(0x32000)), *map(chr, range(0xE0000, 0xE1000))]  # beyond, none is assigned
     for start in range(0, len(chars), 4096):
         once = clean(" ".join(chars[start : start + 4096]))
         assert clean(once) == once

@@ -14,11 +14,12 @@ from factrl.types import Passage, Verdict
 from factrl.verifier import Verifier, open_verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.judges import WeakJudge
+from factrl.verifier.lexicon import lexicon
 from factrl.verifier.pieces import cut, found_in, pieces_in, ranked
 from factrl.verifier.report import _excerpt
 from factrl.verifier.search import Given
 from factrl.verifier.subjects import Context, heads, other_subject
-from factrl.verifier.values import contradicts, is_verbatim, other_value, rivals
+from factrl.verifier.values import _SIZES, contradicts, is_verbatim, other_value, rivals
 
 TABLE = (
     "## Prices\n\n| name | price | weight |\n|---|---|---|\n| Auron | 99 euros | 2 kg |\n"
@@ -287,3 +288,9 @@ def test_a_page_keeps_headings_lists_and_tables(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text(page)
     found = [(one.passage.title, one.passage.text) for one in found_in(Given.read([tmp_path]).passages)]
     assert found == [("a", "Fees"), ("a › Fees", "Tea"), ("a › Fees", "a: 1; b: 2")]
+
+
+def test_every_unit_of_the_words_has_a_size() -> None:
+    """A claim in miles against a document in km ended the whole batch."""
+    units = [value for value in lexicon()[0].values() if value[0] in _SIZES]
+    assert [which for kind, which in units if which not in _SIZES[kind]] == []

@@ -157,9 +157,9 @@ def _word(value: Any) -> str:
 def json_records(text: str) -> list[Mapping[str, Any]]:
     """The innermost JSON objects of a text, in order; one pass, and no nesting to follow.
 
-    Judges copy quotes with the quotation marks, line ends and backslashes in them.  Where an object with a
-    verdict is no JSON for that reason alone, the rest of it is read.  Where one cannot be read, other objects
-    of its id are left out: they may be a part of its quote.
+    Judges copy quotes with the quotation marks, line ends and backslashes in them.  Where an object in the
+    order id, quote, verdict is no JSON for that reason alone, the rest of it is read.  Where one cannot be
+    read, other objects of its id are left out: they may be a part of its quote.
     """
     start = -1  # of an object that has no other bracket inside so far
     records: dict[int, Mapping[str, Any]] = {}
@@ -171,53 +171,38 @@ def json_records(text: str) -> list[Mapping[str, Any]]:
             start = token.start() if sign == "{" else -1
     starts, unread = [opened.start() for opened in _RECORD.finditer(text)], set[str | None]()
     for start, end in zip(starts, [*starts[1:], len(text)], strict=False):
+        keys = Counter(match[1] for match in _KEY.finditer(text, start, end))
+        broken = _BROKEN.match(text, start, end)
         if start in records:
-            if len(_VERDICT_KEY.findall(text, start, end)) > 1:  # what looked like its end was in its quote
+            if keys["verdict"] > 1:  # what looked like its end was in its quote
                 unread.add(records[start].get("id"))
-        else:
-            record, whole = _without_quote(text[start:end])
-            if whole:
-                records[start] = record
-            elif not record and _QUOTE.match(text, start + 1):  # it may be about any of them
-                return []
-            else:
-                unread.add(record.get("id"))
+        elif broken and keys["id"] == keys["verdict"] == 1:
+            records[start] = {"id": broken[1], "verdict": broken[2]}
+        elif named := _ID.match(text, start, end):
+            unread.add(named[1])
+        else:  # it may be about any of them
+            return []
     return [records[start] for start in sorted(records) if records[start].get("id", "") not in unread]
 
 
-# A verdict whose quote cannot be read: before and after that, only pairs that leave nothing to guess.
+# A verdict whose quote cannot be read, in the order that is asked for: each key stands there once, as a quote
+# that holds another verdict could end with it.
 _S = r"\s{0,20}"
-_KEYS = re.compile(rf'"(id|verdict|quote)"{_S}:')
-_VERDICT_KEY = re.compile(rf'"verdict"{_S}:')
+_PLAIN = r'"([^"\\\n{}]{0,200})"'
 _RECORD = re.compile(rf'\{{(?={_S}"(?:id|verdict|quote)"{_S}:)')
-_PAIR = re.compile(rf'{_S}"(id|verdict)"{_S}:{_S}"([^"\\\n{{}}]{{0,200}})"{_S},?')
-_QUOTE = re.compile(rf'{_S}"quote"{_S}:{_S}"')
-_PAST = re.compile(rf'"{_S},?{_S}(?="(?:id|verdict)"{_S}:|\}})')
-
-
-def _without_quote(text: str) -> tuple[dict[str, str], bool]:
-    """The id and the verdict of an object that begins here, and whether its quote is all that is broken.
-
-    Each key may stand there once: a quote that holds another verdict could end with it.
-    """
-    record: dict[str, str] = {}
-    keys = Counter(match[1] for match in _KEYS.finditer(text))
-    at, quote = 1, bool(keys["quote"])
-    while at < len(text):
-        if (pair := _PAIR.match(text, at)) is not None:
-            record[pair[1]] = pair[2]
-            at = pair.end()
-        elif quote and (opened := _QUOTE.match(text, at)) is not None:
-            past, quote = _PAST.search(text, opened.end()), False
-            at = past.end() if past else len(text)
-        else:
-            ends = text[at : at + 21].lstrip().startswith("}")
-            return record, ends and {*record} == {"id", "verdict"} and max(keys.values()) == 1
-    return record, False
+_KEY = re.compile(rf'"(id|verdict)"{_S}:')
+_ID = re.compile(rf'\{{{_S}"id"{_S}:{_S}{_PLAIN}')
+_BROKEN = re.compile(
+    rf'{_ID.pattern}{_S},{_S}"quote"{_S}:{_S}".*"{_S},{_S}"verdict"{_S}:{_S}{_PLAIN}{_S}\}}', re.DOTALL
+)
 
 
 def _loads(text: str) -> Mapping[str, Any] | None:
-    """A flat JSON object; None for anything else, for NaN and for an object that names a key twice."""
+    """A flat JSON object; None for anything else, for NaN and for an object that names a key twice.
+
+    A comma before its end costs nothing.
+    """
+    text = text[:-1].rstrip().removesuffix(",") + "}"
     try:
         # Numbers stay text: no verdict is one, and turning 5000 digits into one takes quadratic time.
         pairs = json.loads(

@@ -151,14 +151,3 @@ def seed_of(seed: int, example_id: str, number: int) -> int:
 def digest_of(*parts: object) -> str:
     """A short fingerprint of values, by their `repr`."""
     return hashlib.sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()[:16]
-
-
-_OURS = {
-    *("connection", "timeout", "auth", "redirect", "bad_body", "no_text", "breaker_open"),
-    *("budget", "local_model"),
-}
-
-
-def is_ours(cause: str | None) -> bool:
-    """Whether a sample has no grade because of a server, a key or a budget, and not because of its text."""
-    return cause is not None and (cause in _OURS or cause.startswith("http_"))

@@ -185,15 +185,13 @@ def _slice(text: str, span: tuple[int, int], shift: int) -> Slice:
 def boxed(text: str) -> Slice | None:
     r"""The content of the last LaTeX box; None without a closed one.
 
-    A box is `\boxed{…}` or `\fbox{…}` with balanced braces, where `\{` and `\}` do not count, or, when
-    there is none of these, `\boxed …$` on one line, as graders of mathematics accept it.  Of nested
+    A box is `\boxed{…}` or `\fbox{…}` with balanced braces, where `\{` and `\}` do not count.  Of nested
     boxes the outer one counts, so that no text around an answer stays unread.  Boxes in comments of HTML
     and on comment lines of LaTeX do not count, as no reader sees them.
     """
     if "\\boxed" not in text and "\\fbox" not in text:
         return None
-    shown = _shown(text)
-    span = _braced(shown) or _unbraced(shown)
+    span = _braced(_shown(text))
     return _slice(text, span, 0) if span else None
 
 
@@ -227,16 +225,6 @@ def _braced(text: str) -> tuple[int, int] | None:
         return None
     last = max(closed)  # or the outer one of those around it
     return min(one for one in closed if one[1] >= last[1])
-
-
-def _unbraced(text: str) -> tuple[int, int] | None:
-    marker = "\\boxed "
-    at = text.rfind(marker)
-    start = at + len(marker)
-    end = text.find("$", start) if at >= 0 else -1
-    if end < 0 or "\n" in text[start:end] or "{" in text[start:end] or not text[start:end].strip():
-        return None
-    return start, end
 
 
 _LATEX_WORDS = re.compile(

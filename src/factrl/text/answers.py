@@ -14,7 +14,6 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -29,14 +28,12 @@ from factrl.text.words import (
     UMLAUTS,
     Amount,
     Reading,
+    canonical,
     fold,
-    in_tokens,
-    parse_number,
     plain_letters,
     read,
     stems,
-    unit_asked,
-    unit_named,
+    unit_of,
 )
 
 MASTER_KEYS = frozenset(
@@ -88,11 +85,12 @@ class _Form(NamedTuple):
 def same_answer(prediction: str, answer: str, question: str = "") -> bool:
     """Whether two short answers are certainly the same one.
 
-    They are where they are one amount ("5 km" is "5,000 m"), one date ("13 March 2018" is "2018-03-13"), or
-    the same words with the same signs.  Case, articles, punctuation between words, accents of names, markup
-    of LaTeX and HTML, spaces between initials and the spelling of small numbers ("World War II") make no
-    difference.  Every other sign does, and in an expression each does: -5, 50%, $5, C++, n!, [0, 1), O-, +44,
-    3.10.  Numbers must be equal; close is not enough.  A list of candidates is never the same as one of them.
+    They are where they are one amount ("5,000 kilometres" is "5000 km"), one date ("13 March 2018" is
+    "2018-03-13"), or the same words with the same signs.  Case, articles, punctuation between words, accents
+    of names, markup of LaTeX and HTML, spaces between initials and the spelling of small numbers ("World War
+    II") make no difference.  Every other sign does, and in an expression each does: -5, 50%, $5, C++, n!,
+    [0, 1), O-, +44, 3.10.  Numbers must be equal; close is not enough.  A list of candidates is never the
+    same as one of them.
 
         >>> same_answer("J.R.R. Tolkien", "JRR Tolkien"), same_answer("n!", "n")
         (True, False)
@@ -133,11 +131,9 @@ def _form(text: str) -> _Form:
 @lru_cache(maxsize=4_096)
 def _formed(text: str) -> _Form:
     text = clean(text)
-    text = _SIGNED.sub("-", without_markup(text)) if len(text) <= MAX_ANSWER else ""
-    text = _POINT.sub("0.", text)
+    text = without_markup(text) if len(text) <= MAX_ANSWER else ""
     bare = _respelt(text)
     signs = Counter(char for char in _NUMBER.sub("", bare) if not (char.isalnum() or char in _LIGHT))
-    signs["!"] += len(_NOT.findall(bare))
     spoken = [bare.replace("-", " "), bare.replace("-", "")] if "-" in bare else [bare]
     words = tuple(dict.fromkeys(_words(one) for one in spoken))
     expression = (
@@ -149,9 +145,6 @@ def _formed(text: str) -> _Form:
 
 
 _LIGHT = frozenset(" .,;:!?'\"()[]{}/-_¿¡…、。・「」『』《》〈〉【】")
-_SIGNED = re.compile(r"(?:^|(?<=[(\[=]))[-−–] (?=[\d.])")  # - 3
-_POINT = re.compile(r"(?<![\w.,])\.(?=\d)")  # .5
-_NOT = re.compile(r"!(?=\w)")  # a sign for "not"
 _ITEMS = re.compile(r",(?= \d{3}(?!\d))")  # 100, 200 is not 100,200
 _APART = re.compile(r"(?<!\d) | (?!\d)")  # a space in an expression, unless it parts two numbers
 _LONG_WORD = re.compile(r"[^\W\d_]{3}|[\u0900-\u0dff\u0e00-\u9fff\uac00-\ud7ff]")
@@ -167,22 +160,24 @@ _LATEX = (
     (re.compile(r"_\{?(\d{1,9})\}?(?!\d)"), r"\1"),
     (re.compile(r"\\(?:times|cdot)\b"), "×"),
     (re.compile(r"\\(?:left|right|displaystyle)(?![a-z]) ?"), ""),
+    (re.compile(r"\\(?:quad|qquad|newline)\b"), " "),
+)
+_MARKED = (
     (re.compile(r"(?<=\w)\.?~(?=\w)"), " "),
-    (re.compile(r"<br ?/?>|\\(?:quad|qquad|newline)\b"), " "),
+    (re.compile(r"<br ?/?>"), " "),
     (re.compile(r"<(/?)(?:b|i|em|strong|u|span|p|sub|code)>"), ""),
     (re.compile(r"(?<![\w*])(\*{1,3}|`)(?=\S)([^*`]{1,400})(?<=\S)\1(?![\w*])"), r"\2"),
     (re.compile(r"""(?<!\w)(["'])(?=\S)([^"']{1,400})(?<=\S)\1(?!\w)"""), r"\2"),
 )
-_UNMARKED = re.compile(r"[^\W_]?(?:[^\W_]|[ .,-]){0,1024}")
 
 
 def without_markup(text: str) -> str:
     """A text on one line, without the markup of LaTeX, HTML and Markdown and quotation marks around words."""
-    if _UNMARKED.fullmatch(text):
-        return text
     text = unwrap_latex(clean(html.unescape(text)))
-    for pattern, plain in _LATEX:
-        text = pattern.sub(plain, text)
+    for signs, patterns in (("\\^_", _LATEX), ("~<*`\"'", _MARKED)):
+        if not set(signs).isdisjoint(text):
+            for pattern, plain in patterns:
+                text = pattern.sub(plain, text)
     return " ".join(text.split())
 
 
@@ -213,20 +208,20 @@ def _respelt(text: str) -> str:
 def _words(text: str) -> tuple[str, ...]:
     """The words of a text without articles, in one spelling each."""
     tokens = _JOINED.findall(text)
-    if any(map(is_spaceless, text)):
+    if not text.isascii() and any(map(is_spaceless, text)):
         return ("".join(tokens),)
     words: list[str] = []
     for place, token in enumerate(tokens):
         low = token.lower()
         last = place + 1 == len(tokens)
-        article = low == "the" or (low in ("a", "an") and (token.islower() or _is_title(tokens, place)))
-        if article and not last:
+        titled = not place and tokens[1:] and tokens[1][0].isupper()  # "A Tale", but not "A minor"
+        if not last and (low == "the" or (low in ("a", "an") and (token.islower() or titled))):
             continue
         before = tokens[place - 1] if place else ""
         nth = _NTH.fullmatch(_COUNTED.get(low) or token)
         if nth or token[0].isdigit():
             regnal = nth and before.lower() == "the" and place > 1 and tokens[place - 2][0].isupper()
-            words.append(nth[1] if nth and regnal else f"{nth[1]}th" if nth else _canonical(token))
+            words.append(nth[1] if nth and regnal else f"{nth[1]}th" if nth else canonical(token))
             continue
         numeral = ROMAN.get(token.upper() if len(token) > 1 else token, 0) if before[:1].isalpha() else 0
         if low in _ABBREVIATED:
@@ -238,21 +233,6 @@ def _words(text: str) -> tuple[str, ...]:
         else:
             words.append(token.replace("'", ""))
     return tuple(words)
-
-
-def _is_title(tokens: Sequence[str], place: int) -> bool:
-    """Whether a capital "A" is an article at the front of a title: "A Tale", but not "A minor"."""
-    return place == 0 and len(tokens) > 1 and tokens[1][0].isupper()
-
-
-def _canonical(number: str) -> str:
-    """A number in one spelling, unless its spelling tells something: 007, 3.10, 1.000."""
-    number = number.rstrip(".,")
-    value = None if _SPELLING_MATTERS.fullmatch(number) else parse_number(number)
-    return number if value is None else f"{value.normalize():f}" if abs(value.adjusted()) < 40 else number
-
-
-_SPELLING_MATTERS = re.compile(r"0\d+(?:\.\d+)?|\d+\.(?=\d*[1-9])\d*0|\d{1,3}\.000")
 
 
 def is_spaceless(char: str) -> bool:
@@ -273,7 +253,7 @@ def _same(prediction: _Form, answer: _Form, question: str) -> bool:
         return True
     one, other = (_only_amount(form.text, question) for form in (prediction, answer))
     if one is not None and other is not None:
-        return one.same_in(other, unit_asked(read(question)))
+        return one == other
     if prediction.expression and answer.expression:
         return _same_expression(prediction.expression, answer.expression)
     same = prediction.signs == answer.signs and _alike(prediction, answer)
@@ -284,7 +264,7 @@ def _same_expression(one: str, other: str) -> bool:
     """Whether two expressions are the same sign by sign; capitals count, but not in `h2o`, nor first."""
     if one == other or (one[1:] == other[1:] and one[1:].islower() and one[0].lower() == other[0].lower()):
         return True  # the second as a sentence begins: "Ja", "Sí", but not "Co" for "CO"
-    small = len(one) > 2 and (one.islower() or other.islower())
+    small = len(one) > 2 and not one[0].isdigit() and (one.islower() or other.islower())
     return small and one.casefold() == other.casefold() and one.isalnum()
 
 
@@ -395,58 +375,38 @@ def _folded(text: str) -> str:
 
 # -- Amounts
 
-_AMOUNT_SIGNS = frozenset(" -'()°")  # signs in an amount besides those of the tokens of `read`
+_AMOUNT_SIGNS = frozenset(" -°")  # signs in an amount besides those of the tokens of `read`
 _AROUND_AMOUNT = stems("square sq cubic it there has have had is are was were he she they old aged")
 _LIMITS = stems(
     "more less fewer than least most over under above below at up to minus plus not never no nor neither"
     " none or half without except other another about around approximately almost nearly"
     " before after until till since by"
 )
-_CODED = re.compile(r"^(?:\D?0\d|\(?\d{1,9},\d{1,2}\)?$|\+)|!|\d ?['\"]")  # 007, (2,3), +44, 5!, 6'
+_UNCLEAR = re.compile(r"!|\d,\d{1,2}(?!\d)")  # 5!; 1,5 may be two numbers
 
 
 def _only_amount(text: str, question: str) -> Amount | None:
     """The amount of a text that is a number with its unit, or with words of the question; else None.
 
-    A unit or currency that the question names is left out, so that it may be said or not.
+    The unit that the question asks for is left out, so that it may be said or not.
     """
     return _amount_kept(text, question) if len(question) <= MAX_ANSWER else None
 
 
 @lru_cache(maxsize=4_096)
 def _amount_kept(text: str, question: str) -> Amount | None:
-    text = in_tokens(text)
-    if _CODED.search(text) or not _AMOUNT_SIGNS.issuperset(TOKEN.sub("", text)):
+    if _UNCLEAR.search(text) or not _AMOUNT_SIGNS.issuperset(TOKEN.sub("", text)):  # +44, 6'
         return None
     reading, query = read(text), read(question)
     if len(reading.amounts) != 1 or reading.dates:
         return None
     amount = reading.amounts[0]
-    words = [word for word in reading.words if word != "|"]
-    spelt = [name for word, name in zip(reading.words, reading.spelt, strict=True) if word != "|"]
-    at = words.index(amount.word)
-    behind = at + 1
-    while behind < len(words) and (unit_named(spelt[behind]) or words[behind] in _AROUND_AMOUNT):
-        behind += 1
-    known = {word for word in query.words if word not in _LIMITS} | _AROUND_AMOUNT
-    rest = [*words[:at], *words[behind:]]
-    if not all(word in known or (is_spaceless(word[0]) and word in question) for word in rest):
-        return None
-    names = _CURRENCIES.get(amount.unit)  # one that the question asks for may be said or not
-    other = unit_asked(query) not in ("", *_CURRENCIES)
-    return replace(amount, unit="") if names and not other and names.search(question) else amount
-
-
-_CURRENCIES = {
-    unit: re.compile(names, re.IGNORECASE)
-    for units, names in (
-        ("£ pound", "£|gbp|pound|sterlin|pfund|livre|libra|lira sterl|фунт|funt|liber|英镑|ポンド"),
-        ("€ euro", "€|\\beur|евро|欧元|ユーロ"),
-        ("$ dollar usd", "\\$|usd|dollar|dólar|доллар|dolar|美元|ドル"),
-        ("¥ yen", "¥|jpy|\\byen|иен|jen|日元|円"),
-    )
-    for unit in units.split()
-}
+    known = {word for word in query.words if word not in _LIMITS} | _AROUND_AMOUNT | {amount.word, "|"}
+    for word, name in zip(reading.words, reading.spelt, strict=True):
+        if word not in known and not (unit_of(name) or (is_spaceless(word[0]) and word in question)):
+            return None
+    asked = next(filter(None, map(unit_of, query.spelt)), "year" if "old" in query.words else "")
+    return Amount(amount.word) if amount.unit == asked else amount
 
 
 # -- Around the answer

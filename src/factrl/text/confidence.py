@@ -19,11 +19,10 @@ ASKED = (
 TOKENS = 16  # that it takes
 # A comma may be a decimal point; what goes on as another number ("80-90") is no confidence.
 _NUMBER = (
-    r"(?P<{0}>\d{{1,3}}(?:[.,]\d{{1,6}})?|[.,]\d{{1,6}})(?P<{0}_power>e[+-]?\d{{1,2}})?"
-    r"(?:\s{{0,2}}(?P<{0}_percent>[%٪％]|(?:per\s?cent|pct|prozent|procent|pour\s?cent|por\s?ciento"
-    r"|por\s?cento|per\s?cento|процент\w{{0,3}})\b)"
-    r"|\s{{0,2}}(?:/|out of|von|sur|de|su|из)\s{{0,2}}(?P<{0}_most>100|10|1)(?:[.,]0{{1,3}})?)?"
-    r"(?![\w%]|[.,/:]\d|\s?(?:-|–|to|bis)\s?\d)"
+    r"(?P<{0}>\d{{1,3}}(?:[.,]\d{{1,6}})?|[.,]\d{{1,6}})"
+    r"(?:\s{{0,2}}(?P<{0}_percent>[%٪％]|per\s?cent\b)"
+    r"|\s{{0,2}}(?:/|out of)\s{{0,2}}(?P<{0}_most>100|10|1)(?:[.,]0{{1,3}})?)?"
+    r"(?![\w%]|[.,/:]\d|\s?(?:-|–|to)\s?\d)"
 )
 _LABEL = r"[*_]{0,3}(?:confidence(?: (?:level|score))?|置信度|信心)[*_\s]{0,4}[:：=][*_\s]{0,4}"
 _SURE = re.compile(
@@ -54,9 +53,8 @@ def stated_confidence(text: str) -> tuple[str, float | None]:
     last = matches[-1]
     name = "said" if last["said"] else "tag"
     percent, most = last[f"{name}_percent"], last[f"{name}_most"]
-    number = float(last[name].replace(",", ".") + (last[f"{name}_power"] or ""))
-    fraction = not last[name].isdecimal() or last[f"{name}_power"]
-    share = not percent and most is None and (name == "tag" or (fraction and number <= 1))
+    number = float(last[name].replace(",", "."))
+    share = not percent and most is None and (name == "tag" or (not last[name].isdecimal() and number <= 1))
     sure = number if share else number / float(most or 100)
     if sure > 1:
         return text, None

@@ -2,7 +2,7 @@
 
 A model that answers in sentences says "The first Test victory came against England, in Madras, in 1952" and
 never "1952" alone.  Here an answer counts when what it adds to the question is said: at least half of its
-words, every number of it (`one thousand` is `1,000`, `29,029 ft` is `8,848 m`), its date at least to the
+words, every number of it (`one thousand` is `1,000`), its date at least to the
 year, the surname of a person under no other first name.  It does not count when another word stands in the
 place of a missing one (`North Korea` for `South Korea`), when it is denied, or when it is one of several
 candidates joined by "or".
@@ -30,7 +30,6 @@ from factrl.text.words import (
     Amount,
     Day,
     Reading,
-    beside,
     fold,
     read,
     stem,
@@ -217,9 +216,8 @@ def _agrees(reply: Reading, polarity: frozenset[str], query_words: frozenset[str
 
 def _counted(amount: Amount, reply: _Reply) -> bool:
     """Whether a number of the answer is said, in its own unit or without one."""
-    return any(
-        other.word in reply.places
-        and (amount.equals(other) or (not amount.unit and amount.value == other.value))
+    return amount.word in reply.places and any(
+        other.word == amount.word and (not amount.unit or not other.unit or other.unit == amount.unit)
         for other in reply.reading.amounts
     )
 
@@ -247,14 +245,24 @@ def _replaced(reply: _Reply, wanted: Reading, missing: set[str], query_words: fr
     cased = any(name[:1].isupper() for name in spelt)
     for place, name in names.items():
         for step in (-1, 1):
-            side, hops = beside(wanted.words, place, step)
+            side, hops = _beside(wanted.words, place, step)
             kept = wanted.words[side] if 0 <= side < len(wanted.words) else "#"
             places = [] if kept[0] == "#" else reply.places.get(kept, [])
-            slots = [beside(words, at, -step, hops)[0] for at in places]
+            slots = [_beside(words, at, -step, hops)[0] for at in places]
             any_case = (brief and not name) or not cased
             if slots and all(slot in foreign and (foreign[slot] or any_case) for slot in slots):
                 return True
     return False
+
+
+def _beside(words: tuple[str, ...], place: int, step: int, most: int = 3) -> tuple[int, int]:
+    """The next place to the left or right over at most so many words that tell nothing, and their number."""
+    hops = 0
+    place += step
+    while hops < most and 0 <= place < len(words) and (words[place] in STOP_STEMS or len(words[place]) == 1):
+        place += step
+        hops += 1
+    return place, hops
 
 
 def _abbreviates(name: str, word: str) -> bool:

@@ -9,7 +9,7 @@ Armenian and Amharic, always end one.
 It is rules, not a trained model, and made for English; other languages with `. ! ?` or a full stop of their
 own work except for their abbreviations; of German, ordinals before nouns ("im 19. Jahrhundert") and common
 abbreviations are known.  nupunkt, a trained splitter, agrees on nearly every boundary of the texts we
-compared (benchmarks/sentences.py), but needs Python 3.11 and quadratic time on texts like `?!?!?!`.
+compared, but needs Python 3.11 and quadratic time on texts like `?!?!?!`.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def _inline_items(text: str, start: int, end: int) -> list[int]:
         number = int(match[2]) if match[2] else count + 1
         word = before.rsplit(None, 1)[-1].rstrip(".").casefold() if before else ""
         opens = not before or before[-1] in _LEADS
-        if number != count + 1 or word in _COUNTED or word in _ORDINAL_AFTER or not (count or opens):
+        if number != count + 1 or word in _COUNTED or not (count or opens):
             continue
         if text[match.end()].islower() and not opens:  # "has (1) two towers, (2) four lanes"
             continue
@@ -337,21 +337,14 @@ _TRAILING_CAPITAL = frozenset(
     Ave Blvd Rd Dept Univ Assn Art Rep Sir Est Bl
     """.split()  # noqa: SIM905
 )
-# After "2." these make a date or an ordinal of it in German.
+# A number in front of these is an ordinal in German, and so is one behind those, unless a sentence starts
+# behind it: "vom 1. FC", but "Ich war 17. Dann".
 _NUMBERED = frozenset(
     """
-    januar jänner februar feber märz april mai juni juli august september oktober november dezember
-    jahrhundert jahrhunderts jahrtausend bundesliga liga weltkrieg geburtstag lebensjahr auflage
+    januar februar märz april mai juni juli august september oktober november dezember jahrhundert weltkrieg
     """.split()  # noqa: SIM905
 )
-# And so does what follows one of these, unless it starts a sentence: "vom 1. FC", but "Ich war 17. Dann".
-_ORDINAL_AFTER = frozenset(
-    """
-    der die das den dem des am vom im zum zur beim ins ein eine einem einen einer eines und bis sowie nach
-    sein seine seinem seinen seiner seines ihr ihre ihrem ihren ihrer ihres mein meine meinem meinen meiner
-    unser unsere unserem unseren unserer dieser diese dieses diesem diesen jeder jede jedes jedem jeden kein
-    """.split()  # noqa: SIM905
-)
+_ORDINAL_AFTER = frozenset("der die das den dem des am vom im zum zur beim ins bis seine ihre".split())  # noqa: SIM905
 _GERMAN_STARTERS = frozenset(
     """
     er sie es wir ihr ich du man der die das den dem des ein eine im in am an auf bei mit nach von vor zu um
@@ -451,11 +444,9 @@ def _period_ends(second: str, last: str, word: str, first: str, inside: bool) ->
     lower = last.lower()
     if not inside and ((last.isdigit() and len(last) < 4) or len(last) == 1):
         return False  # "1. The first", "A. Smith"
-    if last.isdigit() and len(last) < 3 and word:
-        if word.lower() in _NUMBERED:
-            return False  # "am 2. Februar 2023"
-        if second in _ORDINAL_AFTER and word.lower() not in _GERMAN_STARTERS:
-            return False  # "der 17. Versuch"
+    ordinal = second in _ORDINAL_AFTER and word.lower() not in _GERMAN_STARTERS
+    if last.isdigit() and len(last) < 3 and word and (ordinal or word.lower() in _NUMBERED):
+        return False
     begun = word[:1].isupper() and word.lower() in STARTERS
     if inside and last in _SYMBOLS and (begun or (last == "Ca" and not first.isdigit())):
         return True  # "The symbol is Ca. Its number is 20."

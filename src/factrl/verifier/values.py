@@ -263,10 +263,18 @@ def contradicts(claim: str, piece: Piece, context: str) -> bool:
 
 _SIZES = {  # units that are one after the other, by the first words of their lines in `values.txt`
     "time": {"seconds": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800, "month": 2_629_746}
-    | {"year": 31_556_952},
-    "length": {"mm": 1, "cm": 10, "m": 1_000, "km": 1_000_000},
-    "mass": {"mg": 1, "g": 1_000, "kg": 1_000_000, "tonne": 1_000_000_000},
-    "volume": {"ml": 1, "l": 1_000},
+    | {"year": 31_556_952, "decade": 315_569_520, "century": 3_155_695_200},
+    "length": {
+        "mm": 1,
+        "cm": 10,
+        "m": 1_000,
+        "km": 1_000_000,
+        "mile": 1_609_344,
+        "foot": 304.8,
+        "inch": 25.4,
+    },
+    "mass": {"mg": 1, "g": 1_000, "kg": 1_000_000, "tonne": 1_000_000_000, "lb": 453_592},
+    "volume": {"ml": 1, "l": 1_000, "gallon": 3_785},
     "data": {"kb": 1, "mb": 1_000, "gb": 1_000_000, "tb": 1_000_000_000},
 }
 _ABOUT = 0.1  # how far amounts in two units may lie apart: a month is 30 days

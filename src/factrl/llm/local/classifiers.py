@@ -18,8 +18,9 @@ outputs or code of their own.
 from __future__ import annotations
 
 import inspect
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -229,9 +230,6 @@ class RewardModel(Network):
 
 # -- Published verifiers ------------------------------------------------------------------------------
 
-_TWO = ("unknown", "supported")
-_CLASSES = "AutoModelForSequenceClassification"
-
 
 @dataclass(frozen=True)
 class NamedVerifier:
@@ -252,6 +250,7 @@ class NamedVerifier:
         ending: what stands between the template's text and the answer.
         code: it comes with Python code of its own.
         note: what to know before it can be used.
+        source: where its format is told.
     """
 
     name: str
@@ -268,6 +267,7 @@ class NamedVerifier:
     ending: str = ""
     code: bool = False
     note: str = ""
+    source: str = ""
 
     @property
     def address(self) -> str:
@@ -275,56 +275,14 @@ class NamedVerifier:
         return f"{self.repository}@{self.revision}" if self.revision else self.repository
 
 
-_ROWS = (
-    NamedVerifier(  # its config.json and model card; the same prompt without a name, by `nli:`
-        "hhem-2.1",
-        "vectara/hallucination_evaluation_model",
-        "8e4a2e6e96c708cc76c2344f7e4757df2515292c",
-        _CLASSES,
-        "<pad> Determine if the hypothesis is true given the premise?\n\nPremise: {text1}\n\n"
-        "Hypothesis: {text2}",
-        _TWO,
-        "Apache-2.0",
-        512,
-        71.8,
-        code=True,
-    ),
-    NamedVerifier(  # derenlei/FactCG 4eb1537, factcg/utils.py and inference.py
-        "factcg",
-        "yaxili96/FactCG-DeBERTa-v3-Large",
-        "0430e3509dbd28d2dff7a117c0eae25359ff3e80",
-        _CLASSES,
-        '{text1}\n\nChoose your answer: based on the paragraph above can we conclude that "{text2}"?'
-        "\n\nOPTIONS:\n- Yes\n- No\nI think the answer is ",
-        _TWO,
-        "MIT",
-        2048,
-        77.2,
-    ),
-    # ibm-granite/granite-guardian 1d6a7ea, evaluation/: yes means ungrounded; without thinking.
-    NamedVerifier(
-        "granite-guardian-3.3",
-        "ibm-granite/granite-guardian-3.3-8b",
-        "",
-        "AutoModelForCausalLM",
-        "",
-        _TWO,
-        "Apache-2.0",
-        8192,
-        76.5,
-        answers=(" yes", " no"),
-        chat={
-            "conversation": [{"role": "assistant", "content": "{text2}"}],
-            "documents": [{"doc_id": "0", "text": "{text1}"}],
-            "guardian_config": {"criteria_id": "groundedness"},
-            "think": False,
-        },
-        ending="<score>",
-        note="16 GB in half precision; its commit is not known to us",
-    ),
-)
+def _named() -> Iterator[NamedVerifier]:
+    rows = json.loads(Path(__file__).with_name("verifiers.json").read_text("utf-8"))
+    for row in rows:
+        lists = {name: tuple(value) for name, value in row.items() if name in ("labels", "answers")}
+        yield NamedVerifier(**{**row, **lists})
 
-VERIFIERS: Mapping[str, NamedVerifier] = {row.name: row for row in _ROWS}
+
+VERIFIERS: Mapping[str, NamedVerifier] = {row.name: row for row in _named()}
 """By name: those whose format is told by their model card or released code, in weights that factrl loads.
 
 factrl ships none of them and has not run them with their real weights: prompts and label orders are tested on
