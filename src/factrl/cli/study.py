@@ -10,6 +10,7 @@ from typing import Any
 
 from factrl.errors import ConfigError
 from factrl.runs.disk import FileLock, check_free, write_whole
+from factrl.runs.progress import Progress
 from factrl.stress import known_failures
 from factrl.studies import (
     ALL,
@@ -25,6 +26,7 @@ from factrl.studies import (
     steps_of,
     study_names,
 )
+from factrl.studies.minutes import LOADING, seconds_left
 from factrl.studies.world import Task, split
 from factrl.verifier.judges import Table
 
@@ -98,11 +100,8 @@ def _study(args: argparse.Namespace) -> int:
                 of_row = _settings({**settings.knobs, **settings.train})
                 say(f"  {name}/{row}: {settings.reward}{of_row and f' with {of_row}'}")
         return 0
-    needs_extra("train.model", "demo").for_command_line()
-    engine = needs_extra("studies.engine", "demo")
     with hold(out):
-        engine.run_studies(studies, out, seeds, only=args.only, model=model, tell=tell)
-        results = engine.read_results(out, seeds)
+        results = run(studies, out, seeds, only=args.only, model=model)
         text = render(studies, results)
         if args.study == ALL:
             text += "\n\n" + render_overview(studies, results)
@@ -112,6 +111,32 @@ def _study(args: argparse.Namespace) -> int:
             needs_extra("studies.picture", "demo").write_picture(studies, results, picture)
             tell(f"picture   {picture}")
     return 0
+
+
+def run(
+    studies: Mapping[str, StudySettings],
+    out: Path,
+    seeds: Sequence[int],
+    *,
+    only: Sequence[str] = (),
+    model: str = MODEL,
+    keep: str = "",
+) -> Mapping[int, Any]:
+    """Run the studies, see `factrl.studies.engine.run_studies`; their stored results.
+
+    A bar tells the minutes left before torch is loaded.
+    """
+    rows = [row for row in steps_of(studies, only)[1:] if not only or row in only]
+    left = sum(seconds_left(out / f"seed-{number}", studies, rows) for number in seeds)
+    with Progress(" ".join(studies), round(LOADING + left), pace=1.0) as progress:
+        needs_extra("train.model", "demo").for_command_line()
+        engine = needs_extra("studies.engine", "demo")
+        progress.advance(LOADING, "torch is loaded")
+        engine.run_studies(
+            studies, out, seeds, only=only, model=model, keep=keep, tell=tell, advance=progress.advance
+        )
+        progress.advance(max(progress.total - progress.done, 0))
+    return engine.read_results(out, seeds)
 
 
 def _settings(values: Mapping[str, Any]) -> str:
@@ -156,7 +181,7 @@ def render(studies: Mapping[str, StudySettings], results: Mapping[int, Any]) -> 
     parts: list[str] = []
     for name, study in studies.items():
         parts += [f"## {study.title}", ""]
-        for how, title in _HOW.items():
+        for how, title in [*_HOW.items()][: 1 + study.size.sampled]:
             rows = lines(results, name, study.task, [CALIBRATED, *study.rows], how)
             parts += [f"{title.capitalize()}, {len(results)} seed{'s'[: len(results) > 1]}:", ""]
             parts += [*_markdown([study.task, *COLUMNS[study.task]], rows), ""]

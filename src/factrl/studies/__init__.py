@@ -118,6 +118,8 @@ class SizeSettings(Section):
     """Held-out entities of a profile, or questions."""
     more: int = Field(default=0, ge=0)
     """Cities that are added to the test entities."""
+    sampled: bool = True
+    """Measure one sample at the training temperature beside the greedy text."""
 
 
 class StudySettings(Section):
