@@ -14,7 +14,7 @@ from factrl.evals.folder import COLUMNS, PAGE, Output, output_lines
 from factrl.evals.metrics import Better, Interval, Number
 from factrl.evals.numbers import COUNTED
 from factrl.evals.paired import Paired, WinRate
-from factrl.evals.plots import OUTCOMES, Curves, path_chart, steps_chart
+from factrl.evals.plots import OUTCOMES, Point, outcomes_chart
 from factrl.evals.samples import EvalSample
 from factrl.runs.disk import write_page
 from factrl.text.escape import one_line
@@ -59,11 +59,9 @@ def output_table(output: Output) -> Table:
     return table
 
 
-def curves_section(curves: Curves) -> Markup:
-    """Held-out questions while a run went on: all arms, the last one by step, and the numbers behind."""
-    main = list(curves)[-1]
-    charts = (path_chart(curves), steps_chart(main, curves[main]))
-    return fragment("evals/curves.html", charts=charts, names=OUTCOMES, curves=curves)
+def curves_section(points: Sequence[Point]) -> Markup:
+    """Held-out questions while a run went on: every outcome by step, and the numbers behind."""
+    return fragment("evals/curves.html", chart=outcomes_chart(points), names=OUTCOMES, points=points)
 
 
 def write_eval_page(output: Output) -> Path:
