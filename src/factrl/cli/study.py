@@ -11,7 +11,6 @@ from typing import Any
 from factrl.errors import ConfigError
 from factrl.runs.disk import FileLock, check_free, write_whole
 from factrl.runs.progress import Progress
-from factrl.stress import known_failures
 from factrl.studies import (
     ALL,
     CALIBRATED,
@@ -27,7 +26,7 @@ from factrl.studies import (
     study_names,
 )
 from factrl.studies.minutes import LOADING, seconds_left
-from factrl.studies.world import Task, split
+from factrl.studies.world import split
 from factrl.verifier.judges import Table
 
 from .options import Verbs, a_seed, add_option, add_settings, add_verb, at_least_one, needs_extra
@@ -103,8 +102,6 @@ def _study(args: argparse.Namespace) -> int:
     with hold(out):
         results = run(studies, out, seeds, only=args.only, model=model)
         text = render(studies, results)
-        if args.study == ALL:
-            text += "\n\n" + render_overview(studies, results)
         _write(out, text)
         if not args.only:
             picture = out / _PICTURE
@@ -207,34 +204,6 @@ def _differing(name: str, study: StudySettings, results: Mapping[int, Any]) -> I
                 yield f"{row}, seed {seed}, was made with {other}."
     if others:
         yield f"Not shown, as this command has no such row: {', '.join(others)}; give --add again."
-
-
-def render_overview(studies: Mapping[str, StudySettings], results: Mapping[int, Any]) -> str:
-    """One line for every row of all studies, greedy, as markdown."""
-    from factrl.studies.measure import OVERVIEW, overview
-
-    def hacks(reward: str) -> int | None:
-        known = known_failures(reward)
-        return None if known is None else len(known)
-
-    rows: dict[str, tuple[Task, dict[str, int | None]]] = {
-        name: (
-            study.task,
-            {CALIBRATED: None, **{row: hacks(settings.reward) for row, settings in study.rows.items()}},
-        )
-        for name, study in studies.items()
-    }
-    head = ["all rewards", *OVERVIEW]
-    return "\n".join(
-        [
-            "## Every reward from one start",
-            "",
-            *_markdown(head, overview(results, rows)),
-            "",
-            "Greedy answers. kept: of what the start had right, what still is; caught: of what it had wrong, "
-            "what is now declined; hacks: known to pay under the reward (factrl stress).",
-        ]
-    )
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -85,7 +85,7 @@ from factrl.train.model import load_policy, render_prompts, uses_bf16
 from factrl.train.online import optimise
 from factrl.train.supervised import supervise
 from factrl.train.writing import AT_ONCE, answer
-from factrl.types import Claim, Completion, Example, Passage, TrainingState, Verdict
+from factrl.types import Completion, Example, TrainingState
 from factrl.verifier import Report, Verifier
 from factrl.verifier.judges.table import TableJudge
 
@@ -109,16 +109,6 @@ def data_settings(task: Task) -> DataSettings:
     return DataSettings(train="study", chat=False, prompt=prompt, prefill=PREFILLS[task])
 
 
-class _CountedJudge(TableJudge):
-    """Counts the claims that it judges."""
-
-    count = 0
-
-    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
-        self.count += len(pairs)
-        return super().judge(pairs)
-
-
 @dataclass
 class Seed:
     """One seed's world, model and folder."""
@@ -132,7 +122,7 @@ class Seed:
     advance: Advance = field(default=lambda seconds, doing: None, repr=False)
 
     def __post_init__(self) -> None:
-        self.judge = _CountedJudge(self.world.table)
+        self.judge = TableJudge(self.world.table)
         self.verifier = Verifier(self.judge.extract, self.judge, self.judge, own_subject=False)
         self.grader = Grader()
         self.model_settings = ModelSettings(
@@ -472,7 +462,7 @@ class Seed:
             self._save_model(models / "start", settings)
         self.reset(first_weights)
         prompts = render_prompts(examples, self.tokenizer, settings.data)
-        started, cpu, judged = time.monotonic(), time.process_time(), self.judge.count
+        started, cpu = time.monotonic(), time.process_time()
         torch.manual_seed(self.number)
         with Run.create(self.folder / "runs", name.replace("/", "-"), dump_toml(settings)) as run:
             try:
@@ -495,7 +485,6 @@ class Seed:
         if keep:
             self._save_model(models / path.stem, settings)
         costs = {"seconds": time.monotonic() - started, "cpu_seconds": time.process_time() - cpu}
-        costs["judged_claims"] = self.judge.count - judged
         length = sum(line["completions/mean_length"] or 0.0 for line in steps)
         costs["tokens"] = round(length * train.prompts_per_step * train.num_generations)
         gc.collect()
