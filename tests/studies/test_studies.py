@@ -6,22 +6,26 @@ import re
 import xml.etree.ElementTree as ET
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from commands import write
 from factrl.cli import main
 from factrl.errors import ConfigError, DataError
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
-from factrl.studies import add_row, load_study, row_reward, study_names
+from factrl.runs.data import load_examples
+from factrl.studies import StartSettings, add_row, load_study, row_reward, study_names
 from factrl.studies.measure import COLUMNS, change, lines, measure, over_seeds, value
 from factrl.studies.picture import write_picture
 from factrl.studies.table import TableFacts
 from factrl.studies.world import (
     ABSTENTION,
+    PARTS,
     PREFILLS,
     World,
+    open_world,
     split,
     tagged,
     target,
@@ -285,6 +289,30 @@ def test_nothing_of_somebody_elses_is_replaced(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "two" / "study.svg").write_text("my picture")
     assert main(["study", "truthrl", "--output", str(tmp_path / "two"), "--dry-run"]) == 2
     assert "study.svg exists" in capsys.readouterr().err
+
+
+def test_the_world_is_written_as_files(tmp_path: Path) -> None:
+    rows = [
+        f"{e},{r},{v[0]}" for e, facts in TABLE.facts.items() for r, values in facts.items() for v in values
+    ]
+    (tmp_path / "facts.csv").write_text("\n".join(["entity,relation,value", *rows, "Town 1,twin,A|B"]))
+    table = Table.read(tmp_path / "facts.csv")
+    (tmp_path / "again.csv").write_bytes(table.to_csv())
+    assert Table.read(tmp_path / "again.csv").facts == table.facts
+    world, asked = open_world(tmp_path / "facts.csv", 0), dict[str, Any]()
+    for before, task in (("", "reasoned"), ("profiles-", "profile")):
+        for part in PARTS:
+            rows = world.rows(cast(Any, task), part, 0, decline=StartSettings().decline)
+            file = write(tmp_path / f"{before}{part}.jsonl", *rows)
+            asked[file.stem] = load_examples(str(file), require_answers=False)
+    assert [len({one.topic for one in asked[part]}) for part in ("warm", "train", "test")] == [10, 18, 12]
+    assert len({one.topic for part in ("warm", "train", "test") for one in asked[part]}) == 40
+    assert all(one.checklist and one.evidence for one in asked["profiles-train"])
+    assert all(one.answers and one.question.endswith("?") for one in asked["train"])
+    taught = [one.meta["reasoned"] for one in (*asked["warm"], *asked["profiles-warm"])]
+    assert all(text.startswith("<think>") and text.endswith("</answer>") for text in taught)
+    declined = sum(ABSTENTION in text for text in taught)
+    assert 0 < declined < 0.4 * len(asked["warm"])
 
 
 def test_the_picture_has_a_bar_for_every_row_and_replaces_its_own_alone(tmp_path: Path) -> None:

@@ -74,6 +74,25 @@ class World:
         random.Random(f"{task} {part} {seed}").shuffle(rows)
         return rows
 
+    def rows(self, task: Task, part: Part, seed: int, *, decline: float) -> Iterator[dict[str, Any]]:
+        """The questions of a task about the entities of a part, as rows of a dataset.
+
+        Args:
+            decline: share of the warm start's texts that decline, drawn at random.
+        """
+        draw = random.Random(f"{task} {seed}")
+        for one in self.examples(task, part, seed):
+            profile = task == "profile"
+            question = PROMPTS[task].format(question=one.question) if profile else one.question
+            row = {"id": one.id, "question": question, "answers": [*one.answers], "topic": one.topic}
+            row["evidence"] = [{"title": each.title, "text": each.text} for each in one.evidence]
+            if profile:
+                facts = self.table.statements(one.topic)
+                row["checklist"] = [sentence(fact, named=True) for fact in facts]
+            if part == "warm":
+                row["reasoned"] = PREFILLS[task] + target(task, one, self.table, draw, decline)
+            yield row
+
     def save(self, path: Path) -> None:
         """Write the facts and the parts as one file, which `World.read` reads."""
         several = sorted(self.table.several)
