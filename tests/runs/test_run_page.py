@@ -14,7 +14,7 @@ from factrl.errors import DataError
 from factrl.runs.folder import Rollout, Run
 from factrl.train.page import write_run_page
 from factrl.types import Result, Span
-from test_report import PAYLOADS, Page
+from pages import PAYLOADS, Page
 
 SETTINGS = """
 paper = "fspo"
