@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from factrl.errors import ConfigError
+from factrl.errors import ConfigError, MissingExtra
 from factrl.runs.disk import FileLock, check_free, write_whole
 from factrl.runs.progress import Progress
 from factrl.studies import (
@@ -123,6 +124,8 @@ def run(
 
     A bar tells the minutes left before torch is loaded.
     """
+    if find_spec("torch") is None:
+        raise MissingExtra("torch", "demo")
     rows = [row for row in steps_of(studies, only)[1:] if not only or row in only]
     left = sum(seconds_left(out / f"seed-{number}", studies, rows) for number in seeds)
     with Progress(" ".join(studies), round(LOADING + left), pace=1.0) as progress:
