@@ -10,7 +10,7 @@ from factrl.evals.catalogue import in_json, is_hopeless, options_of
 from factrl.types import Completion, Example, Grade, Label
 
 KINDS = ("question_type", "threshold")
-"""Columns of a question by which tables part answers; they are kept with them."""
+"""Columns of a question that are kept with its answers, to part them by."""
 
 _GRADE = ("label", "answer", "how", "floored", "why")
 

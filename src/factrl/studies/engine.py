@@ -60,12 +60,12 @@ from factrl.studies import (
 )
 from factrl.studies.measure import Measured, auc, blocks_of, measure
 from factrl.studies.minutes import (
-    SECONDS,
     calibrate_seconds,
     needs_known,
     start_seconds,
     start_texts,
     train_seconds,
+    written_seconds,
 )
 from factrl.studies.table import TableFacts
 from factrl.studies.world import (
@@ -205,7 +205,7 @@ class Seed:
             num_samples=samples,
             temperature=temperature,
             batch_size=256 if torch.cuda.is_available() else AT_ONCE,
-            written=lambda count: self.advance(count * SECONDS[task][1], doing),
+            written=lambda count: self.advance(count * written_seconds(task, samples), doing),
         )
 
     def evaluate(self, task: Task, train: TrainSettings, size: SizeSettings, of: str) -> dict[str, Any]:

@@ -56,9 +56,14 @@ def train_seconds(study: StudySettings, train: TrainSettings, steps: int) -> flo
     return steps * train.prompts_per_step * train.num_generations * SECONDS[study.task][2]
 
 
+def written_seconds(task: Task, samples: int = 1) -> float:
+    """Of one text that is written, as one of so many samples, which share the reading of their prompt."""
+    return SECONDS[task][1] * (3 + samples) / (4 * samples)
+
+
 def evaluation_seconds(study: StudySettings) -> float:
     """Of the held-out texts of one model."""
-    return (1 + study.size.sampled) * study.size.test * SECONDS[study.task][1]
+    return (1 + study.size.sampled) * study.size.test * written_seconds(study.task)
 
 
 def seconds_left(folder: Path, studies: Mapping[str, StudySettings], rows: Sequence[str]) -> float:
@@ -71,7 +76,8 @@ def seconds_left(folder: Path, studies: Mapping[str, StudySettings], rows: Seque
             left += evaluation_seconds(study)
     for study in {one.task: one for one in studies.values() if needs_known(one)}.values():
         if not (folder / f"known-{study.task}.json").exists():
-            left += study.known.questions * study.known.samples * SECONDS[study.task][1]
+            samples = study.known.samples
+            left += study.known.questions * samples * written_seconds(study.task, samples)
     for name, study in studies.items():
         if study.calibrate.steps and not row_file(folder, f"{name}/{CALIBRATED}").exists():
             left += calibrate_seconds(study) + evaluation_seconds(study)
