@@ -91,8 +91,8 @@ def _study(args: argparse.Namespace) -> int:
         table = Table.read(path)  # mistakes come before torch is loaded
         for seed in seeds:
             split(table, seed)
-    model, rows = args.model or MODEL, steps_of(studies, args.only)[1:]
-    check_folder(studies, [row for row in rows if not args.only or row in args.only], out, seeds, model)
+    model, rows = args.model or MODEL, _rows(studies, args.only)
+    check_folder(studies, rows, out, seeds, model)
     if args.dry_run:
         for name, study in studies.items():
             say(f"{name}: {study.title}\n  {_settings(study.train.model_dump(exclude_unset=True))}")
@@ -126,17 +126,23 @@ def run(
     """
     if find_spec("torch") is None:
         raise MissingExtra("torch", "demo")
-    rows = [row for row in steps_of(studies, only)[1:] if not only or row in only]
+    rows = _rows(studies, only)
+    check_folder(studies, rows, out, seeds, model)
     left = sum(seconds_left(out / f"seed-{number}", studies, rows) for number in seeds)
     with Progress(" ".join(studies), round(LOADING + left), pace=1.0) as progress:
         needs_extra("train.model", "demo").for_command_line()
         engine = needs_extra("studies.engine", "demo")
         progress.advance(LOADING, "torch is loaded")
         engine.run_studies(
-            studies, out, seeds, only=only, model=model, keep=keep, tell=tell, advance=progress.advance
+            studies, rows, out, seeds, model=model, keep=keep, tell=tell, advance=progress.advance
         )
         progress.advance(max(progress.total - progress.done, 0))
     return engine.read_results(out, seeds)
+
+
+def _rows(studies: Mapping[str, StudySettings], only: Sequence[str]) -> list[str]:
+    """The rows that are trained, as `study/row`."""
+    return [row for row in steps_of(studies, only)[1:] if not only or row in only]
 
 
 def _settings(values: Mapping[str, Any]) -> str:

@@ -46,7 +46,6 @@ from factrl.studies import (
     StudySettings,
     TruthfulnessSettings,
     check_begun,
-    check_folder,
     digest,
     read_json,
     read_stored,
@@ -55,7 +54,6 @@ from factrl.studies import (
     row_reward,
     row_settings,
     start_file,
-    steps_of,
     tasks_of,
 )
 from factrl.studies.measure import Measured, auc, blocks_of, measure
@@ -597,10 +595,10 @@ def read_results(out: Path, seeds: Iterable[int]) -> dict[int, dict[str, Any]]:
 
 def run_studies(
     studies: Mapping[str, StudySettings],
+    rows: Sequence[str],
     out: Path,
     seeds: Iterable[int],
     *,
-    only: Sequence[str] = (),
     model: str = MODEL,
     keep: str = "",
     tell: Tell = lambda text: None,
@@ -610,18 +608,14 @@ def run_studies(
 
     Args:
         studies: by name; all share one start, made with the settings of the first.
-        only: the steps to run: `start`, or rows as `study/row`; all where it is empty.
+        rows: those that are trained, as `study/row`.
         keep: the row whose model is kept as a folder when it is trained, and the start's with it.
         advance: called with seconds of `factrl.studies.minutes` that are done, and what was done.
 
     Raises:
-        ConfigError: `only` names no step, or a row cannot be trained.
+        ConfigError: a row cannot be trained, or the folder was begun with something else.
     """
-    names = steps_of(studies, only)
-    chosen = [name for name in names[1:] if not only or name in only]
-    pairs = [(studies[name.partition("/")[0]], name.partition("/")[2]) for name in chosen]
-    seeds = [*seeds]
-    check_folder(studies, chosen, out, seeds, model)
+    pairs = [(studies[name.partition("/")[0]], name.partition("/")[2]) for name in rows]
     for number in seeds:
         seed = open_seed(out / f"seed-{number}", number, studies, model)
         seed.advance = advance
@@ -632,5 +626,5 @@ def run_studies(
         for name, study in studies.items():
             seed.evaluate_start(study)
             seed.prepare(name, study, tell)
-        for name, (study, _) in zip(chosen, pairs, strict=True):
+        for name, (study, _) in zip(rows, pairs, strict=True):
             seed.train(name, study, tell, keep=name == keep)
