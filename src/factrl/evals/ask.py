@@ -7,7 +7,6 @@ in their own store.  `results.json`, `samples.jsonl` and `report.html` are there
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -362,8 +361,6 @@ def completions_column(path: str | Path, column: str, rows: Sequence[Mapping[str
         if present:
             shown = ", ".join(map(repr, present))
             hint = f"columns beside the question: {shown}; name the right one with grade.column=NAME"
-        if column and any(column in row for row in itertools.islice(read_rows(str(path)), 1)):
-            hint = "the question is read from it; put what a model answered into a column `completion`"
         missing = f"{column!r} beside the question and its answers" if column else "for the completions"
         raise DataError(f"{path} has no column {missing}{nearest(column, present)}; {hint}")
     return chosen
