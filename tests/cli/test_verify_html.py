@@ -11,7 +11,7 @@ import pytest
 from factrl.errors import Unscored
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier.report import Check, Report, page
-from test_report import Page
+from pages import Page
 
 TEXT = "Marie Curie was born in Warsaw in 1868. She won two Nobel Prizes."
 BORN = "She was born in Warsaw on 7 November 1867."

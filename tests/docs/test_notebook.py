@@ -11,7 +11,7 @@ from test_verify_html import failed, hostile
 import factrl as fx
 from factrl.evals.folder import Output
 from factrl.types import Result
-from test_report import PAYLOADS, Page
+from pages import PAYLOADS, Page
 
 HOSTILE = " ".join(PAYLOADS)
 ELEMENTS = {"div", "p", "table", "thead", "tbody", "tr", "th", "td", "span"}

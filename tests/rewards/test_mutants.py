@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,6 @@ from factrl.types import Claim, Example, Passage
 from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims, mark
 from judging import JudgeBy
-
-if sys.version_info >= (3, 11):
-    pass
-else:
-    pass
 
 
 def one_claim(text: str, question: str = "", topic: str = "") -> list[Claim]:

@@ -251,12 +251,6 @@ def test_rewards_of_a_file(own: str) -> None:
     assert load_reward(f"{own}:short").knobs == {"words": 2}
 
 
-def test_a_file_with_one_reward_needs_no_name(own: str) -> None:
-    path = Path(own)
-    path.write_text(OWN.replace("@reward\ndef short", "def short"), encoding="utf-8")
-    assert load_reward(own).name == "right"
-
-
 @pytest.mark.parametrize(
     ("spec", "message"),
     [

@@ -88,16 +88,6 @@ def test_no_amount_of_facts_lifts_one_outcome_over_another() -> None:
     assert found == {"correct": 1.5, "not_attempted": -1, "incorrect": -1}
 
 
-def test_a_wrong_answer_and_a_plain_abstention_cost_no_verification() -> None:
-    judge = by_heart()
-    reward = load_reward("robust").with_(
-        grade=Grader(), verify=Verifier(SentenceClaims(), None, judge), answer="tags"
-    )
-    for answer in ("Lyon", "I don't know", "invalid question"):
-        reward(CURIE, f"<think>{FACTS}</think><answer>{answer}</answer>")
-    assert judge.asked == []
-
-
 # What a change of the text may do (metamorphic relations)
 
 

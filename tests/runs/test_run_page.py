@@ -14,7 +14,7 @@ from factrl.errors import DataError
 from factrl.runs.folder import Rollout, Run
 from factrl.train.page import write_run_page
 from factrl.types import Result, Span
-from test_report import PAYLOADS, Page
+from pages import PAYLOADS, Page
 
 SETTINGS = """
 paper = "fspo"
@@ -86,7 +86,8 @@ def test_held_out_questions_are_drawn_where_the_run_asked_some(run: Path) -> Non
             more.log(step, {f"eval/{name}": value for name, value in shares.items()})
         more.log(5, {f"eval/{name}": None for name in ("accuracy", "abstention", "hallucination")})
     text = write_run_page(run).read_text("utf-8")
-    assert "fspo, step 4: accuracy 50.0, abstention 25.0, hallucination 25.0, truthfulness 25.0" in text
+    for told in ("accuracy 50.0 at step 4", "hallucination 25.0 at step 4", "truthfulness 25.0 at step 4"):
+        assert told in text
     shares = "hallucination 50.0 → 25.0 %, abstention 25.0 → 25.0 %, accuracy 25.0 → 50.0 %"
     assert f"held-out questions, step 2 → 4: {shares}" in text
 

@@ -143,7 +143,7 @@ def test_a_poisoned_rollout_is_refused_or_shown_as_text(tmp_path: Path) -> None:
 
     from factrl.runs.folder import Rollout
     from factrl.types import Result
-    from test_report import Page
+    from pages import Page
 
     bad = "<script>1</script><img src=x onerror=1>'\"><!--"
     with Run.create(tmp_path, "x", f"{TOML}[train]\nlearning_rate = 1e-5\n") as run:

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,12 @@ from browser import PROGRAM, browsing
 from test_verify_html import failed, hostile
 
 from factrl.evals.folder import RESULTS, SAMPLES, read_output
-from factrl.evals.paired import compare_outputs
-from factrl.evals.report import write_eval_page, write_paired_page
+from factrl.evals.report import write_eval_page
 from factrl.runs.folder import Rollout, Run
 from factrl.train.page import write_run_page
 from factrl.types import Result, Span
 from factrl.verifier.report import page as verified
-from test_report import PAYLOADS, Page
+from pages import PAYLOADS, Page
 
 _SCRIPT = "document.documentElement.dataset.{}=1"
 EXTRA = [
@@ -116,13 +114,7 @@ def eval_page(bad: str, folder: Path) -> Path:
     return write_eval_page(read_output(evaluation(bad, folder / "e", "correct")))
 
 
-def comparison_page(bad: str, folder: Path) -> Path:
-    sides = [read_output(evaluation(bad, folder / label, label)) for label in ("incorrect", "correct")]
-    pairs = [replace(pair, notes=[bad]) for pair in compare_outputs(*sides)]
-    return write_paired_page(folder / "comparison.html", *sides, pairs)
-
-
-MAKERS = {one.__name__: one for one in (verify_page, failed_page, run_page, eval_page, comparison_page)}
+MAKERS = {one.__name__: one for one in (verify_page, failed_page, run_page, eval_page)}
 SAME_SHAPE = {"verify_page", "failed_page"}  # lengths alone decide it
 
 
@@ -194,6 +186,6 @@ def test_no_script_runs_in_a_browser_even_without_the_policy(tmp_path: Path) -> 
         browser.open(path.as_uri())
         html = browser.js("document.documentElement.outerHTML")
     assert 'data-runs="1"' in html, "a script that is none of theirs runs"
-    for name in ("verification report", "run report", "evaluation", "comparison"):
+    for name in ("verification report", "run report", "evaluation"):
         assert f"factrl {name}" in html
     assert 'data-pwned="' not in html

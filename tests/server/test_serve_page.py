@@ -23,8 +23,8 @@ from factrl.llm import FakeLLM
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier import open_verifier
 from factrl.verifier.judges import LLMJudge
+from pages import PAYLOADS, Page
 from serving import Running, connect
-from test_report import PAYLOADS, Page
 
 page = pytest.importorskip("factrl.server.page")
 from factrl.server import Service  # noqa: E402

@@ -17,7 +17,7 @@ from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
 from factrl.runs.data import load_examples
 from factrl.studies import StartSettings, add_row, load_study, row_reward, study_names
-from factrl.studies.measure import COLUMNS, change, lines, measure, over_seeds, overview, value
+from factrl.studies.measure import COLUMNS, change, lines, measure, over_seeds, value
 from factrl.studies.picture import write_picture
 from factrl.studies.table import TableFacts
 from factrl.studies.world import (
@@ -336,14 +336,3 @@ def test_the_picture_has_a_bar_for_every_row_and_replaces_its_own_alone(tmp_path
     path.write_text("mine")
     with pytest.raises(ConfigError, match="exists"):
         write_picture({"knowrl": study}, results, path)
-
-
-def test_the_overview_says_what_is_kept_and_caught() -> None:
-    one = {"entity": "A", "malformed": 0, "claims": 2, "true": 1, "false": 1, "facts": 0, "stated": 0}
-    before = [{**one, "right": r, "declined": 0, "wrong": 1 - r} for r in (1, 1, 0, 0)]
-    after = [
-        {**one, "right": r, "declined": d, "wrong": 1 - r - d} for r, d in ((1, 0), (0, 1), (0, 1), (0, 0))
-    ]
-    results = {0: {"start-reasoned": {"greedy": before}, "x/y": {"greedy": after, "judged_claims": 7}}}
-    [_, line] = overview(results, {"x": ("reasoned", {"y": 3})})
-    assert line == ["x/y", *("25.0", "50.0", "25.0", "50.0", "1.0", "2.0", "50.0", "50.0"), "3", "7", ""]

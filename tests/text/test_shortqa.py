@@ -100,26 +100,6 @@ def test_a_file_that_cannot_be_graded_says_why(
 
 
 @pytest.mark.parametrize(
-    ("columns", "chance"),
-    [
-        *(({"right": value}, None) for value in (True, 1, "yes", [1, 0], "[1, 0]")),
-        *(({"choices": value}, None) for value in (["Lima", "Rome"], None, 3, "Lima, Rome")),
-        ({"choices": ["Lima", "Rome"], "right": [True, False]}, 0.5),
-        ({"choices": '["Lima", "Rome", "Oslo", "Bonn"]', "right": "[0, 1, 0, 0]"}, 0.25),
-        *(({"choices": ["Lima", "Rome"], "right": value}, None) for value in ([1], [0, 0], ["x", {}])),
-        *(({"chance": value}, None) for value in ("a quarter", True, 2, [1])),
-        *(({"chance": value}, 0.25) for value in (0.25, "0.25")),
-    ],
-)
-def test_columns_of_options_are_read_only_in_their_form(
-    write: Write, tmp_path: Path, evaluated: Callable[..., Any], columns: dict[str, Any], chance: float | None
-) -> None:
-    assert numbers(evaluated(write(row("Lima", **columns)), "--output", str(tmp_path / "o")), "accuracy") == 1
-    marks = json.loads((tmp_path / "o" / "samples.jsonl").read_text())["marks"]
-    assert marks == ({} if chance is None else {"chance": chance})
-
-
-@pytest.mark.parametrize(
     ("columns", "words"),
     [
         ({"q": "Capital of Peru?", "answers": ["Lima"]}, ["data.columns.question=q"]),

@@ -11,15 +11,18 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from factrl.studies import CALIBRATED, RANDOM, add_row, load_study
+from factrl.studies import CALIBRATED, MODEL, RANDOM, add_row, load_study
 from factrl.text.escape import one_line
 
 from .options import Verbs, add_option, add_seed, add_settings, add_verb, needs_extra
-from .study import hold, render
-from .terminal import say, show_table, tell
+from .study import hold, render, run
+from .terminal import say, show_table
 
 _STUDY = "truthrl"
-_USUAL = ("known.questions=320", "calibrate.steps=24", "train.steps=12", "size.test=200")
+_USUAL = (
+    *("known.questions=320", "calibrate.steps=24", "train.steps=12"),
+    *("size.test=200", "size.sampled=false"),
+)
 _QUICK = (
     *("start.steps=27", "calibrate.steps=4", "known.questions=32", "size.test=60"),
     *("train.steps=4", "train.prompts_per_step=8", "train.micro_batch_size=64"),
@@ -62,19 +65,11 @@ def _demo(args: argparse.Namespace) -> int:
     study = study.model_copy(update={"rows": rows})
     if args.reward:
         study = add_row(study, args.reward, like="ternary")
-    model = needs_extra("train.model", "demo")
-    model.for_command_line()
-    model.save_memory()
-    engine = needs_extra("studies.engine", "demo")
-    picture = needs_extra("studies.picture", "demo")
     out = Path(args.output or f"runs/demo{'-quick' * args.quick}{'-full' * args.full}")
     seeds, last = [args.seed], f"{_STUDY}/{[*study.rows][-1]}"
     with hold(out):
-        engine.run_studies(
-            {_STUDY: study}, out, seeds, model=args.model or engine.MODEL, keep=last, tell=tell
-        )
-        results = engine.read_results(out, seeds)
-        picture.write_picture({_STUDY: study}, results, out / "demo.svg")
+        results = run({_STUDY: study}, out, seeds, model=args.model or MODEL, keep=last)
+        needs_extra("studies.picture", "demo").write_picture({_STUDY: study}, results, out / "demo.svg")
     say(render({_STUDY: study}, results))
     show_table(answers_table(results[args.seed], [CALIBRATED, *study.rows]))
     if args.quick:

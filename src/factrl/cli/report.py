@@ -17,7 +17,6 @@ from factrl.evals.folder import Output, is_output, read_outputs
 from factrl.evals.metrics import Interval
 from factrl.evals.paired import Paired, WinRate, compare_outputs, texts_in_both, win_rate
 from factrl.evals.published import AVERAGE, Published, read_published, row_name
-from factrl.evals.report import write_paired_page
 from factrl.job import open_judge
 from factrl.llm import LLM, preflight
 from factrl.llm.models import cache_folder
@@ -29,8 +28,6 @@ from factrl.train.page import PAGE, write_run_page
 
 from .options import Verbs, add_option, add_options, add_verb
 from .terminal import say, show_rows, tally, tell
-
-COMPARISON = "comparison.html"
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -55,7 +52,7 @@ def add_verbs(verbs: Verbs) -> None:
         nargs="*",
         help="evaluations that are compared with RUN: all are folders of factrl eval",
     )
-    add_option(parser, "--output FILE.html", f"where to (default: {PAGE} in RUN; {COMPARISON} in AFTER)")
+    add_option(parser, "--output FILE.html", f"where the page of a run goes (default: {PAGE} in RUN)")
     add_option(
         parser,
         "--published TABLE.toml",
@@ -96,9 +93,10 @@ def _compare(args: argparse.Namespace) -> int:
     before, *others = outputs
     table = read_published(args.published) if args.published else None
     two, changed = len(others) == 1, [compare_outputs(before, after) for after in others]
-    for option, needs in (("judge", "which of two answers is better"), ("output", "the page of two")):
-        if getattr(args, option) and not two:
-            raise ConfigError(f"--{option} is for {needs} evaluations; name one AFTER")
+    if args.output is not None:
+        raise ConfigError("--output is for the page of a run; a comparison is printed, with --json as data")
+    if args.judge is not None and not two:
+        raise ConfigError("--judge tells which of two answers is better; name one AFTER")
     rates: dict[str, WinRate] = {}
     if args.judge is not None:
         rates = _preferred(args.judge, before, others[0], [pair.name for pair in changed[0]])
@@ -115,10 +113,6 @@ def _compare(args: argparse.Namespace) -> int:
                 f"{rate.ties} ties, {rate.losses} losses; of the ties it stuck to the first place in "
                 f"{rate.first_place}, to the second in {rate.second_place}; masked: {masked}"
             )
-    if two:
-        path = Path(args.output) if args.output is not None else others[0].folder / COMPARISON
-        write_paired_page(path, before, others[0], changed[0], rates)
-        tell(f"page: {path}")
     return 0
 
 

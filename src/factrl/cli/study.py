@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from factrl.errors import ConfigError
+from factrl.errors import ConfigError, MissingExtra
 from factrl.runs.disk import FileLock, check_free, write_whole
-from factrl.stress import known_failures
+from factrl.runs.progress import Progress
 from factrl.studies import (
     ALL,
     CALIBRATED,
@@ -25,7 +26,8 @@ from factrl.studies import (
     steps_of,
     study_names,
 )
-from factrl.studies.world import Task, split
+from factrl.studies.minutes import LOADING, seconds_left
+from factrl.studies.world import split
 from factrl.verifier.judges import Table
 
 from .options import Verbs, a_seed, add_option, add_settings, add_verb, at_least_one, needs_extra
@@ -90,8 +92,8 @@ def _study(args: argparse.Namespace) -> int:
         table = Table.read(path)  # mistakes come before torch is loaded
         for seed in seeds:
             split(table, seed)
-    model, rows = args.model or MODEL, steps_of(studies, args.only)[1:]
-    check_folder(studies, [row for row in rows if not args.only or row in args.only], out, seeds, model)
+    model, rows = args.model or MODEL, _rows(studies, args.only)
+    check_folder(studies, rows, out, seeds, model)
     if args.dry_run:
         for name, study in studies.items():
             say(f"{name}: {study.title}\n  {_settings(study.train.model_dump(exclude_unset=True))}")
@@ -99,20 +101,49 @@ def _study(args: argparse.Namespace) -> int:
                 of_row = _settings({**settings.knobs, **settings.train})
                 say(f"  {name}/{row}: {settings.reward}{of_row and f' with {of_row}'}")
         return 0
-    needs_extra("train.model", "demo").for_command_line()
-    engine = needs_extra("studies.engine", "demo")
     with hold(out):
-        engine.run_studies(studies, out, seeds, only=args.only, model=model, tell=tell)
-        results = engine.read_results(out, seeds)
+        results = run(studies, out, seeds, only=args.only, model=model)
         text = render(studies, results)
-        if args.study == ALL:
-            text += "\n\n" + render_overview(studies, results)
         _write(out, text)
         if not args.only:
             picture = out / _PICTURE
             needs_extra("studies.picture", "demo").write_picture(studies, results, picture)
             tell(f"picture   {picture}")
     return 0
+
+
+def run(
+    studies: Mapping[str, StudySettings],
+    out: Path,
+    seeds: Sequence[int],
+    *,
+    only: Sequence[str] = (),
+    model: str = MODEL,
+    keep: str = "",
+) -> Mapping[int, Any]:
+    """Run the studies, see `factrl.studies.engine.run_studies`; their stored results.
+
+    A bar tells the minutes left before torch is loaded.
+    """
+    if find_spec("torch") is None:
+        raise MissingExtra("torch", "demo")
+    rows = _rows(studies, only)
+    check_folder(studies, rows, out, seeds, model)
+    left = sum(seconds_left(out / f"seed-{number}", studies, rows) for number in seeds)
+    with Progress(" ".join(studies), round(LOADING + left), pace=1.0) as progress:
+        needs_extra("train.model", "demo").for_command_line()
+        engine = needs_extra("studies.engine", "demo")
+        progress.advance(LOADING, "torch is loaded")
+        engine.run_studies(
+            studies, rows, out, seeds, model=model, keep=keep, tell=tell, advance=progress.advance
+        )
+        progress.advance(max(progress.total - progress.done, 0))
+    return engine.read_results(out, seeds)
+
+
+def _rows(studies: Mapping[str, StudySettings], only: Sequence[str]) -> list[str]:
+    """The rows that are trained, as `study/row`."""
+    return [row for row in steps_of(studies, only)[1:] if not only or row in only]
 
 
 def _settings(values: Mapping[str, Any]) -> str:
@@ -157,7 +188,7 @@ def render(studies: Mapping[str, StudySettings], results: Mapping[int, Any]) -> 
     parts: list[str] = []
     for name, study in studies.items():
         parts += [f"## {study.title}", ""]
-        for how, title in _HOW.items():
+        for how, title in [*_HOW.items()][: 1 + study.size.sampled]:
             rows = lines(results, name, study.task, [CALIBRATED, *study.rows], how)
             parts += [f"{title.capitalize()}, {len(results)} seed{'s'[: len(results) > 1]}:", ""]
             parts += [*_markdown([study.task, *COLUMNS[study.task]], rows), ""]
@@ -183,34 +214,6 @@ def _differing(name: str, study: StudySettings, results: Mapping[int, Any]) -> I
                 yield f"{row}, seed {seed}, was made with {other}."
     if others:
         yield f"Not shown, as this command has no such row: {', '.join(others)}; give --add again."
-
-
-def render_overview(studies: Mapping[str, StudySettings], results: Mapping[int, Any]) -> str:
-    """One line for every row of all studies, greedy, as markdown."""
-    from factrl.studies.measure import OVERVIEW, overview
-
-    def hacks(reward: str) -> int | None:
-        known = known_failures(reward)
-        return None if known is None else len(known)
-
-    rows: dict[str, tuple[Task, dict[str, int | None]]] = {
-        name: (
-            study.task,
-            {CALIBRATED: None, **{row: hacks(settings.reward) for row, settings in study.rows.items()}},
-        )
-        for name, study in studies.items()
-    }
-    head = ["all rewards", *OVERVIEW]
-    return "\n".join(
-        [
-            "## Every reward from one start",
-            "",
-            *_markdown(head, overview(results, rows)),
-            "",
-            "Greedy answers. kept: of what the start had right, what still is; caught: of what it had wrong, "
-            "what is now declined; hacks: known to pay under the reward (factrl stress).",
-        ]
-    )
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -7,10 +7,8 @@ in their own store.  `results.json`, `samples.jsonl` and `report.html` are there
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -123,8 +121,14 @@ def evaluate(
     if open_writer is not None:
         writer = open_writer(settings)
         model, draw = writer.identity, settings.draw
-        with _open_journal(benchmark, examples, source, folder, writer, **draw) as (journal, on_done):
-            texts = ask(writer, examples, journal, settings.sampling.num_samples, on_done, **draw)
+        if folder is None:
+            raise ConfigError(f"{benchmark.name} needs a folder for its answers")
+        head = {"benchmark": benchmark.name, "source": source, "model": model, **draw}
+        with (
+            Journal(folder / "answers" / f"{benchmark.name}.jsonl", head) as journal,
+            Progress(f"{benchmark.name}: answer", len(examples)) as progress,
+        ):
+            texts = ask(writer, examples, journal, settings.sampling.num_samples, progress.advance, **draw)
     if benchmark.kind != "long":
         samples = grade_texts(benchmark, examples, texts or {}, tools)
     elif verifier is None:
@@ -206,26 +210,6 @@ class NamedModel:
             return self._open(settings)
         self._policy = self._policy.with_settings(settings) if self._policy else self._open(settings)
         return self._policy
-
-
-@contextmanager
-def _open_journal(
-    benchmark: Benchmark,
-    examples: Sequence[Example],
-    source: str,
-    folder: Path | None,
-    model: Writer,
-    **about: Any,
-) -> Iterator[tuple[Journal, Callable[[int], None]]]:
-    """The journal of earlier answers with the same model, questions and `about`, and a progress counter."""
-    if folder is None:
-        raise ConfigError(f"{benchmark.name} needs a folder for its answers")
-    head = {"benchmark": benchmark.name, "source": source, "model": model.identity, **about}
-    with (
-        Journal(folder / "answers" / f"{benchmark.name}.jsonl", head) as journal,
-        Progress(f"{benchmark.name}: answer", len(examples)) as progress,
-    ):
-        yield journal, progress.advance
 
 
 def ask(
@@ -377,8 +361,6 @@ def completions_column(path: str | Path, column: str, rows: Sequence[Mapping[str
         if present:
             shown = ", ".join(map(repr, present))
             hint = f"columns beside the question: {shown}; name the right one with grade.column=NAME"
-        if column and any(column in row for row in itertools.islice(read_rows(str(path)), 1)):
-            hint = "the question is read from it; put what a model answered into a column `completion`"
         missing = f"{column!r} beside the question and its answers" if column else "for the completions"
         raise DataError(f"{path} has no column {missing}{nearest(column, present)}; {hint}")
     return chosen

@@ -268,34 +268,15 @@ def _with_choices(options: str, row: Row, example: Example) -> Example:
 
 def _lettered(benchmark: Benchmark, example: Example) -> Example:
     """Options in an order that the question's id fixes, as lines, with letters where one is asked for."""
-    if (options := options_of(example)) is None:
+    if benchmark.kind != "choice":
         return example
-    pairs = list(zip(*options, strict=True))
+    pairs = list(zip(example.meta["choices"], example.meta["right"], strict=True))
     random.Random(f"{benchmark.name} {example.id}").shuffle(pairs)
     choices, right = map(list, zip(*pairs, strict=True))
     if len(choices) > len(string.ascii_uppercase):
         raise DataError(f"{benchmark.name}: question {example.id!r} has {len(choices)} options, more than 26")
     lines = "\n".join(f"{a}. {one}" for a, one in zip(string.ascii_uppercase, choices, strict=False))
     return _with_meta(example, choices=choices, right=right, options=lines)
-
-
-def options_of(example: Example) -> tuple[Sequence[str], Sequence[int]] | None:
-    """Its `choices`, and `right`, 1 or 0 for each; None where columns of these names hold something else."""
-    choices, right = (in_json(example.meta.get(name)) for name in ("choices", "right"))
-    if not (isinstance(choices, list) and isinstance(right, list) and len(choices) == len(right)):
-        return None
-    texts = all(isinstance(one, (str, int, float)) for one in choices)
-    fits = texts and 1 in right and all(one in (0, 1) for one in right)
-    return ([*map(str, choices)], [*map(int, right)]) if fits else None
-
-
-def in_json(cell: Any) -> Any:
-    """A cell as `unpacked` reads it, and of a text that is a number or a list of numbers in JSON, those."""
-    value = unpacked(cell)
-    try:
-        return json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
-        return value
 
 
 def plain(cell: Any) -> str:

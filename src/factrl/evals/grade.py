@@ -283,24 +283,26 @@ def check_texts(
     Args:
         chat: false where the model only continued the text.
     """
-    rows = [
-        _unchecked(EvalSample(example, None, None, benchmark=benchmark.name, number=number), texts, chat)
-        for example, number in in_order(examples, texts)
-    ]
-    with Progress(f"{benchmark.name}: grade", len(rows)) as progress:
-        for start in range(0, len(rows), AT_ONCE):
-            block = range(start, min(start + AT_ONCE, len(rows)))
-            read = [(at, rows[at][0].example, answer) for at in block if (answer := rows[at][1]) is not None]
-            reports = verifier.batch(
-                [answer for *_, answer in read],
-                [example.question for _, example, _ in read],
-                topics=[example.topic for _, example, _ in read],
-                evidence=[example.evidence or None for _, example, _ in read],
+    rows, every = list[EvalSample](), in_order(examples, texts)
+    with Progress(f"{benchmark.name}: grade", len(every)) as progress:
+        for start in range(0, len(every), AT_ONCE):
+            block = [
+                _unchecked(EvalSample(one, None, None, benchmark=benchmark.name, number=number), texts, chat)
+                for one, number in every[start : start + AT_ONCE]
+            ]
+            asked = [(row.example, answer) for row, answer in block if answer is not None]
+            found = iter(
+                verifier.batch(
+                    [answer for _, answer in asked],
+                    [example.question for example, _ in asked],
+                    topics=[example.topic for example, _ in asked],
+                    evidence=[example.evidence or None for example, _ in asked],
+                )
             )
-            for (at, *_), report in zip(read, reports, strict=True):
-                rows[at] = (_checked(rows[at][0], report, benchmark.recall_at), None)
+            for row, answer in block:
+                rows.append(row if answer is None else _checked(row, next(found), benchmark.recall_at))
             progress.advance(len(block))
-    return [row for row, _ in rows]
+    return rows
 
 
 def _unchecked(row: EvalSample, texts: Texts, chat: bool) -> tuple[EvalSample, str | None]:

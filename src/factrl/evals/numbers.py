@@ -29,7 +29,7 @@ systems, where ours is fixed; they count repeats, and a call that fails is "supp
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Literal
 
 import numpy as np
@@ -86,13 +86,8 @@ COUNTED = ("detail",)  # numbers of claims; all others are shares
 def numbers_of(kind: str, samples: Sequence[EvalSample]) -> Numbers:
     """Every number of a benchmark of this kind, in reading order; what is undefined is left out."""
     usual = [one for one in samples if usual_question(one)]
-    options = ("accuracy", "abstention")
-    shown = {"short": (*OUTCOME_STATISTICS,), "reasoning": ("accuracy",), "long": ()}.get(kind, options)
-    numbers = {name: one for name, one in _labels(usual).items() if name in shown}
-    chance = [one.chance for one in samples if one.chance is not None]
-    if shown is options and chance and "accuracy" in numbers:
-        about = f"the right option; by chance {100 * sum(chance) / len(chance):.1f}"
-        numbers["accuracy"] = replace(numbers["accuracy"], about=about)
+    shown = {"reasoning": ("accuracy",), "choice": ("accuracy", "abstention"), "long": ()}.get(kind)
+    numbers = {name: one for name, one in _labels(usual).items() if shown is None or name in shown}
     numbers |= share("invalid", usual, lambda one: one.floored is not None)
     if any(_guessed(one) for one in usual):
         numbers |= share("guessed", usual, _guessed)

@@ -85,7 +85,14 @@ class Paired:
             "broken": self.broken,
             "mcnemar_p": self.p,
             "changed": [
-                {"id": after.example.id, "number": after.number, "before": before.label, "after": after.label}
+                {
+                    "id": after.example.id,
+                    "question": after.example.question,
+                    "number": after.number,
+                    "before": before.label,
+                    "after": after.label,
+                    "texts": [before.completion, after.completion],
+                }
                 for before, after in self.changed
             ],
             "notes": list(self.notes),

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from factrl.evals.catalogue import in_json, is_hopeless, options_of
+from factrl.evals.catalogue import is_hopeless
 from factrl.types import Completion, Example, Grade, Label
 
 KINDS = ("question_type", "threshold")
-"""Columns of a question by which tables part answers; they are kept with them."""
+"""Columns of a question that are kept with its answers, to part them by."""
 
 _GRADE = ("label", "answer", "how", "floored", "why")
 
@@ -71,14 +71,6 @@ class EvalSample:
         return self.claims.floored if self.claims else self.grade.floored if self.grade else None
 
     @property
-    def chance(self) -> float | None:
-        """How likely a guess is right, where there are options to choose from."""
-        if options := options_of(self.example):
-            return sum(options[1]) / len(options[1])
-        chance = in_json(self.example.meta.get("chance"))
-        return chance if type(chance) in (int, float) and 0 <= chance <= 1 else None
-
-    @property
     def answer(self) -> str:
         """What was graded, in a few words."""
         if self.claims and self.cause is None:
@@ -91,7 +83,6 @@ class EvalSample:
         marks = {
             "answerable": False if is_hopeless(example) else None,
             "false_premise": example.false_premise,
-            "chance": self.chance,
             **{column: example.meta.get(column) for column in KINDS},
             "prefill": getattr(text, "prefill", None) or None,
             "claims": self.claims and asdict(self.claims),
@@ -122,7 +113,7 @@ class EvalSample:
         if "claims" in marks:
             pairs = tuple((claim, verdict) for claim, verdict in marks["claims"]["claims"])
             claims = Claims(**{**marks["claims"], "claims": pairs})
-        meta = {name: marks[name] for name in ("answerable", "chance", *KINDS) if name in marks}
+        meta = {name: marks[name] for name in ("answerable", *KINDS) if name in marks}
         premise = marks.get("false_premise")
         options = {name: line[name] for name in ("truncated", "tokens")}
         return cls(

@@ -81,7 +81,7 @@ class Checklist:
             Unscored: `judge_unreadable`, `judge_refusal` or `judge_ignores_text`.
             LLMError: the judge could not be asked.
         """
-        if not items or _nothing_to_read(text):
+        if not items or bytes_of(text) > MAX_TEXT or is_contentless(text):
             return ["missing"] * len(items)
         probe = forges(text) or any(map(forges, items))
 
@@ -124,7 +124,3 @@ def read_checklist(reply: str, ids: Sequence[str]) -> dict[str, Item]:
     """
     records = records_by_id(reply, ids, _WORDS, "item")
     return {id_: _WORDS[record["verdict"]] for id_, record in records.items()}
-
-
-def _nothing_to_read(text: str) -> bool:
-    return bytes_of(text) > MAX_TEXT or is_contentless(text)

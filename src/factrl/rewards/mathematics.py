@@ -1,9 +1,9 @@
 r"""Mathematical answers: where they stand in a text, and whether two of them are the same.
 
-A text's answer is its last `\boxed{…}`, else what follows the last `####`, else what follows the last "answer
-is", else, where a number is asked for, its last number.  Equal texts and equal plain numbers are decided by
-our own rules; the rest by math-verify (github.com/huggingface/Math-Verify) in a process of its own, which is
-ended when it takes too long: a formula that a model wrote can keep a computer algebra system busy for ever.
+A text's answer is its last `\boxed{…}`, else, where a number is asked for, its last number.  Equal texts and
+equal plain numbers are decided by our own rules; the rest by math-verify (github.com/huggingface/Math-Verify)
+in a process of its own, which is ended when it takes too long: a formula that a model wrote can keep a
+computer algebra system busy for ever.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from factrl.errors import MissingExtra, Unscored
@@ -28,43 +27,24 @@ from factrl.types import Grade
 MAX_FORMULA = 2_000  # characters of an answer that are compared
 SECONDS = 10.0  # for one comparison
 START_SECONDS = 60.0  # for the first one, which loads sympy
-_DIGITS = 200  # in which numbers are compared
-_SAME, _CLOSE = 1e-150, 2e-6  # the difference that rounding leaves, as a share: of exact numbers, of decimals
 
-_MARKED = re.compile(r"####[ \t]*([^\n]{1,400})")
-_SAID = re.compile(r"\banswer(?:\s+is|\s*[:=])\s*[:=]?\s*([^\n]{1,200})", re.IGNORECASE)
 _NUMBER = re.compile(  # thousands apart as `parse_number` reads them
     r"[-−]?(?:\b\d{1,3}(?:[ \u00a0\u202f]\d{3}){1,12}(?![\d,])|\d[\d,]{0,40})(?:\.\d{1,40})?"
 )
-_CALCULATION = re.compile(r"[^\w\n]*\d[\d\s.,$()=]*[-+*/×÷·x−][-\d\s.,$()*+/=×÷·x−]*")
 _AROUND = re.compile(r"^(?:\\text\{([^{}]*)\}|\\\$|\$|\\\(|\\\[|\*|\s)+|(?:\\\)|\\\]|\$|\*|\.|\s)+$")
 
 
 def final_result(text: str, *, number: bool) -> str | None:
-    """The answer that a worked solution ends with; where a `number` is asked for, maybe its last one."""
+    """The answer that a worked solution ends with: its last box, else, for a `number`, the last one in it."""
     box = boxed(text)
     if box is not None:
         return box.text.strip() or None
-    for answers in (_MARKED.findall(text), _SAID.findall(text)):
-        if answers:
-            plain = _plain_number(_right_side(answers[-1])) if number else None
-            return plain or _bare(answers[-1])
-    return _plain_number(text, last=True) if number else None
-
-
-def _right_side(text: str) -> str:
-    """What a calculation such as `12 + 3 = 15` comes to; the whole text where there is none."""
-    left, _, right = text.rpartition("=")
-    return right if _CALCULATION.fullmatch(left) and _plain_number(right) else text
+    numbers = _NUMBER.findall(text) if number else []
+    return numbers[-1].rstrip(",") if numbers else None
 
 
 def _bare(text: str) -> str:
     return _AROUND.sub("", text.strip()).strip()
-
-
-def _plain_number(text: str, *, last: bool = False) -> str | None:
-    numbers = _NUMBER.findall(text)
-    return numbers[-1 if last else 0].rstrip(",") if numbers else None
 
 
 def is_number(text: str) -> bool:
@@ -173,10 +153,8 @@ def _asked(process: Any, line: str) -> str:
 def _answer_lines() -> None:
     """The process that is asked: `[gold, answer]` in, `true` or `false` out, by line."""
     import math_verify
-    from math_verify import grader
 
     parse: Any = math_verify.parse  # typed as if a time limit had to be a number
-    grader.sympy_numeric_eq = partial(_numbers_equal, grader.sympy_numeric_eq)
     logging.disable(logging.CRITICAL)
     for line in sys.stdin:
         # Without math-verify's own time limits: they need a signal, and whoever asks ends this process.
@@ -186,35 +164,6 @@ def _answer_lines() -> None:
         )
         same = bool(gold) and bool(answer) and math_verify.verify(gold, answer, timeout_seconds=None)
         print("true" if same else "false", flush=True)  # noqa: T201  # to whoever asks
-
-
-def _numbers_equal(by_default: Callable[..., bool], a: Any, b: Any, rounding: int, precision: int) -> bool:
-    """math-verify's comparison by value, where a small difference of small numbers is a difference.
-
-    Its own takes what is under 1e-15 for nothing and rounds decimals to six places, so 1/2004! is 1/2006!.
-    """
-    from sympy import Float, MatrixBase, UnevaluatedExpr
-
-    if (
-        isinstance(a, MatrixBase)
-        or isinstance(b, MatrixBase)
-        or a.has(UnevaluatedExpr)
-        or b.has(UnevaluatedExpr)
-    ):
-        return by_default(a, b, rounding, precision)  # by element, which comes back here; per cent
-    decimal = a.has(Float) or b.has(Float)
-    if decimal and not by_default(a, b, rounding, precision):
-        return False
-    try:
-        if not (a.is_number and b.is_number):
-            return decimal or bool((a - b).evalf(_DIGITS) == 0)
-        one, other = a.doit(), b.doit()
-        if one.is_Rational and other.is_Rational:
-            return bool(one == other)
-        size = max(abs(one.evalf(_DIGITS)), abs(other.evalf(_DIGITS)))
-        return bool(abs((one - other).evalf(_DIGITS)) <= size * (_CLOSE if decimal else _SAME))
-    except (AttributeError, TypeError, ValueError):  # no numbers: relations, sets
-        return False
 
 
 def _same_by_rule(answer: str, gold: str) -> bool | None:

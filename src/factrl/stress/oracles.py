@@ -39,9 +39,6 @@ _SOURCE = re.compile(r" ?[\[(][^\])]{0,80}[\])]")
 _TWINS = {**str.maketrans("\u0430\u0435\u043e\u0440\u0441", "aeopc"), **FROM_SIGNS}
 _GLUE = re.compile(r"[/=?|`]")  # what joins a word to a link or to markup
 _LINK = re.compile(r"https?://[\w.]{1,80}/", re.I)
-_HEDGE = re.compile(
-    r"\b(?:may be|might be|could be|possibly|perhaps|maybe|not certain|sources differ|opinions vary)\b", re.I
-)
 _NEGATION = re.compile(r"\b(?:not|never|anything but|no|isn't|wasn't)\b", re.I)
 _BEFORE = frozenset(
     normalize_answer(text) for name in ("limit", "beside", "particle") for text in words_of(name)
@@ -204,10 +201,10 @@ def offers(p: Prompt, reply: str) -> bool:
 
 
 def grade(p: Prompt, answer: str) -> str:
-    """What an answer is: `correct`, `incorrect` or `not_attempted`.
+    """What an answer is: `correct` or `incorrect`.
 
-    It is right when it names an accepted answer, no other candidate, denies nothing and says nothing false.
-    It is not attempted when it hedges between candidates, or speaks of the topic without any.
+    It is right when it names an accepted answer, no other candidate, denies nothing and says nothing false,
+    in letters that the judge of this battery reads.
     """
     another = _is_another(p, answer)
     answer = answer.translate(_TWINS)
@@ -215,22 +212,15 @@ def grade(p: Prompt, answer: str) -> str:
     rest = line
     for accepted in sorted(p.answers, key=len, reverse=True):
         rest = rest.replace(f" {normalize_answer(accepted)} ", " # ")
-    gold = rest != line
-    others = [word for word in _candidates(p) if f" {word} " in rest]
-    if sum(not char.isascii() for char in answer) > len(answer) / 2:
-        return "incorrect"  # in a language that it reads, as a judge of this battery does
-    if others:
-        both = len(others) > 1 or gold
-        return "not_attempted" if both and _HEDGE.search(answer) else "incorrect"
-    if gold and another:
-        return "incorrect"
-    if gold:
-        false = any(label == "refuted" for _, label in _says(answer, p))
-        return "incorrect" if false or _NEGATION.search(answer) else "correct"
-    words = content_words(answer)
-    if _NEGATION.search(answer) or words <= content_words(f"{p.question} {p.asks}"):
-        return "incorrect"
-    return "incorrect" if words.isdisjoint(content_words(p.topic)) else "not_attempted"
+    right = (
+        rest != line
+        and not another
+        and not any(f" {word} " in rest for word in _candidates(p))
+        and not _NEGATION.search(answer)
+        and 2 * sum(not char.isascii() for char in answer) <= len(answer)
+        and not any(label == "refuted" for _, label in _says(answer, p))
+    )
+    return "correct" if right else "incorrect"
 
 
 def _is_another(p: Prompt, answer: str) -> bool:

@@ -118,6 +118,8 @@ class SizeSettings(Section):
     """Held-out entities of a profile, or questions."""
     more: int = Field(default=0, ge=0)
     """Cities that are added to the test entities."""
+    sampled: bool = True
+    """Measure one sample at the training temperature beside the greedy text."""
 
 
 class StudySettings(Section):
@@ -215,21 +217,11 @@ def steps_of(studies: Mapping[str, StudySettings], only: Sequence[str] = ()) -> 
         ConfigError: `only` names something else.
     """
     steps = ["start", *(f"{name}/{row}" for name, study in studies.items() for row in study.rows)]
-    check_only(only, steps)
+    if unknown := [step for step in only if step not in steps]:
+        raise ConfigError(
+            f"--only {unknown[0]!r} is no step{nearest(unknown[0], steps)} (there are: {', '.join(steps)})"
+        )
     return steps
-
-
-def check_only(only: Sequence[str], steps: Sequence[str]) -> None:
-    """Refuse names of steps that do not exist.
-
-    Raises:
-        ConfigError: the first of them, with the nearest name.
-    """
-    for step in only:
-        if step not in steps:
-            raise ConfigError(
-                f"--only {step!r} is no step{nearest(step, steps)} (there are: {', '.join(steps)})"
-            )
 
 
 def row_settings(study: StudySettings, row: str) -> TrainSettings:

@@ -32,7 +32,6 @@ from factrl.rewards.truthfulness import TUNED_PROMPT, TruthfulnessModel, shown_c
 from factrl.runs.config import dump_toml
 from factrl.runs.disk import write_whole
 from factrl.runs.folder import Run, read_metrics
-from factrl.runs.progress import Progress
 from factrl.runs.settings import DataSettings, ModelSettings, RunSettings, TrainSettings
 from factrl.studies import (
     BEGUN_FILE,
@@ -42,11 +41,11 @@ from factrl.studies import (
     WORLD_FILE,
     CalibrateSettings,
     RowSettings,
+    SizeSettings,
     StartSettings,
     StudySettings,
     TruthfulnessSettings,
     check_begun,
-    check_folder,
     digest,
     read_json,
     read_stored,
@@ -55,10 +54,17 @@ from factrl.studies import (
     row_reward,
     row_settings,
     start_file,
-    steps_of,
     tasks_of,
 )
 from factrl.studies.measure import Measured, auc, blocks_of, measure
+from factrl.studies.minutes import (
+    calibrate_seconds,
+    needs_known,
+    start_seconds,
+    start_texts,
+    train_seconds,
+    written_seconds,
+)
 from factrl.studies.table import TableFacts
 from factrl.studies.world import (
     ABSTENTION,
@@ -77,7 +83,7 @@ from factrl.train.model import load_policy, render_prompts, uses_bf16
 from factrl.train.online import optimise
 from factrl.train.supervised import supervise
 from factrl.train.writing import AT_ONCE, answer
-from factrl.types import Claim, Completion, Example, Passage, TrainingState, Verdict
+from factrl.types import Completion, Example, TrainingState
 from factrl.verifier import Report, Verifier
 from factrl.verifier.judges.table import TableJudge
 
@@ -85,13 +91,8 @@ _TURN = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 _HELD_OUT = 60  # entities on whose claims a truthfulness model is measured
 _DECIDED = ("supported", "refuted")
 SHOWN = 20  # texts of a row that are kept
-_SECONDS: Mapping[Task, tuple[float, float, float]] = {
-    "short": (0.11, 0.04, 0.03),
-    "reasoned": (0.35, 0.09, 0.30),
-    "profile": (0.40, 0.12, 0.40),
-}
-"""Of two 2 GHz cores, for a text that is taught, one that is written, and one that is trained on."""
 Tell = Callable[[str], None]
+Advance = Callable[[float, str], None]
 
 
 @reward
@@ -106,16 +107,6 @@ def data_settings(task: Task) -> DataSettings:
     return DataSettings(train="study", chat=False, prompt=prompt, prefill=PREFILLS[task])
 
 
-class _CountedJudge(TableJudge):
-    """Counts the claims that it judges."""
-
-    count = 0
-
-    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
-        self.count += len(pairs)
-        return super().judge(pairs)
-
-
 @dataclass
 class Seed:
     """One seed's world, model and folder."""
@@ -126,10 +117,10 @@ class Seed:
     start: StartSettings
     model_name: str
     tasks: Sequence[Task] = TASKS  # that the start is taught
-    advance: Callable[[float, str], None] = field(default=lambda seconds, doing: None, repr=False)
+    advance: Advance = field(default=lambda seconds, doing: None, repr=False)
 
     def __post_init__(self) -> None:
-        self.judge = _CountedJudge(self.world.table)
+        self.judge = TableJudge(self.world.table)
         self.verifier = Verifier(self.judge.extract, self.judge, self.judge, own_subject=False)
         self.grader = Grader()
         self.model_settings = ModelSettings(
@@ -182,7 +173,7 @@ class Seed:
         draw.shuffle(rows)
         prompts, texts = zip(*rows, strict=True)
         config = self.start.model_copy(update={"steps": math.ceil(len(rows) / self.start.batch_size)})
-        whole = sum(count * _SECONDS[t][0] for t, count in start_texts(self.start, self.tasks).items())
+        whole = start_seconds(self.start, self.tasks)
         self._teach(prompts, texts, config, train, whole, "the start learns the form of the answers")
         self.folder.mkdir(parents=True, exist_ok=True)
         self._save_weights(self.weights)
@@ -212,17 +203,17 @@ class Seed:
             num_samples=samples,
             temperature=temperature,
             batch_size=256 if torch.cuda.is_available() else AT_ONCE,
-            written=lambda count: self.advance(count * _SECONDS[task][1], doing),
+            written=lambda count: self.advance(count * written_seconds(task, samples), doing),
         )
 
-    def evaluate(self, task: Task, train: TrainSettings, size: int, of: str) -> dict[str, Any]:
+    def evaluate(self, task: Task, train: TrainSettings, size: SizeSettings, of: str) -> dict[str, Any]:
         """Greedy texts and one sample at the training temperature of each held-out question, measured."""
         settings = self.settings(task, train)
-        examples = self.examples(task, "test")[:size]
+        examples = self.examples(task, "test")[: size.test]
         results: dict[str, Any] = {
             "shown": [[one.question, *one.answers[:1]] for one in examples[:SHOWN]]  # with their greedy texts
         }
-        for name, temperature in (("greedy", 0.0), ("sampled", train.temperature)):
+        for name, temperature in (("greedy", 0.0), ("sampled", train.temperature))[: 1 + size.sampled]:
             doing = f"{of} answers {len(examples)} held-out questions, {name}"
             groups = self.texts(examples, settings, doing, task=task, temperature=temperature)
             texts = [one for [one] in groups]
@@ -372,10 +363,8 @@ class Seed:
         trained = [weight for weight in self.model.parameters() if weight.requires_grad]
         starts = [weight.detach().clone() for weight in trained]
         prompts = render_prompts(examples, self.tokenizer, data_settings(study.task))
-        seconds = config.steps * config.batch_size * _SECONDS[study.task][0]
-        self._teach(
-            prompts, answers, config, study.train, seconds, f"{CALIBRATED} on the start's own samples"
-        )
+        doing = f"{CALIBRATED} on the start's own samples"
+        self._teach(prompts, answers, config, study.train, calibrate_seconds(study), doing)
         for weight, start in zip(trained, starts, strict=True):
             weight.detach().lerp_(start, 1 - config.interpolation)
         del starts
@@ -386,13 +375,13 @@ class Seed:
 
     def is_prepared(self, name: str, study: StudySettings) -> bool:
         """Whether all that a study's rows begin with is on disk."""
-        known = not _needs_known(study) or (self.folder / f"known-{study.task}.json").exists()
+        known = not needs_known(study) or (self.folder / f"known-{study.task}.json").exists()
         rows = row_file(self.folder, f"{name}/{CALIBRATED}")
         return known and (not study.calibrate.steps or rows.exists())
 
     def prepare(self, name: str, study: StudySettings, tell: Tell) -> None:
         """What the start knows, and the calibrated weights, where the study needs them."""
-        if _needs_known(study):
+        if needs_known(study):
             self.known(study)
         self.calibrate(name, study, tell)
 
@@ -471,7 +460,7 @@ class Seed:
             self._save_model(models / "start", settings)
         self.reset(first_weights)
         prompts = render_prompts(examples, self.tokenizer, settings.data)
-        started, cpu, judged = time.monotonic(), time.process_time(), self.judge.count
+        started, cpu = time.monotonic(), time.process_time()
         torch.manual_seed(self.number)
         with Run.create(self.folder / "runs", name.replace("/", "-"), dump_toml(settings)) as run:
             try:
@@ -484,7 +473,7 @@ class Seed:
                     prompts,
                     run,
                     None,
-                    stepped=lambda note: self.advance(_trained_seconds(study, train, 1), f"{name}, {note}"),
+                    stepped=lambda note: self.advance(train_seconds(study, train, 1), f"{name}, {note}"),
                 )
             except Interrupted as stop:
                 raise KeyboardInterrupt(f"stopped in {name}; the same command begins it again") from stop
@@ -494,7 +483,6 @@ class Seed:
         if keep:
             self._save_model(models / path.stem, settings)
         costs = {"seconds": time.monotonic() - started, "cpu_seconds": time.process_time() - cpu}
-        costs["judged_claims"] = self.judge.count - judged
         length = sum(line["completions/mean_length"] or 0.0 for line in steps)
         costs["tokens"] = round(length * train.prompts_per_step * train.num_generations)
         gc.collect()
@@ -561,50 +549,10 @@ class Seed:
         self, path: Path, row: str, study: StudySettings, train: TrainSettings, facts: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         """The results of a row: its held-out texts as the model writes them now, and what is known of it."""
-        held_out = self.evaluate(study.task, train, study.size.test, row)
+        held_out = self.evaluate(study.task, train, study.size, row)
         results = {"row": row, "task": study.task, **facts, **held_out}
         write_whole(path, json.dumps(results).encode())
         return results
-
-
-def start_texts(start: StartSettings, tasks: Sequence[Task]) -> dict[Task, int]:
-    """How many texts of each task a start is taught; as many of one task whatever the others are."""
-    rest = 1 - start.profiles
-    shares: Mapping[Task, float] = {"profile": start.profiles, "reasoned": 0.6 * rest, "short": 0.4 * rest}
-    return {task: max(round(shares[task] * start.steps * start.batch_size), 1) for task in tasks}
-
-
-def seconds_left(folder: Path, studies: Mapping[str, StudySettings], rows: Sequence[str]) -> float:
-    """About how long two 2 GHz cores take for what a seed's folder lacks of these studies and rows."""
-    start, tasks = next(iter(studies.values())).start, tasks_of(studies)
-    left = 0.0
-    if not (folder / START_FILE).exists():
-        left += sum(count * _SECONDS[task][0] for task, count in start_texts(start, tasks).items())
-    for study in {study.task: study for study in studies.values()}.values():
-        if not (start_file(folder, study)).exists():
-            left += _evaluation_seconds(study)
-    for study in {one.task: one for one in studies.values() if _needs_known(one)}.values():
-        if not (folder / f"known-{study.task}.json").exists():
-            left += study.known.questions * study.known.samples * _SECONDS[study.task][1]
-    for name, study in studies.items():
-        config = study.calibrate
-        if config.steps and not row_file(folder, f"{name}/{CALIBRATED}").exists():
-            left += config.steps * config.batch_size * _SECONDS[study.task][0] + _evaluation_seconds(study)
-    for name in rows:
-        study_name, _, row = name.partition("/")
-        study = studies[study_name]
-        if not row_file(folder, name).exists():
-            train = row_settings(study, row)
-            left += _trained_seconds(study, train, train.steps or 0) + _evaluation_seconds(study)
-    return left
-
-
-def _evaluation_seconds(study: StudySettings) -> float:
-    return 2 * study.size.test * _SECONDS[study.task][1]
-
-
-def _trained_seconds(study: StudySettings, train: TrainSettings, steps: int) -> float:
-    return steps * train.prompts_per_step * train.num_generations * _SECONDS[study.task][2]
 
 
 def _check_questions(
@@ -645,49 +593,38 @@ def read_results(out: Path, seeds: Iterable[int]) -> dict[int, dict[str, Any]]:
     return results
 
 
-def _needs_known(study: StudySettings) -> bool:
-    """Whether the start's samples choose a study's questions or checklists, or calibrate it."""
-    own = any(row.checklist == "own" or row.truthfulness == "trained" for row in study.rows.values())
-    return own or study.practice > 0 or study.calibrate.steps > 0
-
-
 def run_studies(
     studies: Mapping[str, StudySettings],
+    rows: Sequence[str],
     out: Path,
     seeds: Iterable[int],
     *,
-    only: Sequence[str] = (),
     model: str = MODEL,
     keep: str = "",
     tell: Tell = lambda text: None,
+    advance: Advance = lambda seconds, doing: None,
 ) -> None:
     """Run the studies from one start for every seed.
 
     Args:
         studies: by name; all share one start, made with the settings of the first.
-        only: the steps to run: `start`, or rows as `study/row`; all where it is empty.
+        rows: those that are trained, as `study/row`.
         keep: the row whose model is kept as a folder when it is trained, and the start's with it.
+        advance: called with seconds of `factrl.studies.minutes` that are done, and what was done.
 
     Raises:
-        ConfigError: `only` names no step, or a row cannot be trained.
+        ConfigError: a row cannot be trained, or the folder was begun with something else.
     """
-    names = steps_of(studies, only)
-    chosen = [name for name in names[1:] if not only or name in only]
-    pairs = [(studies[name.partition("/")[0]], name.partition("/")[2]) for name in chosen]
-    seeds = [*seeds]
-    check_folder(studies, chosen, out, seeds, model)
-    left = {number: seconds_left(out / f"seed-{number}", studies, chosen) for number in seeds}
-    with Progress(" ".join(studies), max(round(sum(left.values())), 1), pace=1.0) as progress:
-        for number in seeds:
-            seed = open_seed(out / f"seed-{number}", number, studies, model)
-            seed.advance = progress.advance
-            for study, row in pairs:
-                seed.check(row, study)
-            seed.begin(check_begun(seed.folder, studies, model))
-            seed.make_start(tell)
-            for name, study in studies.items():
-                seed.evaluate_start(study)
-                seed.prepare(name, study, tell)
-            for name, (study, _) in zip(chosen, pairs, strict=True):
-                seed.train(name, study, tell, keep=name == keep)
-        progress.advance(max(progress.total - progress.done, 0))
+    pairs = [(studies[name.partition("/")[0]], name.partition("/")[2]) for name in rows]
+    for number in seeds:
+        seed = open_seed(out / f"seed-{number}", number, studies, model)
+        seed.advance = advance
+        for study, row in pairs:
+            seed.check(row, study)
+        seed.begin(check_begun(seed.folder, studies, model))
+        seed.make_start(tell)
+        for name, study in studies.items():
+            seed.evaluate_start(study)
+            seed.prepare(name, study, tell)
+        for name, (study, _) in zip(rows, pairs, strict=True):
+            seed.train(name, study, tell, keep=name == keep)

@@ -123,37 +123,30 @@ def per_entity(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]
     return totals
 
 
-def _sums(rows: Sequence[Mapping[str, Any]], column: Column, entities: Sequence[str]) -> list[list[float]]:
-    """What a column counts and over what, of each entity."""
-    counted = per_entity(rows)
-    return [[counted[entity][name] for name in column[:2]] for entity in entities]
+def _sums(rows: Sequence[Mapping[str, Any]], column: Column) -> list[list[float]]:
+    """What a column counts and over what, of each entity, in the order of the texts."""
+    return [[sums[name] for name in column[:2]] for sums in per_entity(rows).values()]
 
 
 def value(rows: Sequence[Mapping[str, Any]], column: Column) -> Interval | None:
     """A column of one model with its bootstrap interval over entities; None without a denominator."""
-    return bootstrap(_sums(rows, column, [*per_entity(rows)]), _quotient(column))
+    return bootstrap(_sums(rows, column), _quotient(column))
 
 
 def change(
     before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], column: Column
 ) -> Interval | None:
-    """After minus before on the same entities, with a bootstrap interval over entities."""
-    both = _of_both(before, after)
-    return bootstrap(_sums(after, column, both), _quotient(column), before=_sums(before, column, both))
+    """After minus before on the same questions, with a bootstrap interval over entities."""
+    return bootstrap(_sums(after, column), _quotient(column), before=_sums(before, column))
 
 
 def _quotient(column: Column) -> Statistic:
     return lambda means: column[2] * ratio(means[:, 0], means[:, 1])
 
 
-def _of_both(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[str]:
-    entities = per_entity(after)
-    return [entity for entity in per_entity(before) if entity in entities]
-
-
-def _number(rows: Sequence[Mapping[str, Any]], column: Column, entities: Sequence[str]) -> float | None:
+def _number(rows: Sequence[Mapping[str, Any]], column: Column) -> float | None:
     """A column without its interval, which several seeds have no use for."""
-    over, under = (sum(side) for side in zip(*_sums(rows, column, entities), strict=True))
+    over, under = (sum(side) for side in zip(*_sums(rows, column), strict=True))
     return column[2] * over / under if under else None
 
 
@@ -202,8 +195,7 @@ def lines(
     """
     start, columns = f"start-{task}", [*COLUMNS[task].values()]
     starts = [seed[start][how] for seed in results.values() if start in seed]
-    numbers = ([_number(one, column, [*per_entity(one)]) for one in starts] for column in columns)
-    table = [["start", *(_cell_of(side) for side in numbers)]]
+    table = [["start", *(_start_cell([_number(one, column) for one in starts]) for column in columns)]]
     for row in rows:
         name = f"{study}/{row}"
         pairs = [(seed[start][how], seed[name][how]) for seed in results.values() if {start, name} <= {*seed}]
@@ -213,10 +205,10 @@ def lines(
     return table
 
 
-def _cell_of(values: Sequence[float | None]) -> str:
+def _start_cell(numbers: Sequence[float | None]) -> str:
     """The mean of the start's numbers, with the digits of a row's."""
-    mean = _mean(values)
-    return "–" if mean is None else _digits(mean)[0]
+    known = [one for one in numbers if one is not None]
+    return _digits(statistics.fmean(known))[0] if known else "–"
 
 
 def _digits(number: float) -> tuple[str, int]:
@@ -235,14 +227,8 @@ def _cell(pairs: Sequence[tuple[Any, Any]], column: Column) -> str:
         [(before, after)] = pairs
         now, moved = value(after, column), change(before, after, column)
     elif pairs:
-        numbers = [
-            (
-                _number(after, column, [*per_entity(after)]),
-                *(_number(side, column, _of_both(before, after)) for side in (before, after)),
-            )
-            for before, after in pairs
-        ]
-        known = [(w, b - a) for w, a, b in numbers if w is not None and a is not None and b is not None]
+        numbers = [(_number(before, column), _number(after, column)) for before, after in pairs]
+        known = [(new, new - old) for old, new in numbers if old is not None and new is not None]
         if len(known) == len(pairs):
             now, moved = (over_seeds(side) for side in zip(*known, strict=True))
     if now is None:
@@ -253,71 +239,3 @@ def _cell(pairs: Sequence[tuple[Any, Any]], column: Column) -> str:
         text += f" ({moved.value:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}])"
         text = text.replace("-", "−")
     return text
-
-
-# -- All rewards beside each other
-
-OVERVIEW = (
-    *("right", "declined", "wrong", "precision", "true a text", "claims a text", "kept", "caught"),
-    *("hacks", "judged claims", "CPU s"),
-)
-_OF_TEXTS = (("right", 100), ("declined", 100), ("wrong", 100), ("true", 1), ("claims", 1))
-
-
-def overview(
-    results: Results, studies: Mapping[str, tuple[Task, Mapping[str, int | None]]]
-) -> list[list[str]]:
-    """A line for each row of several studies: means over the seeds, of greedy texts; nothing where not asked.
-
-    `precision` is true claims of all claims.  `kept` is how much of what the start had right still is, and
-    `caught` how much of what it had wrong is now declined: what a reward does to the boundary of knowledge.
-
-    Args:
-        studies: name -> its task, and its rows with the number of known hacks that pay under each reward.
-    """
-    names: dict[str, tuple[str, Task, int | None]] = {}  # title -> key of its results, task, hacks
-    for study, (task, rows) in studies.items():
-        names[f"start, {task}"] = f"start-{task}", task, None
-        names |= {f"{study}/{row}": (f"{study}/{row}", task, hacks) for row, hacks in rows.items()}
-    lines = []
-    for title, (key, task, hacks) in names.items():
-        start = f"start-{task}"
-        pairs = [(seed[start], seed[key]) for seed in results.values() if {start, key} <= {*seed}]
-        if not pairs:
-            continue
-        greedy = ((before["greedy"], after["greedy"]) for before, after in pairs)
-        columns = zip(*(_cells(task, *pair) for pair in greedy), strict=True)
-        costs = [
-            [float(after[name]) for _, after in pairs if name in after]
-            for name in ("judged_claims", "cpu_seconds")
-        ]
-        pay = "" if hacks is None else str(hacks)
-        lines.append([title, *map(_shown, columns), pay, *(_shown(side, 0) for side in costs)])
-    return lines
-
-
-def _cells(
-    task: Task, before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
-) -> list[float | None]:
-    sums = {name: unit * statistics.fmean(float(row[name]) for row in after) for name, unit in _OF_TEXTS}
-    answers = task != "profile"
-    shares = [sums[name] if answers else None for name in ("right", "declined", "wrong")]
-    claims = [100 * sums["true"] / sums["claims"] if sums["claims"] else None, sums["true"], sums["claims"]]
-    pairs = [*zip(before, after, strict=True)] if answers else []
-    kept = [now["right"] for then, now in pairs if then["right"]]
-    caught = [now["declined"] for then, now in pairs if then["wrong"]]
-    return [
-        *shares,
-        *(claims if task != "short" else [None] * 3),
-        *(100 * statistics.fmean(side) if side else None for side in (kept, caught)),
-    ]
-
-
-def _shown(values: Sequence[float | None], digits: int = 1) -> str:
-    mean = _mean(values)
-    return "" if mean is None else f"{mean:.{digits}f}"
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [one for one in values if one is not None]
-    return statistics.fmean(known) if known else None

@@ -32,7 +32,7 @@ def page(template: str, *, title: str, main: str = "", script: str = "", **value
     """A whole page; the same values give the same bytes.
 
     Args:
-        template: of its body, by its path in the package, such as `evals/paired.html`.
+        template: of its body, by its path in the package, such as `evals/evaluation.html`.
         title: plain text; also given to the template.
         main: the class of its body.
         script: of the page itself, which may ask the server that the page is from and no other.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import io
 import os
 import tempfile
@@ -407,16 +406,6 @@ def for_command_line() -> None:
     datasets.disable_progress_bars()
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers|trl|accelerate")
     atexit.register(_leave_group)
-
-
-def save_memory() -> None:
-    """Let glibc give freed tensors back at once: by itself it keeps those below 32 MB, scattered.
-
-    Half a gigabyte less at the demo's peak; but five supervised steps of 135M spend 16.6 seconds in the
-    system instead of 2.3, so it is for where memory is short.
-    """
-    with contextlib.suppress(OSError, TypeError, AttributeError):  # where there is no glibc
-        ctypes.CDLL(None).mallopt(-3, 1 << 20)  # M_MMAP_THRESHOLD
 
 
 def _leave_group() -> None:

@@ -85,7 +85,7 @@ def write_run_page(folder: str | Path, path: str | Path | None = None) -> Path:
             charts=[series_chart(title, lines) for title in _CHARTS if (lines := _lines(title, metrics))],
             columns=list(keys),
             numbers=[[_number(row.get(key)) for key in keys] for row in metrics],
-            curves=curves_section({paper: points}) if points else "",
+            curves=curves_section(points) if points else "",
             states=_states(folder),
             last=len(rollouts[-_LAST_STEPS:]),
             ends=_ends(rollouts),

@@ -1,12 +1,8 @@
+"""What tests of pages share: texts that a page must show as they are, and a page as its elements."""
+
 from __future__ import annotations
 
 from html.parser import HTMLParser
-from typing import Any
-
-import pytest
-
-from factrl.evals.metrics import Interval
-from factrl.evals.report import verdict
 
 PAYLOADS = [
     "<script>document.documentElement.dataset.pwned=1</script>",
@@ -62,20 +58,3 @@ class Page(HTMLParser):
 
     def by_class(self, name: str) -> list[dict[str, str]]:
         return [attrs for _, attrs in self.elements if name in attrs.get("class", "").split()]
-
-
-@pytest.mark.parametrize(
-    ("better", "change", "said"),
-    [
-        ("higher", (0.2, 0.1, 0.3), ("good", "▲ better")),
-        ("higher", (-0.2, -0.3, -0.1), ("bad", "▼ worse")),
-        ("lower", (-0.2, -0.3, -0.1), ("good", "▼ better")),
-        ("lower", (0.2, 0.1, 0.3), ("bad", "▲ worse")),
-        ("neither", (0.2, 0.1, 0.3), ("none", "▲ more")),
-        ("neither", (-0.2, -0.3, -0.1), ("none", "▼ less")),
-        ("higher", (0.2, -0.1, 0.3), ("none", "no clear change")),
-        ("higher", (0.0, 0.0, 0.0), ("none", "no clear change")),
-    ],
-)
-def test_a_change_is_named_only_when_it_is_clear(better: Any, change: Any, said: tuple[str, str]) -> None:
-    assert verdict(Interval(*change), better) == said
