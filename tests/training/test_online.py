@@ -22,7 +22,7 @@ from factrl.job import read_job
 from factrl.runs import progress
 from factrl.runs.folder import Run, read_metrics
 from factrl.train import model
-from factrl.train.callbacks import Interrupted, RunCallback, last_checkpoint, nothing_learnt, same_trackers
+from factrl.train.callbacks import Interrupted, RunCallback, last_checkpoint, same_trackers
 from factrl.train.online import grpo_config, train
 from factrl.train.plan import Plan, make_plan
 
@@ -57,12 +57,22 @@ seed = 3
 CURVES = ("reward", "rewards/outcome/mean", "loss", "grad_norm", "entropy", "kl", "eval/accuracy")
 
 
-@pytest.fixture
-def recipe(tiny_model: Path, questions: Path, tmp_path: Path) -> Path:
-    path = tmp_path / "recipe.toml"
-    text = SETTINGS.format(model=str(tiny_model), questions=str(questions), runs=str(tmp_path / "runs"))
+def write_recipe(folder: Path, model: Path, questions: Path) -> Path:
+    path = folder / "recipe.toml"
+    text = SETTINGS.format(model=str(model), questions=str(questions), runs=str(folder / "runs"))
     path.write_text(text, encoding="utf-8")
     return path
+
+
+@pytest.fixture
+def recipe(tiny_model: Path, questions: Path, tmp_path: Path) -> Path:
+    return write_recipe(tmp_path, tiny_model, questions)
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_model: Path, questions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing stopped."""
+    return train(_plan(write_recipe(tmp_path_factory.mktemp("whole"), tiny_model, questions)))
 
 
 def _plan(recipe: Path, *overrides: str) -> Plan:
@@ -76,22 +86,20 @@ def _curve(run: Path) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_run_leaves_metrics_rollouts_checkpoints_and_a_model(recipe: Path) -> None:
+def test_a_run_leaves_metrics_rollouts_checkpoints_and_a_model(whole: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    run = train(_plan(recipe))
-    lines = read_metrics(run)
+    lines = read_metrics(whole)
     assert [line["step"] for line in lines if "reward" in line] == list(range(1, STEPS + 1))
     assert [line["step"] for line in lines if "eval/accuracy" in line] == [10, 15]
-    assert len(list((run / "rollouts").iterdir())) == STEPS
-    found = last_checkpoint(run / "checkpoints")
-    assert found is not None
-    assert found[1] == STEPS
-    AutoModelForCausalLM.from_pretrained(run / "model")
-    AutoTokenizer.from_pretrained(run / "model")
-    assert read_job(run / "config.toml", []).settings == _plan(recipe).settings
-    assert "On the way" in (run / "report.html").read_text("utf-8")
-    assert not (run / "lock").exists()
+    assert len(list((whole / "rollouts").iterdir())) == STEPS
+    assert last_checkpoint(whole / "checkpoints") == (whole / "checkpoints" / "checkpoint-15", STEPS)
+    AutoModelForCausalLM.from_pretrained(whole / "model")
+    AutoTokenizer.from_pretrained(whole / "model")
+    recipe = whole.parents[1] / "recipe.toml"
+    assert read_job(whole / "config.toml", []).settings == _plan(recipe).settings
+    assert "On the way" in (whole / "report.html").read_text("utf-8")
+    assert not (whole / "lock").exists()
 
 
 TRAIN = """
@@ -123,9 +131,12 @@ def _wait_for(folder: Path, pattern: str, process: subprocess.Popen[bytes]) -> N
 
 @pytest.mark.fault("F20")
 def test_a_run_that_is_killed_three_times_goes_on_with_the_same_curve(
-    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    recipe: Path,
+    whole: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    whole = _curve(train(_plan(recipe)))
     run = tmp_path / "killed"
     told = (f"run.output={run}", 'train.report_to=["tensorboard"]')
     for moment in ("rollouts/step_000002.parquet", "rollouts/step_000007.parquet"):
@@ -143,9 +154,9 @@ def test_a_run_that_is_killed_three_times_goes_on_with_the_same_curve(
     beats = re.findall(r"^train truthrl: (\d+)/", capsys.readouterr().err, re.M)
     assert int(beats[0]) > 5
     assert int(beats[-1]) == STEPS
-    resumed = _curve(run)
-    assert [line["step"] for line in resumed] == [line["step"] for line in whole]
-    for found, expected in zip(resumed, whole, strict=True):
+    resumed, curve = _curve(run), _curve(whole)
+    assert [line["step"] for line in resumed] == [line["step"] for line in curve]
+    for found, expected in zip(resumed, curve, strict=True):
         assert found == pytest.approx(expected, abs=1e-6, nan_ok=True)
     assert (run / "tracker.json").read_text("utf-8") == name, "trackers see one run"
     assert len([*(run / "tensorboard").glob("events*")]) == 3
@@ -243,10 +254,10 @@ def test_lora_trains_only_its_adapter(recipe: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ('report_to=["wandbb"]', "no tracker; did you mean 'wandb'"),
-        ('report_to=["clearml"]', "pip install clearml"),
-        ("optim=adamw_8bit", "pip install bitsandbytes"),
-        ("model.freeze_layers=2", "leaves none to train: .* has 2 layers"),
+        ('report_to=["wandbb"]', r"train\.report_to = 'wandbb'"),
+        ('report_to=["clearml", "tensorboard"]', "clearml"),
+        ("optim=adamw_8bit", "bitsandbytes"),
+        ("model.freeze_layers=2", r"model\.freeze_layers = 2"),
     ],
 )
 def test_what_is_wrong_is_said_before_a_run_folder_exists(
@@ -257,35 +268,21 @@ def test_what_is_wrong_is_said_before_a_run_folder_exists(
     assert not (tmp_path / "runs").exists()
 
 
-def test_weights_in_4_bits_need_bitsandbytes_and_a_gpu_and_are_qloras(
-    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_in_4_bits_are_qloras(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = _plan(recipe, "model.lora=true", "model.load_in_4bit=true")
     with pytest.raises(ConfigError, match=r"model\.load_in_4bit = true .*model\.lora = true"):
         _plan(recipe, "model.load_in_4bit=true")
-    monkeypatch.setattr(model, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match="bitsandbytes"):
-        train(plan)
-    monkeypatch.setattr(model, "find_spec", lambda name: name)
-    monkeypatch.setattr(model.torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match="needs a GPU"):
-        train(plan)
-    assert not (tmp_path / "runs").exists()
-    monkeypatch.setattr(model.torch.cuda, "is_available", lambda: True)
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr(model, "BitsAndBytesConfig", dict)
-    asked: dict[str, Any] = {}
+    options: dict[str, Any] = {}
 
-    def loaded(name: str, **options: Any) -> None:
-        asked.update(options)
-        raise OSError("enough")
+    def load(name: str, **given: Any) -> None:
+        options.update(given)
+        raise ImportError("bitsandbytes is not here")
 
-    monkeypatch.setattr(model.AutoModelForCausalLM, "from_pretrained", loaded)
-    with pytest.raises(ModelError, match="enough"):
+    monkeypatch.setattr(model.AutoModelForCausalLM, "from_pretrained", load)
+    with pytest.raises(ModelError, match="bitsandbytes"):
         model.load_policy(plan.settings.model)
-    assert asked["device_map"] == {"": 1}
-    config = asked["quantization_config"]
-    assert (config["load_in_4bit"], config["bnb_4bit_quant_type"]) == (True, "nf4")
+    config = options["quantization_config"]
+    assert (config.load_in_4bit, config.bnb_4bit_quant_type) == (True, "nf4")
 
 
 def test_the_optimizer_is_trls_by_its_name(recipe: Path, tmp_path: Path) -> None:
@@ -302,11 +299,3 @@ def test_what_is_frozen_stays_and_the_rest_moves(recipe: Path, tiny_model: Path)
     still = {name for name in before if before[name].equal(after[name])}
     below = {name for name in before if name.startswith(("model.embed_tokens", "model.layers.0."))}
     assert still == below
-
-
-def test_a_first_step_that_teaches_nothing_says_what_to_do() -> None:
-    assert nothing_learnt({"floored/no_box": 0.9, "masked/timeout": 0.1, "reward/floored_frac": 1.0}) == ""
-    assert "data.prompt" in nothing_learnt({"floored/no_box": 1.0, "completions/clipped_ratio": 0.2})
-    cut_off = {"floored/think_unclosed": 1.0, "completions/clipped_ratio": 0.9}
-    assert "raise train.max_completion_length" in nothing_learnt(cut_off)
-    assert "masked (judge_unreadable)" in nothing_learnt({"masked/judge_unreadable": 1.0})

@@ -134,14 +134,14 @@ def test_trl_verl_and_ours_are_one(
     batch = batch_of(spans.ids, scores, uids)
     verls = compute(batch, "factrl_grpo", config=told).batch
     signs = torch.zeros_like(verls["response_mask"])
-    for row, result in enumerate(spans.results([words_of(ours.words, ids) for ids in spans.ids])):
+    for row, result in enumerate(spans.results([words_of(ours.text_tokenizer, ids) for ids in spans.ids])):
         text = json.dumps([(span.start, span.end, span.sign) for span in result.spans])
-        found = imported("factrl.bridges.verl_agent").signs_of(spans.ids[row], text, ours.words)
+        found = imported("factrl.bridges.verl_agent").signs_of(spans.ids[row], text, ours.text_tokenizer)
         signs[row, : len(found)] = found
     rewards, mask = batch.batch["token_level_rewards"], verls["response_mask"]
     found, kept = plugin.credited(verls["advantages"], mask, rewards, signs)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ours, "may_skip", lambda: False)  # rows of no advantage, which verl runs
+        patch.setattr(ours, "packed", False)  # rows of no advantage, which verl runs, are not left out
         mine = prepared(ours, spans)
     kept_by_us = mine["completion_mask"].float()
     torch.testing.assert_close(kept, kept_by_us)

@@ -1,6 +1,6 @@
 """TRL's GRPO on a CPU with wasted work left out; what it computes stays the same.
 
-A prompt is run once for all its samples (`writing.sample`, through TRL's `rollout_func`) and once for all
+A prompt is run once for all its samples (`sampling.sample`, through TRL's `rollout_func`) and once for all
 their log-probabilities in a micro-batch.
 
 TRL scores a row by running its prompt, completion and padding through the model and, off Triton devices,
@@ -31,7 +31,7 @@ try:
 except ImportError:  # of TRL before 1.15
     FusedCausalLMOutput = None
 
-from .writing import evaluating, sample, unwrap_adapter
+from .sampling import evaluating, sample, unwrap_adapter
 
 SUPPORTED_MODELS = frozenset({"llama", "mistral", "qwen2", "qwen3"})  # full causal attention, plain head
 TOKENS_PER_PACK = 8192  # a pack's mask takes their square in bytes
@@ -57,7 +57,7 @@ def use_shortcuts(trainer: Any) -> bool:
 
 def rollouts(prompts: list[Any], trainer: Any) -> dict[str, Any]:
     """TRL's `rollout_func`: samples of one prompt are neighbours, so each prompt is run once."""
-    prompt_ids, size = trainer.prompt_tokens(prompts), trainer.group_size
+    prompt_ids, size = trainer.tokenize(prompts), trainer.group_size
     model = trainer.accelerator.unwrap_model(trainer.model)
     with evaluating(model), trainer.accelerator.autocast():
         groups = sample(
@@ -67,7 +67,7 @@ def rollouts(prompts: list[Any], trainer: Any) -> dict[str, Any]:
             max_new_tokens=trainer.args.max_completion_length,
             temperature=trainer.temperature,
             top_p=trainer.args.top_p,
-            eos_ids=trainer.ends,
+            eos_ids=trainer.eos_token_ids,
         )
     completion_ids = [ids for group in groups for ids in group]
     return {"prompt_ids": prompt_ids, "completion_ids": completion_ids, "logprobs": None}
@@ -120,9 +120,9 @@ def _packed_forward(
 ) -> dict[str, torch.Tensor]:
     """Log-probability and entropy of every labelled token, zero elsewhere; both of shape (B, T-1)."""
     targets = labels[:, 1:]
-    wanted = targets != -100
-    nothing = not bool(wanted.any())
-    run = wanted.clone()
+    labelled = targets != -100
+    nothing = not bool(labelled.any())
+    run = labelled.clone()
     if nothing:  # one position keeps the output connected to every weight
         run[0, attention_mask[0, :-1].argmax()] = True
     ids, positions, visible, predicts_from = _pack(input_ids, attention_mask, run, model.config.hidden_size)
@@ -138,16 +138,16 @@ def _packed_forward(
         mean_logits = logits.mean(-1)
     if nothing:
         chosen, entropy = chosen * 0, entropy * 0
-    zeros = chosen.new_zeros(wanted.shape)
+    zeros = chosen.new_zeros(labelled.shape)
     log_probs = zeros.masked_scatter(run, chosen)
-    count = wanted.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch
+    count = labelled.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch
     return {
         "loss": -log_probs.sum() / count,
         "log_probs": log_probs,
         "entropy": zeros.masked_scatter(run, entropy),
-        "is_top1": torch.zeros_like(wanted).masked_scatter(run, is_top1),
+        "is_top1": torch.zeros_like(labelled).masked_scatter(run, is_top1),
         "mean_logits": zeros.masked_scatter(run, mean_logits),
-        "label_mask": wanted,
+        "label_mask": labelled,
     }
 
 
@@ -166,7 +166,7 @@ def joins(pack: int, completion: int, prompt: int, hidden_size: int) -> bool:
 
 
 def _pack(
-    input_ids: torch.Tensor, attention_mask: torch.Tensor, wanted: torch.Tensor, hidden_size: int
+    input_ids: torch.Tensor, attention_mask: torch.Tensor, labelled: torch.Tensor, hidden_size: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Lay out a padded batch as P packs of L tokens; what is before a row's first label is its prompt.
 
@@ -178,7 +178,7 @@ def _pack(
     packs: list[_Row] = []
     open_packs: dict[tuple[int, ...], _Row] = {}
     placed: list[tuple[_Row, list[int]]] = []  # each batch row's pack and the offsets of its states there
-    for row, keep, marks in zip(input_ids.tolist(), attention_mask.tolist(), wanted.tolist(), strict=True):
+    for row, keep, marks in zip(input_ids.tolist(), attention_mask.tolist(), labelled.tolist(), strict=True):
         if True not in marks:
             continue
         columns = [column for column, mark in enumerate(marks) if mark]
