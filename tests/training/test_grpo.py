@@ -118,13 +118,6 @@ def test_a_step_without_two_grades_changes_nothing(trainer: Make, values: Values
     assert torch.equal(_weights(quiet), before)
 
 
-def test_a_run_that_is_mostly_masked_is_noticed(trainer: Make) -> None:
-    failing = trainer([None, None, None, 1.0], "steps=3")
-    failing.train()
-    assert failing.steps_over_limit == 3
-    assert failing.masked_causes == {"connection": 9}
-
-
 # --- step-wise credit -----------------------------------------------------------------------------------
 
 GROUP = ("ada is from rome . bo is from oslo .", "oslo . rome", "lima", "i don ' t know . rome .")

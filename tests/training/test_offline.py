@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from dying import died
 
 from commands import write
 from factrl.errors import DataError, ModelError, TooManyMasked
@@ -123,24 +122,12 @@ def test_sft_makes_rows_of_the_answers(words: list[str]) -> None:
     assert not (run / "lock").exists()
 
 
-@pytest.mark.parametrize(
-    ("method", "expected"),
-    [
-        (("r-tuning",), {"accepted answer": 4, "out of knowledge: abstention": 4}),
-        (("rft",), {"own right sample, 1 of 1 among 3": 4, "own abstaining sample, 1 of 1 among 3": 4}),
-        (
-            ("dpo", "tune.rule=correctness"),
-            {"right over wrong": 4, "out of knowledge: abstained over wrong": 4},
-        ),
-    ],
-)
-def test_methods_that_need_a_probe_learn_from_its_samples(
-    words: list[str], probed: Path, method: tuple[str, ...], expected: dict[str, int]
-) -> None:
-    plan = planned(words, f"tune.method={method[0]}", *method[1:], f"tune.probe={probed}", "train.steps=3")
+def test_a_method_that_needs_a_probe_learns_from_its_samples(words: list[str], probed: Path) -> None:
+    method = ("tune.method=dpo", "tune.rule=correctness", f"tune.probe={probed}")
+    plan = planned(words, *method, "train.steps=3")
     run = tune(plan)
     found = [row["why"] for row in rows_of(run)]
-    assert {why: found.count(why) for why in found} == expected
+    assert Counter(found) == {"right over wrong": 4, "out of knowledge: abstained over wrong": 4}
     assert not (run / "data" / "samples.jsonl").exists()
     assert not same(run / "model", Path(plan.settings.model.name))
     assert read_metrics(run)[-1]["step"] == 3
@@ -223,33 +210,6 @@ def test_what_an_adapter_was_tuned_to_is_the_whole_start_of_the_next_stage(
 # Killed and resumed
 
 
-KILLED = """
-import os, sys
-from factrl.runs import disk, folder as run
-from factrl.train import callbacks, offline
-from factrl.train.tuning import samples
-from factrl.train.tuning.plan import plan_tuning
-from factrl.train.tuning.settings import read_tuning_job
-
-samples.PART = 8
-where, after, *words = sys.argv[1:]
-kind, method = {
-    "sampling": (disk.Journal, "add"), "training": (run.Run, "log"), "ending": (offline, "say_done")
-}[where]
-left, plain = int(after), getattr(kind, method)
-
-def dying(self, *args):
-    global left
-    if left == 0:
-        os._exit(9)  # as a kill does: nothing is closed, flushed or released
-    left -= 1
-    return plain(self, *args)
-
-setattr(kind, method, dying)
-offline.tune(plan_tuning(read_tuning_job(None, words)))
-"""
-
-
 @pytest.mark.fault("F20")
 def test_a_run_that_is_killed_three_times_ends_as_one_that_never_was(
     words: list[str], questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -266,11 +226,10 @@ def test_a_run_that_is_killed_three_times_ends_as_one_that_never_was(
     whole = tune(planned(words, *more))
     run = tmp_path / "killed"
     told = [*words, *more, f"run.output={run}"]
-    for where, after in (("sampling", 3), ("training", 3), ("ending", 0)):
-        command = [sys.executable, "-c", KILLED, where, str(after), *told]
-        died = subprocess.run(command, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-        assert died.returncode == 9, died.stderr.decode()
-        assert not (run / "done.json").exists()
+    moments = (("sampling", 3), ("logging", 3), ("ending", 0))
+    deaths = [["tune", where, after, "kill", *told] for where, after in moments]
+    assert died(*deaths)[0] == [9, 9, 9]
+    assert not (run / "done.json").exists()
     resumed = tune(plan_tuning(read_tuning_job(None, told)))
     assert resumed == run
     assert not [*run.rglob("*.unfinished"), *run.rglob("*.tmp")]

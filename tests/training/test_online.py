@@ -6,15 +6,12 @@ import json
 import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from dying import died
 from transformers.training_args import OptimizerNames
 
 from factrl.errors import ConfigError, ModelError, TooManyMasked
@@ -102,33 +99,6 @@ def test_a_run_leaves_metrics_rollouts_checkpoints_and_a_model(whole: Path) -> N
     assert not (whole / "lock").exists()
 
 
-TRAIN = """
-import sys
-from factrl.job import read_job
-from factrl.train.plan import make_plan
-from factrl.train.online import train
-train(make_plan(read_job(sys.argv[1], sys.argv[2:])))
-"""
-
-
-def _start(recipe: Path, *overrides: str) -> subprocess.Popen[bytes]:
-    with recipe.with_suffix(".log").open("wb") as log:
-        return subprocess.Popen(
-            [sys.executable, "-c", TRAIN, str(recipe), *overrides], stderr=log, stdout=subprocess.DEVNULL
-        )
-
-
-def _wait_for(folder: Path, pattern: str, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(12_000):  # ten minutes: the machine may have other things to do
-        if any(folder.glob(pattern)):
-            return
-        assert process.poll() is None, (folder.parent / "recipe.log").read_text(encoding="utf-8")
-        time.sleep(0.05)
-    process.kill()
-    process.wait()
-    raise AssertionError(f"nothing like {pattern} appeared")
-
-
 @pytest.mark.fault("F20")
 def test_a_run_that_is_killed_three_times_goes_on_with_the_same_curve(
     recipe: Path,
@@ -139,11 +109,8 @@ def test_a_run_that_is_killed_three_times_goes_on_with_the_same_curve(
 ) -> None:
     run = tmp_path / "killed"
     told = (f"run.output={run}", 'train.report_to=["tensorboard"]')
-    for moment in ("rollouts/step_000002.parquet", "rollouts/step_000007.parquet"):
-        process = _start(recipe, *told)
-        _wait_for(run, moment, process)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    deaths = [["train", "rollouts", step, "kill", str(recipe), *told] for step in (2, 7)]
+    assert died(*deaths)[0] == [9, 9]
     written = read_metrics(run)
     assert written
     assert written[-1]["step"] < STEPS
@@ -184,18 +151,15 @@ def test_trackers_are_told_that_a_run_is_the_same(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.fault("F32")
 def test_an_interrupt_leaves_a_complete_checkpoint(recipe: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "interrupted"
-    process = _start(recipe, f"run.dir={folder}", "train.steps=500", "save_steps=500", "eval_steps=400")
-    _wait_for(folder, "*/rollouts/step_000002.parquet", process)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) != 0
-    [run] = folder.iterdir()
-    said = recipe.with_suffix(".log").read_text("utf-8")
+    run = tmp_path / "interrupted"
+    words = (f"run.output={run}", "train.steps=500", "save_steps=500", "eval_steps=400")
+    codes, said = died(["train", "rollouts", 2, "interrupt", str(recipe), *words])
+    assert codes == [130]
     assert "finishing this step; again stops now" in said
-    assert re.search(r"stopped after step \d+; go on with: factrl train --resume", said)
+    assert re.search(r"stopped after step 3; go on with: factrl train --resume", said)
     found = last_checkpoint(run / "checkpoints")
     assert found is not None
-    assert 2 <= found[1] < 500
+    assert found[1] == 3
     assert not (run / "lock").exists()
 
 
@@ -285,9 +249,13 @@ def test_weights_in_4_bits_are_qloras(recipe: Path, monkeypatch: pytest.MonkeyPa
     assert (config.load_in_4bit, config.bnb_4bit_quant_type) == (True, "nf4")
 
 
-def test_the_optimizer_is_trls_by_its_name(recipe: Path, tmp_path: Path) -> None:
+def test_settings_are_trls_by_their_names(recipe: Path, tmp_path: Path) -> None:
     for name in ("adamw_torch_fused", "adamw_8bit"):
         assert grpo_config(_plan(recipe, f"optim={name}").settings, tmp_path).optim == OptimizerNames(name)
+    server = ("use_vllm=true", "vllm_mode=server", "vllm_server_base_url=http://gpu2:8000")
+    config = grpo_config(_plan(recipe, *server).settings, tmp_path)
+    told = (config.use_vllm, config.vllm_mode, config.vllm_server_base_url)
+    assert told == (True, "server", "http://gpu2:8000")
 
 
 def test_what_is_frozen_stays_and_the_rest_moves(recipe: Path, tiny_model: Path) -> None:

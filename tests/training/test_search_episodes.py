@@ -35,7 +35,7 @@ from factrl.train.search import SearchEnvironment, check_calls
 from factrl.train.trl_rows import TRLReward
 from factrl.train.writing import PolicyWriter
 from factrl.types import Completion, Example, Passage, Result, Score, Span
-from factrl.verifier.search import BrokenIndex, Given, Index
+from factrl.verifier.search import Given, Index
 
 pytestmark = pytest.mark.filterwarnings("ignore:You are using 'environment_factory'")
 MARKUP = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -183,18 +183,8 @@ def test_a_step_learns_from_what_the_policy_wrote_alone(trainer: Make) -> None:
     assert '\n[1] {"text": "Ada is from Rome."}\n1 of 2 searches are left.\n' in shown
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        Unscored("search_failed", "the server hung up", reason="connection"),
-        TimeoutError("60 s"),
-        BrokenIndex("the index is gone"),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_a_search_that_fails_masks_its_episode_and_no_other(
-    trainer: Make, tmp_path: Path, error: Exception
-) -> None:
+def test_a_search_that_fails_masks_its_episode_and_no_other(trainer: Make, tmp_path: Path) -> None:
+    error = Unscored("search_failed", "the server hung up", reason="connection")
     with Run.create(tmp_path, "r", "") as run:
         spoken = trainer((RIGHT, LOST, WRONG, DECLINES), Source(error), run=run)
         spoken.train()
@@ -228,27 +218,25 @@ ENDLESS = (*(call(f"Ada {n}") for n in range(4)),)
 NESTED = f"<tool_call>{'[' * 1_200}</tool_call>"
 
 
-@pytest.mark.parametrize(
-    ("script", "told", "state"),
-    [
-        ((call("x", topic="y"), DECLINES[0]), "unexpected keyword argument", "scored"),
-        ((call("x", name="look"), DECLINES[0]), "Tool look not found", "scored"),
-        ((call("x", name="\ud800"), DECLINES[0]), "Tool ", "scored"),
-        ((call(7), DECLINES[0]), "This cannot be searched for", "scored"),
-        ((call(" \u200b"), DECLINES[0]), "This cannot be searched for", "scored"),
-        (("<tool_call>\n{search for Ada\n</tool_call>",), "{search for Ada", "floored"),
-        ((NESTED,), "<tool_call>[[", "floored"),
-        (ENDLESS, "You have no searches left", "floored"),
-    ],
-    ids=["argument", "name", "half a name", "number", "nothing", "no JSON", "nested", "endless"],
+WRONGS: tuple[tuple[Sequence[str], str, str], ...] = (  # the script, what is in the transcript, the state
+    ((call("x", topic="y"), DECLINES[0]), "unexpected keyword argument", "scored"),
+    ((call("x", name="look"), DECLINES[0]), "Tool look not found", "scored"),
+    ((call("x", name="\ud800"), DECLINES[0]), "Tool ", "scored"),
+    ((call(7), DECLINES[0]), "This cannot be searched for", "scored"),
+    ((call(" \u200b"), DECLINES[0]), "This cannot be searched for", "scored"),
+    (("<tool_call>\n{search for Ada\n</tool_call>",), "{search for Ada", "floored"),
+    ((NESTED,), "<tool_call>[[", "floored"),
+    (ENDLESS, "You have no searches left", "floored"),
 )
-def test_what_the_policy_does_wrong_masks_nothing(
-    trainer: Make, script: Sequence[str], told: str, state: str
-) -> None:
-    spoken = trainer((script, RIGHT))
+
+
+def test_what_the_policy_does_wrong_masks_nothing(trainer: Make) -> None:
+    spoken = trainer([*(script for script, _, _ in WRONGS), RIGHT])
     spoken.train()
-    assert [result.state for result in spoken.results] == [state, "scored"]
-    assert told in spoken.read[0]
+    for (script, reply, state), result, read in zip(WRONGS, spoken.results, spoken.read, strict=False):
+        assert result.state == state, script
+        assert reply in read, script
+    assert spoken.results[-1].state == "scored"
     assert spoken.masked_causes == {}
 
 
