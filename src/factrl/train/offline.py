@@ -42,7 +42,7 @@ from factrl.train.tuning.rules import RULES, Candidate, TargetFormat
 from factrl.train.tuning.samples import check_masked, grading, measure_samples, write_samples
 from factrl.train.tuning.settings import TUNE, TuneSettings, completion_for
 
-from .answering import close, open_writer
+from .answering import open_writer
 from .callbacks import (
     Interrupted,
     RunCallback,
@@ -255,7 +255,7 @@ def _samples(plan: TunePlan, run: Run) -> list[list[Candidate]]:
         model=writer.identity.replace(str(run.path), "RUN"),  # the same wherever the folder is named from
     )
     path, begun = data / "graded.jsonl", writer.begun
-    close(writer)
+    writer.close()  # training needs the memory
     return measure_samples(*grading(plan.job), plan.examples, samples, path, prefill=begun)
 
 

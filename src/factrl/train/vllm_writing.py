@@ -43,7 +43,7 @@ class VLLMWriter(PromptedWriter):
         self._engine: Any = None
 
     def close(self) -> None:
-        """Give the memory of the GPU back, for training after it."""
+        """Give the memory of the GPU back."""
         self._engine = None
         gc.collect()
         torch.cuda.empty_cache()

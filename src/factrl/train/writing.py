@@ -92,6 +92,9 @@ class PromptedWriter:
         kept = [str(fitted.prompts[number]) for number in fitted.kept]
         return fitted, encode(kept, self.tokenizer, chat=self.settings.data.chat)
 
+    def close(self) -> None:
+        """Give the memory of the weights back, where they take all of it."""
+
     def digest(self, *more: object) -> str:
         """A fingerprint of how the model is asked."""
         data, limit = self.settings.data, self.settings.train.max_completion_length
