@@ -105,10 +105,10 @@ def test_all_that_is_on_disk_is_compared_before_anything_is_trained(
     assert f"{file} is damaged" in capsys.readouterr().err
 
 
-def test_each_task_trains(place: Path) -> None:
-    for name in ("knowrl", "truthrl"):  # and klcf's beneath
-        assert study(place, f"{name}-out", "practice=0", "--only", f"{name}/random", name=name) == 0
-        assert f"{name}-random" in rows(place, f"{name}-out")
+def test_another_task_trains(place: Path) -> None:
+    """KnowRL's; KLCF's is beneath, TruthRL's is the demo."""
+    assert study(place, "knowrl-out", "practice=0", "--only", "knowrl/random", name="knowrl") == 0
+    assert "knowrl-random" in rows(place, "knowrl-out")
 
 
 def test_truthfulness_is_learnt_from_the_starts_own_claims(
