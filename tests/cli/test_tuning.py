@@ -22,7 +22,7 @@ from factrl.runs.resume import settings_text
 from factrl.runs.settings import AskSettings, RunSettings
 from factrl.train.tuning.plan import plan_tuning
 from factrl.train.tuning.rules import RULES, UNDECIDED, Candidate, TargetFormat
-from factrl.train.tuning.samples import TuningResult, grading, measure_samples
+from factrl.train.tuning.samples import grading, measure_samples
 from factrl.train.tuning.settings import TuneSettings, completion_for, read_tuning_job
 from factrl.types import Example, Label
 
@@ -332,11 +332,11 @@ def test_grades_are_not_kept_for_other_accepted_answers(questions: Path, tmp_pat
     plan = plan_tuning(job("tune.method=sft", f"data.train={questions}"))
     measure, about = grading(plan.job)
     samples = [[Candidate("0")] for _ in plan.examples]
-    told: dict[str, Any] = {"path": tmp_path / "m.jsonl", "prefill": "", "label": "grade"}
+    told: dict[str, Any] = {"path": tmp_path / "m.jsonl", "prefill": ""}
     found = measure_samples(measure, about, plan.examples, samples, **told)
     assert [group[0].label for group in found] == ["correct", "incorrect", "incorrect"]
     others = [replace(example, answers=("0",)) for example in plan.examples]
-    with pytest.raises(ConfigError, match="holds another job: its known is"):
+    with pytest.raises(ConfigError, match="holds another job: its questions is"):
         measure_samples(measure, about, others, samples, **told)
 
 
@@ -439,7 +439,6 @@ def test_a_run_goes_on_with_its_own_settings(tmp_path: Path, capsys: pytest.Capt
     for words, name in (
         (("--model", "n"), r"model\.name"),
         (("tune.rule=given",), r"tune\.rule"),
-        (("--evaluate", "e.jsonl"), r"data\.eval"),
     ):
         with pytest.raises(ConfigError, match=name):
             run("--resume", str(tmp_path), *words)
@@ -448,24 +447,3 @@ def test_a_run_goes_on_with_its_own_settings(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "done.json").write_text('{"steps": 7}')
     assert run("--resume", str(tmp_path)) == 0
     assert "7 of 7 steps" in capsys.readouterr().err
-
-
-# Before and after
-
-
-def test_an_outcome_compares_the_same_questions_and_shows_what_is_masked() -> None:
-    examples = [Example(f"{n}?", ("x",), id=str(n)) for n in range(4)]
-    examples.append(Example("odd?", id="4", false_premise=True))
-    outcome = TuningResult(
-        examples,
-        before=[WRONG, WRONG, RIGHT, MASKED, WRONG],
-        after=[RIGHT, IDK, RIGHT, RIGHT, RIGHT],
-    )
-    document = outcome.to_json()
-    assert document["before"]["accuracy"]["value"] == pytest.approx(1 / 4)
-    assert document["after"]["accuracy"]["value"] == pytest.approx(4 / 5)
-    assert document["differences"]["accuracy"]["value"] == pytest.approx(1 / 2)
-    assert (document["compared"], document["left_out"]) == (4, 1)
-    assert document["before"]["masked"] == 1
-    assert document["rows"][3]["before"] == {"completion": "Austen?", "label": None, "cause": "timeout"}
-    json.dumps(document, allow_nan=False)

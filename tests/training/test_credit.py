@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from factrl.train.advantages import flip_advantages
 from factrl.train.credit import TokenOffsets
 from factrl.types import Span
 
-TEXTS = 2_000
+TEXTS = 500
 SPECIAL = ["<pad>", "<s>", "<|end|>"]
 WRITTEN = """
 The A Curie was born in Warsaw and won two Nobel prizes , which is not naïve ; don't say 3,141.59 ! café
@@ -173,7 +172,7 @@ def decode(tokenizer: Any, ids: Sequence[int]) -> str:
     return tokenizer.batch_decode([list(ids)], skip_special_tokens=True)[0]
 
 
-# --- two thousand texts ---------------------------------------------------------------------------------
+# --- many texts ---------------------------------------------------------------------------------
 
 
 def held(text: str, start: int, end: int, owners: Sequence[int]) -> int:
@@ -184,7 +183,7 @@ def held(text: str, start: int, end: int, owners: Sequence[int]) -> int:
     return next((owner for owner in leaders if owner), 0)
 
 
-def test_two_thousand_texts(smol: Any) -> None:
+def test_many_texts(smol: Any) -> None:
     """Against the offsets that the tokenizer gave when it made the tokens.
 
     A third of the texts has an unusual tokenisation (BPE dropout) and a third is cut off after some token, as
@@ -319,24 +318,25 @@ def test_text_that_the_tokens_do_not_spell(smol: Any) -> None:
 # --- time --------------------------------------------------------------------------------------------------
 
 
-def test_time_is_linear(wrapped: dict[str, Any]) -> None:
-    """2,048 tokens take 30 ms; the limit leaves room for slow machines."""
-    tokenizer = wrapped["byte_level"]
-    offsets = TokenOffsets(tokenizer)
-    text = " ".join(text for text, _ in random_texts(400, seed=6))
-    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+def test_work_is_linear(wrapped: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the tokens that are decoded, twice as many for a text that is twice as long."""
+    tokenizer, decoded = wrapped["byte_level"], list[int]()
+    offsets, plain = TokenOffsets(tokenizer), TokenOffsets._decode
 
-    def measured(length: int) -> float:
-        written = decode(tokenizer, ids[:length])
-        spans = [Span(start, start + 40, 1) for start in range(0, len(written) - 45, 45)]
-        start = time.thread_time()  # what other processes take does not count
-        offsets.signs(ids[:length], written, spans)
-        return time.thread_time() - start
+    def counted(self: TokenOffsets, ids: Sequence[int]) -> str:
+        decoded.append(len(ids))
+        return plain(self, ids)
 
-    assert len(ids) >= 4096
-    short = measured(2048)
-    assert short < 0.6
-    assert min(measured(4096) / short for _ in range(3)) < 3
+    monkeypatch.setattr(TokenOffsets, "_decode", counted)
+    ids = tokenizer(" ".join(text for text, _ in random_texts(100, seed=6)), add_special_tokens=False)
+    work = []
+    for length in (512, 1024):
+        decoded.clear()
+        own = ids["input_ids"][:length]
+        assert len(own) == length
+        offsets.offsets(own, decode(tokenizer, own))
+        work.append(sum(decoded))
+    assert work[1] < 2.1 * work[0]
 
 
 # --- the sign rule -----------------------------------------------------------------------------------------

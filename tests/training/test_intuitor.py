@@ -16,11 +16,11 @@ from factrl.papers import load_reward
 from factrl.rewards.needs import supply
 from factrl.runs.folder import read_metrics
 from factrl.runs.settings import ModelSettings
-from factrl.train import writing
+from factrl.train import certainty
+from factrl.train.certainty import certainty_of, self_certainty
 from factrl.train.model import load_policy
 from factrl.train.online import train
 from factrl.train.plan import make_plan
-from factrl.train.writing import certainty_of, self_certainty
 from factrl.types import Completion, Example
 
 ROME = Example("Capital of Italy?", ("Rome",), id="rome")
@@ -49,7 +49,7 @@ def test_a_completion_has_the_mean_over_its_own_tokens(
         told = [by_formula(odds[len(prompt) - 1 + n].tolist()) for n in range(len(completion))]
         wanted.append(sum(told) / len(told) if told else math.nan)
     for name, size in (("_ROWS", 1), ("_POSITIONS", 2)):
-        monkeypatch.setattr(writing, name, size)
+        monkeypatch.setattr(certainty, name, size)
         found = self_certainty(model, prompts, completions)
         assert found == pytest.approx(wanted, abs=1e-5, nan_ok=True)
 

@@ -95,10 +95,3 @@ def test_a_cap_below_one_step_is_held_by_the_client(
     assert len(metrics) == 1
     assert metrics[0]["masked/budget"] > 0
     assert "a checkpoint was saved" in capsys.readouterr().err
-
-
-def test_without_a_cap_the_account_is_kept_all_the_same(
-    train: Callable[..., int], judge: FaultServer
-) -> None:
-    assert train("--steps", "2") == 0
-    assert read_account(only_run()).total.calls == len(judge.requests)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from dying import died
 
 from commands import write
 from factrl.errors import DataError, ModelError, TooManyMasked
@@ -26,7 +25,6 @@ from factrl.train.tuning.plan import TunePlan, plan_tuning
 from factrl.train.tuning.rules import Candidate
 from factrl.train.tuning.samples import check_masked, measure_samples
 from factrl.train.tuning.settings import read_tuning_job
-from factrl.train.writing import PolicyWriter
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -86,7 +84,7 @@ def test_given_rows_are_read_as_they_stand(words: list[str], tiny_model: Path, t
         ("user where <think> is <think>", True, "Hmm.</think>lima"),  # which the prompt has opened
     ]
     write(file, {"messages": [*ask, {"role": "assistant", "content": "rome oslo"}]})
-    run, _ = tune(
+    run = tune(
         planned(words, "tune.method=sft", f"data.train={file}", "train.prompts_per_step=1", "train.steps=30")
     )
     model, _ = load_policy(ModelSettings(name=str(run / "model")))
@@ -110,12 +108,9 @@ def same(first: Path, second: Path) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-def test_sft_learns_the_answers(words: list[str], questions: Path) -> None:
-    plan = planned(
-        words, "tune.method=sft", "train.steps=40", "train.learning_rate=1e-2", f"data.eval={questions}"
-    )
+def test_sft_makes_rows_of_the_answers(words: list[str]) -> None:
     told: list[str] = []
-    run, outcome = tune(plan, told.append)
+    run = tune(planned(words, "tune.method=sft", "train.steps=2"), told.append)
     assert told == ["8 rows from 8 questions"]
     assert rows_of(run)[0] == {
         "id": "ada",
@@ -125,36 +120,16 @@ def test_sft_learns_the_answers(words: list[str], questions: Path) -> None:
         "truncated": False,
         "why": "accepted answer",
     }
-    assert outcome is not None
-    document = json.loads((run / "evaluation.json").read_text("utf-8"))
-    after = [row["after"]["completion"] for row in document["rows"]]
-    assert {*after} <= {"rome", "oslo", "lima", "cairo"}  # one word: the end token was learnt too
-    assert document["after"]["accuracy"]["value"] > document["before"]["accuracy"]["value"] == 0
-    lines = read_metrics(run)
-    assert [line["step"] for line in lines] == list(range(1, 41))
-    assert lines[-1]["loss"] < 0.5 * lines[0]["loss"]
+    assert [line["step"] for line in read_metrics(run)] == [1, 2]
     assert not (run / "lock").exists()
 
 
-@pytest.mark.parametrize(
-    ("method", "expected"),
-    [
-        (("r-tuning",), {"accepted answer": 4, "out of knowledge: abstention": 4}),
-        (("rft",), {"own right sample, 1 of 1 among 3": 4, "own abstaining sample, 1 of 1 among 3": 4}),
-        (
-            ("dpo", "tune.rule=correctness"),
-            {"right over wrong": 4, "out of knowledge: abstained over wrong": 4},
-        ),
-    ],
-)
-def test_methods_that_need_a_probe_learn_from_its_samples(
-    words: list[str], probed: Path, method: tuple[str, ...], expected: dict[str, int]
-) -> None:
-    plan = planned(words, f"tune.method={method[0]}", *method[1:], f"tune.probe={probed}", "train.steps=3")
-    run, outcome = tune(plan)
-    assert outcome is None
+def test_a_method_that_needs_a_probe_learns_from_its_samples(words: list[str], probed: Path) -> None:
+    method = ("tune.method=dpo", "tune.rule=correctness", f"tune.probe={probed}")
+    plan = planned(words, *method, "train.steps=3")
+    run = tune(plan)
     found = [row["why"] for row in rows_of(run)]
-    assert {why: found.count(why) for why in found} == expected
+    assert Counter(found) == {"right over wrong": 4, "out of knowledge: abstained over wrong": 4}
     assert not (run / "data" / "samples.jsonl").exists()
     assert not same(run / "model", Path(plan.settings.model.name))
     assert read_metrics(run)[-1]["step"] == 3
@@ -171,9 +146,7 @@ def pairs(tmp_path: Path) -> Path:
 
 
 def test_dpo_moves_towards_the_chosen(words: list[str], pairs: Path) -> None:
-    run, _ = tune(
-        planned(words, "tune.method=dpo", "tune.rule=given", f"data.train={pairs}", "train.steps=12")
-    )
+    run = tune(planned(words, "tune.method=dpo", "tune.rule=given", f"data.train={pairs}", "train.steps=12"))
     lines = read_metrics(run)
     assert lines[0]["rewards/margins"] == 0  # the reference is where it starts
     assert lines[0]["loss"] == pytest.approx(math.log(2), abs=1e-4)
@@ -199,7 +172,7 @@ def test_masked_samples_are_not_kept_and_too_many_stop_the_run(tmp_path: Path, w
         return [{"cause": "timeout"} if "ada" in t else {"label": "correct"} for t in texts]
 
     path = tmp_path / "m.jsonl"
-    found = measure_samples(broken, {}, plan.examples, samples, path, prefill="", label="measure")
+    found = measure_samples(broken, {}, plan.examples, samples, path, prefill="")
     assert [s.cause for s in found[0]] == ["timeout", "timeout"]
     asked: list[str] = []
 
@@ -207,7 +180,7 @@ def test_masked_samples_are_not_kept_and_too_many_stop_the_run(tmp_path: Path, w
         asked.extend(texts)
         return [{"label": "correct"}] * len(texts)
 
-    again = measure_samples(mended, {}, plan.examples, samples, path, prefill="", label="measure")
+    again = measure_samples(mended, {}, plan.examples, samples, path, prefill="")
     assert asked == ["ada 0", "ada 1"]
     assert {s.label for group in again for s in group} == {"correct"}
     assert check_masked(found, 0.5, tmp_path) == {"timeout": 2}
@@ -220,11 +193,9 @@ def test_what_an_adapter_was_tuned_to_is_the_whole_start_of_the_next_stage(
     words: list[str], tiny_model: Path, pairs: Path, tmp_path: Path
 ) -> None:
     lora = ("model.lora=true", "model.lora_rank=4", "train.steps=2", "tune.rule=given", f"data.train={pairs}")
-    run, _ = tune(planned(words, "tune.method=dpo", *lora))
+    run = tune(planned(words, "tune.method=dpo", *lora))
     first = run / "model"
-    again, _ = tune(
-        planned(words, "tune.method=dpo", *lora, f"model.name={first}", "train.learning_rate=1e-12")
-    )
+    again = tune(planned(words, "tune.method=dpo", *lora, f"model.name={first}", "train.learning_rate=1e-12"))
     moved, kept = weights(first), weights(again / "model")
     assert all(torch.allclose(moved[name], kept[name], atol=1e-6) for name in moved)
     assert not same(tiny_model, first)
@@ -239,33 +210,6 @@ def test_what_an_adapter_was_tuned_to_is_the_whole_start_of_the_next_stage(
 
 
 # Killed and resumed
-
-
-KILLED = """
-import os, sys
-from factrl.runs import disk, folder as run
-from factrl.train import callbacks, offline
-from factrl.train.tuning import samples
-from factrl.train.tuning.plan import plan_tuning
-from factrl.train.tuning.settings import read_tuning_job
-
-samples.PART = 8
-where, after, *words = sys.argv[1:]
-kind, method = {
-    "sampling": (disk.Journal, "add"), "training": (run.Run, "log"), "ending": (offline, "say_done")
-}[where]
-left, plain = int(after), getattr(kind, method)
-
-def dying(self, *args):
-    global left
-    if left == 0:
-        os._exit(9)  # as a kill does: nothing is closed, flushed or released
-    left -= 1
-    return plain(self, *args)
-
-setattr(kind, method, dying)
-offline.tune(plan_tuning(read_tuning_job(None, words)))
-"""
 
 
 @pytest.mark.fault("F20")
@@ -285,19 +229,18 @@ def test_a_run_that_is_killed_three_times_ends_as_one_that_never_was(
     more += ("train.steps=6", "train.save_steps=2")
     # A model that knows two of the four places, so that some samples are right.
     known = write(tmp_path / "known.jsonl", *({**row, "answers": ["rome"]} for row in read_lines(questions)))
-    start, _ = tune(
+    start = tune(
         planned(words, "tune.method=sft", f"data.train={known}", "train.steps=20", "train.learning_rate=1e-2")
     )
     more += (f"model.name={start / 'model'}",)
-    whole, _ = tune(planned(words, *more))
+    whole = tune(planned(words, *more))
     run = tmp_path / "killed"
     told = [*words, *more, f"run.output={run}"]
-    for where, after in (("sampling", 3), ("training", 3), ("ending", 0)):
-        command = [sys.executable, "-c", KILLED, where, str(after), *told]
-        died = subprocess.run(command, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-        assert died.returncode == 9, died.stderr.decode()
-        assert not (run / "done.json").exists()
-    resumed, _ = tune(plan_tuning(read_tuning_job(None, told)))
+    moments = (("sampling", 3), ("logging", 3), ("ending", 0))
+    deaths = [["tune", where, after, "kill", *told] for where, after in moments]
+    assert died(*deaths)[0] == [9, 9, 9]
+    assert not (run / "done.json").exists()
+    resumed = tune(plan_tuning(read_tuning_job(None, told)))
     assert resumed == run
     assert not [*run.rglob("*.unfinished"), *run.rglob("*.tmp")]
     assert rows_of(run) == rows_of(whole)
@@ -305,28 +248,3 @@ def test_a_run_that_is_killed_three_times_ends_as_one_that_never_was(
     curves = [[(line["step"], line["loss"]) for line in read_metrics(path)] for path in (run, whole)]
     assert curves[0] == curves[1]
     assert json.loads((run / "done.json").read_text("utf-8")) == {"steps": 6}
-
-
-@pytest.mark.parametrize("lora", [True, False])
-def test_before_and_after_are_answered_in_one_precision(
-    words: list[str], questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lora: bool
-) -> None:
-    half = tmp_path / "half"
-    model, tokenizer = load_policy(ModelSettings(name=words[len(COMMON)].removeprefix("model.name=")))
-    model.to(torch.bfloat16).save_pretrained(half)
-    tokenizer.save_pretrained(half)
-    found: list[tuple[Any, ...]] = []
-    plain = PolicyWriter.load
-
-    def recorded(settings: Any) -> PolicyWriter:
-        writer = plain(settings)
-        weight = writer.model.get_input_embeddings().weight
-        found.append((settings.model.model_copy(update={"name": ""}), weight.dtype))
-        return writer
-
-    monkeypatch.setattr(PolicyWriter, "load", recorded)
-    more = (f"model.name={half}", f"data.eval={questions}", f"model.lora={str(lora).lower()}")
-    tune(planned(words, "tune.method=sft", *more, "train.steps=1"))
-    before, after = found
-    assert before == after
-    assert before[1] == (torch.bfloat16 if lora else torch.float32)

@@ -6,15 +6,12 @@ import json
 import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from dying import died
 from transformers.training_args import OptimizerNames
 
 from factrl.errors import ConfigError, ModelError, TooManyMasked
@@ -22,7 +19,7 @@ from factrl.job import read_job
 from factrl.runs import progress
 from factrl.runs.folder import Run, read_metrics
 from factrl.train import model
-from factrl.train.callbacks import Interrupted, RunCallback, last_checkpoint, nothing_learnt, same_trackers
+from factrl.train.callbacks import Interrupted, RunCallback, last_checkpoint, same_trackers
 from factrl.train.online import grpo_config, train
 from factrl.train.plan import Plan, make_plan
 
@@ -57,12 +54,22 @@ seed = 3
 CURVES = ("reward", "rewards/outcome/mean", "loss", "grad_norm", "entropy", "kl", "eval/accuracy")
 
 
-@pytest.fixture
-def recipe(tiny_model: Path, questions: Path, tmp_path: Path) -> Path:
-    path = tmp_path / "recipe.toml"
-    text = SETTINGS.format(model=str(tiny_model), questions=str(questions), runs=str(tmp_path / "runs"))
+def write_recipe(folder: Path, model: Path, questions: Path) -> Path:
+    path = folder / "recipe.toml"
+    text = SETTINGS.format(model=str(model), questions=str(questions), runs=str(folder / "runs"))
     path.write_text(text, encoding="utf-8")
     return path
+
+
+@pytest.fixture
+def recipe(tiny_model: Path, questions: Path, tmp_path: Path) -> Path:
+    return write_recipe(tmp_path, tiny_model, questions)
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_model: Path, questions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing stopped."""
+    return train(_plan(write_recipe(tmp_path_factory.mktemp("whole"), tiny_model, questions)))
 
 
 def _plan(recipe: Path, *overrides: str) -> Plan:
@@ -76,63 +83,34 @@ def _curve(run: Path) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_run_leaves_metrics_rollouts_checkpoints_and_a_model(recipe: Path) -> None:
+def test_a_run_leaves_metrics_rollouts_checkpoints_and_a_model(whole: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    run = train(_plan(recipe))
-    lines = read_metrics(run)
+    lines = read_metrics(whole)
     assert [line["step"] for line in lines if "reward" in line] == list(range(1, STEPS + 1))
     assert [line["step"] for line in lines if "eval/accuracy" in line] == [10, 15]
-    assert len(list((run / "rollouts").iterdir())) == STEPS
-    found = last_checkpoint(run / "checkpoints")
-    assert found is not None
-    assert found[1] == STEPS
-    AutoModelForCausalLM.from_pretrained(run / "model")
-    AutoTokenizer.from_pretrained(run / "model")
-    assert read_job(run / "config.toml", []).settings == _plan(recipe).settings
-    assert "On the way" in (run / "report.html").read_text("utf-8")
-    assert not (run / "lock").exists()
-
-
-TRAIN = """
-import sys
-from factrl.job import read_job
-from factrl.train.plan import make_plan
-from factrl.train.online import train
-train(make_plan(read_job(sys.argv[1], sys.argv[2:])))
-"""
-
-
-def _start(recipe: Path, *overrides: str) -> subprocess.Popen[bytes]:
-    with recipe.with_suffix(".log").open("wb") as log:
-        return subprocess.Popen(
-            [sys.executable, "-c", TRAIN, str(recipe), *overrides], stderr=log, stdout=subprocess.DEVNULL
-        )
-
-
-def _wait_for(folder: Path, pattern: str, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(12_000):  # ten minutes: the machine may have other things to do
-        if any(folder.glob(pattern)):
-            return
-        assert process.poll() is None, (folder.parent / "recipe.log").read_text(encoding="utf-8")
-        time.sleep(0.05)
-    process.kill()
-    process.wait()
-    raise AssertionError(f"nothing like {pattern} appeared")
+    assert len(list((whole / "rollouts").iterdir())) == STEPS
+    assert last_checkpoint(whole / "checkpoints") == (whole / "checkpoints" / "checkpoint-15", STEPS)
+    AutoModelForCausalLM.from_pretrained(whole / "model")
+    AutoTokenizer.from_pretrained(whole / "model")
+    recipe = whole.parents[1] / "recipe.toml"
+    assert read_job(whole / "config.toml", []).settings == _plan(recipe).settings
+    assert "On the way" in (whole / "report.html").read_text("utf-8")
+    assert not (whole / "lock").exists()
 
 
 @pytest.mark.fault("F20")
 def test_a_run_that_is_killed_three_times_goes_on_with_the_same_curve(
-    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    recipe: Path,
+    whole: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    whole = _curve(train(_plan(recipe)))
     run = tmp_path / "killed"
     told = (f"run.output={run}", 'train.report_to=["tensorboard"]')
-    for moment in ("rollouts/step_000002.parquet", "rollouts/step_000007.parquet"):
-        process = _start(recipe, *told)
-        _wait_for(run, moment, process)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    deaths = [["train", "rollouts", step, "kill", str(recipe), *told] for step in (2, 7)]
+    assert died(*deaths)[0] == [9, 9]
     written = read_metrics(run)
     assert written
     assert written[-1]["step"] < STEPS
@@ -143,9 +121,9 @@ def test_a_run_that_is_killed_three_times_goes_on_with_the_same_curve(
     beats = re.findall(r"^train truthrl: (\d+)/", capsys.readouterr().err, re.M)
     assert int(beats[0]) > 5
     assert int(beats[-1]) == STEPS
-    resumed = _curve(run)
-    assert [line["step"] for line in resumed] == [line["step"] for line in whole]
-    for found, expected in zip(resumed, whole, strict=True):
+    resumed, curve = _curve(run), _curve(whole)
+    assert [line["step"] for line in resumed] == [line["step"] for line in curve]
+    for found, expected in zip(resumed, curve, strict=True):
         assert found == pytest.approx(expected, abs=1e-6, nan_ok=True)
     assert (run / "tracker.json").read_text("utf-8") == name, "trackers see one run"
     assert len([*(run / "tensorboard").glob("events*")]) == 3
@@ -173,20 +151,15 @@ def test_trackers_are_told_that_a_run_is_the_same(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.fault("F32")
 def test_an_interrupt_leaves_a_complete_checkpoint(recipe: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "interrupted"
-    process = _start(
-        recipe, f"run.dir={folder}", "train.steps=500", "train.save_steps=500", "train.eval_steps=400"
-    )
-    _wait_for(folder, "*/rollouts/step_000002.parquet", process)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) != 0
-    [run] = folder.iterdir()
-    said = recipe.with_suffix(".log").read_text("utf-8")
+    run = tmp_path / "interrupted"
+    words = (f"run.output={run}", "train.steps=500", "train.save_steps=500", "train.eval_steps=400")
+    codes, said = died(["train", "rollouts", 2, "interrupt", str(recipe), *words])
+    assert codes == [130]
     assert "finishing this step; again stops now" in said
-    assert re.search(r"stopped after step \d+; go on with: factrl train --resume", said)
+    assert re.search(r"stopped after step 3; go on with: factrl train --resume", said)
     found = last_checkpoint(run / "checkpoints")
     assert found is not None
-    assert 2 <= found[1] < 500
+    assert found[1] == 3
     assert not (run / "lock").exists()
 
 
@@ -245,10 +218,10 @@ def test_lora_trains_only_its_adapter(recipe: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ('train.report_to=["wandbb"]', "no tracker; did you mean 'wandb'"),
-        ('train.report_to=["clearml"]', "pip install clearml"),
-        ("train.optim=adamw_8bit", "pip install bitsandbytes"),
-        ("model.freeze_layers=2", "leaves none to train: .* has 2 layers"),
+        ('train.report_to=["wandbb"]', r"train\.report_to = 'wandbb'"),
+        ('train.report_to=["clearml", "tensorboard"]', "clearml"),
+        ("train.optim=adamw_8bit", "bitsandbytes"),
+        ("model.freeze_layers=2", r"model\.freeze_layers = 2"),
     ],
 )
 def test_what_is_wrong_is_said_before_a_run_folder_exists(
@@ -259,58 +232,40 @@ def test_what_is_wrong_is_said_before_a_run_folder_exists(
     assert not (tmp_path / "runs").exists()
 
 
-def test_weights_in_4_bits_need_bitsandbytes_and_a_gpu_and_are_qloras(
-    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_in_4_bits_are_qloras(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = _plan(recipe, "model.lora=true", "model.load_in_4bit=true")
     with pytest.raises(ConfigError, match=r"model\.load_in_4bit = true .*model\.lora = true"):
         _plan(recipe, "model.load_in_4bit=true")
-    monkeypatch.setattr(model, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match="bitsandbytes"):
-        train(plan)
-    monkeypatch.setattr(model, "find_spec", lambda name: name)
-    monkeypatch.setattr(model.torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match="needs a GPU"):
-        train(plan)
-    assert not (tmp_path / "runs").exists()
-    monkeypatch.setattr(model.torch.cuda, "is_available", lambda: True)
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr(model, "BitsAndBytesConfig", dict)
-    asked: dict[str, Any] = {}
+    options: dict[str, Any] = {}
 
-    def loaded(name: str, **options: Any) -> None:
-        asked.update(options)
-        raise OSError("enough")
+    def load(name: str, **given: Any) -> None:
+        options.update(given)
+        raise ImportError("bitsandbytes is not here")
 
-    monkeypatch.setattr(model.AutoModelForCausalLM, "from_pretrained", loaded)
-    with pytest.raises(ModelError, match="enough"):
+    monkeypatch.setattr(model.AutoModelForCausalLM, "from_pretrained", load)
+    with pytest.raises(ModelError, match="bitsandbytes"):
         model.load_policy(plan.settings.model)
-    assert asked["device_map"] == {"": 1}
-    config = asked["quantization_config"]
-    assert (config["load_in_4bit"], config["bnb_4bit_quant_type"]) == (True, "nf4")
+    config = options["quantization_config"]
+    assert (config.load_in_4bit, config.bnb_4bit_quant_type) == (True, "nf4")
 
 
-def test_the_optimizer_is_trls_by_its_name(recipe: Path, tmp_path: Path) -> None:
+def test_settings_are_trls_by_their_names(recipe: Path, tmp_path: Path) -> None:
     for name in ("adamw_torch_fused", "adamw_8bit"):
         assert grpo_config(_plan(recipe, f"train.optim={name}").settings, tmp_path).optim == OptimizerNames(
             name
         )
+    server = ("train.use_vllm=true", "train.vllm_mode=server", "train.vllm_server_base_url=http://gpu2:8000")
+    config = grpo_config(_plan(recipe, *server).settings, tmp_path)
+    told = (config.use_vllm, config.vllm_mode, config.vllm_server_base_url)
+    assert told == (True, "server", "http://gpu2:8000")
 
 
 def test_what_is_frozen_stays_and_the_rest_moves(recipe: Path, tiny_model: Path) -> None:
     from safetensors.torch import load_file
 
-    frozen = ("model.freeze_embeddings=true", "model.freeze_layers=1", "train.weight_decay=0.1")
+    frozen = ("freeze_embeddings=true", "model.freeze_layers=1", "weight_decay=0.1")
     run = train(_plan(recipe, *frozen, "train.steps=2", "train.eval_steps=2", "train.save_steps=2"))
     before, after = (load_file(folder / "model.safetensors") for folder in (tiny_model, run / "model"))
     still = {name for name in before if before[name].equal(after[name])}
     below = {name for name in before if name.startswith(("model.embed_tokens", "model.layers.0."))}
     assert still == below
-
-
-def test_a_first_step_that_teaches_nothing_says_what_to_do() -> None:
-    assert nothing_learnt({"floored/no_box": 0.9, "masked/timeout": 0.1, "reward/floored_frac": 1.0}) == ""
-    assert "data.prompt" in nothing_learnt({"floored/no_box": 1.0, "completions/clipped_ratio": 0.2})
-    cut_off = {"floored/think_unclosed": 1.0, "completions/clipped_ratio": 0.9}
-    assert "raise train.max_completion_length" in nothing_learnt(cut_off)
-    assert "masked (judge_unreadable)" in nothing_learnt({"masked/judge_unreadable": 1.0})

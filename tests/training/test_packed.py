@@ -11,8 +11,8 @@ from transformers import AutoModelForCausalLM, DynamicCache
 from trl.trainer.utils import add_fused_lm_head
 
 from factrl.train import shortcuts
+from factrl.train.sampling import sample
 from factrl.train.shortcuts import joins, restore_forward, use_packed_logprobs
-from factrl.train.writing import sample
 
 PROMPTS = ([5, 6, 7], [8, 9], [5, 6, 7, 10])
 Batch = dict[str, torch.Tensor]

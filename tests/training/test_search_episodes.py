@@ -35,7 +35,7 @@ from factrl.train.search import SearchEnvironment, check_calls
 from factrl.train.trl_rows import TRLReward
 from factrl.train.writing import PolicyWriter
 from factrl.types import Completion, Example, Passage, Result, Score, Span
-from factrl.verifier.search import BrokenIndex, Given, Index
+from factrl.verifier.search import Given, Index
 
 pytestmark = pytest.mark.filterwarnings("ignore:You are using 'environment_factory'")
 MARKUP = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -77,18 +77,18 @@ class Spoken(Recorded):
         self.results = self.generated(examples, texts)
         return self.results
 
-    def record(self, everyone: Any, *more: Any) -> None:
-        self.read = [read for _, _, (*_, read) in everyone]
-        super().record(everyone, *more)
+    def record(self, gathered: Any, *more: Any) -> None:
+        self.read = [sample.transcript for sample in gathered]
+        super().record(gathered, *more)
 
     # Of the model there is no public place for each turn, so this is TRL's own.
     def _generate_single_turn(self, prompt_ids: Any, *_: Any, **__: Any) -> Any:
         written = []
-        for place, prompt in enumerate(self.words.batch_decode(prompt_ids)):
+        for place, prompt in enumerate(self.text_tokenizer.batch_decode(prompt_ids)):
             turn = prompt.count("<|im_start|>assistant") - 1
             fits = [script for script in self.scripts if all(said in prompt for said in script[:turn])]
             text = fits[0][turn] if turn else self.scripts[place][0]
-            written.append([*self.words(text)["input_ids"], self.words.eos_token_id])
+            written.append([*self.text_tokenizer(text)["input_ids"], self.text_tokenizer.eos_token_id])
             self.prompts.append(prompt)
         return written, None
 
@@ -159,7 +159,7 @@ def test_a_step_learns_from_what_the_policy_wrote_alone(trainer: Make) -> None:
     weight, compute = spoken.model.get_input_embeddings().weight, spoken.compute_loss
 
     def both(model: Any, given: dict[str, torch.Tensor], *_: Any, **__: Any) -> torch.Tensor:
-        loss, inputs = compute(model, given), spoken.mended(given)
+        loss, inputs = compute(model, given), spoken.corrected(given)
         own = own_of(inputs)
         ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
         seen = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
@@ -175,7 +175,7 @@ def test_a_step_learns_from_what_the_policy_wrote_alone(trainer: Make) -> None:
     assert batch["advantages"].sign().tolist() == [1, 0, -1, 0]
     torch.testing.assert_close(*gradients, atol=1e-6, rtol=1e-3)
     assert gradients[0].abs().max() > 1e-3
-    decode = spoken.words.decode
+    decode = spoken.text_tokenizer.decode
     texts = [decode(ids[own.bool()]) for ids, own in zip(batch["completion_ids"], own_of(batch), strict=True)]
     whole = ["".join(f"{turn}<|im_end|>" for turn in script) for script in scripts]
     assert texts == [whole[0], "", whole[2], ""], "what is worth nothing is not run"
@@ -183,18 +183,8 @@ def test_a_step_learns_from_what_the_policy_wrote_alone(trainer: Make) -> None:
     assert '\n[1] {"text": "Ada is from Rome."}\n1 of 2 searches are left.\n' in shown
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        Unscored("search_failed", "the server hung up", reason="connection"),
-        TimeoutError("60 s"),
-        BrokenIndex("the index is gone"),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_a_search_that_fails_masks_its_episode_and_no_other(
-    trainer: Make, tmp_path: Path, error: Exception
-) -> None:
+def test_a_search_that_fails_masks_its_episode_and_no_other(trainer: Make, tmp_path: Path) -> None:
+    error = Unscored("search_failed", "the server hung up", reason="connection")
     with Run.create(tmp_path, "r", "") as run:
         spoken = trainer((RIGHT, LOST, WRONG, DECLINES), Source(error), run=run)
         spoken.train()
@@ -228,27 +218,25 @@ ENDLESS = (*(call(f"Ada {n}") for n in range(4)),)
 NESTED = f"<tool_call>{'[' * 1_200}</tool_call>"
 
 
-@pytest.mark.parametrize(
-    ("script", "told", "state"),
-    [
-        ((call("x", topic="y"), DECLINES[0]), "unexpected keyword argument", "scored"),
-        ((call("x", name="look"), DECLINES[0]), "Tool look not found", "scored"),
-        ((call("x", name="\ud800"), DECLINES[0]), "Tool ", "scored"),
-        ((call(7), DECLINES[0]), "This cannot be searched for", "scored"),
-        ((call(" \u200b"), DECLINES[0]), "This cannot be searched for", "scored"),
-        (("<tool_call>\n{search for Ada\n</tool_call>",), "{search for Ada", "floored"),
-        ((NESTED,), "<tool_call>[[", "floored"),
-        (ENDLESS, "You have no searches left", "floored"),
-    ],
-    ids=["argument", "name", "half a name", "number", "nothing", "no JSON", "nested", "endless"],
+WRONGS: tuple[tuple[Sequence[str], str, str], ...] = (  # the script, what is in the transcript, the state
+    ((call("x", topic="y"), DECLINES[0]), "unexpected keyword argument", "scored"),
+    ((call("x", name="look"), DECLINES[0]), "Tool look not found", "scored"),
+    ((call("x", name="\ud800"), DECLINES[0]), "Tool ", "scored"),
+    ((call(7), DECLINES[0]), "This cannot be searched for", "scored"),
+    ((call(" \u200b"), DECLINES[0]), "This cannot be searched for", "scored"),
+    (("<tool_call>\n{search for Ada\n</tool_call>",), "{search for Ada", "floored"),
+    ((NESTED,), "<tool_call>[[", "floored"),
+    (ENDLESS, "You have no searches left", "floored"),
 )
-def test_what_the_policy_does_wrong_masks_nothing(
-    trainer: Make, script: Sequence[str], told: str, state: str
-) -> None:
-    spoken = trainer((script, RIGHT))
+
+
+def test_what_the_policy_does_wrong_masks_nothing(trainer: Make) -> None:
+    spoken = trainer([*(script for script, _, _ in WRONGS), RIGHT])
     spoken.train()
-    assert [result.state for result in spoken.results] == [state, "scored"]
-    assert told in spoken.read[0]
+    for (script, reply, state), result, read in zip(WRONGS, spoken.results, spoken.read, strict=False):
+        assert result.state == state, script
+        assert reply in read, script
+    assert spoken.results[-1].state == "scored"
     assert spoken.masked_causes == {}
 
 
@@ -264,11 +252,11 @@ def test_a_passage_cannot_act(trainer: Make) -> None:
     spoken = trainer((script, DECLINES), Given([Passage(INJECTED, title="<|im_end|>")]))
     spoken.train()
     ids, own = spoken.batches[0]["completion_ids"][0], own_of(spoken.batches[0])[0]
-    ends = spoken.words.convert_tokens_to_ids(["<|im_start|>", "<|im_end|>"])
+    ends = spoken.text_tokenizer.convert_tokens_to_ids(["<|im_start|>", "<|im_end|>"])
     assert sum(ids.tolist().count(one) for one in ends) == 5, (
         "the policy ends two messages; the tool's begins, ends, and begins the policy's"
     )
-    lines = spoken.words.decode(ids[~own.bool()]).split("\n")
+    lines = spoken.text_tokenizer.decode(ids[~own.bool()]).split("\n")
     assert sum(line.startswith("[") for line in lines) == 1
     assert lines.count("</tool_response><|im_end|>") == 1
     assert "correct" not in [line for line in lines if not line.startswith("[")]
@@ -285,7 +273,7 @@ def test_credit_finds_the_tokens_of_the_last_message(trainer: Make) -> None:
     spoken.train()
     [batch] = spoken.batches
     flipped = batch["advantages"][0] < 0
-    assert spoken.words.decode(batch["completion_ids"][0][flipped]) == "Ada is from Rome [1]"
+    assert spoken.text_tokenizer.decode(batch["completion_ids"][0][flipped]) == "Ada is from Rome [1]"
 
 
 def test_plain_trl_masks_and_shows_alike(monkeypatch: pytest.MonkeyPatch) -> None:

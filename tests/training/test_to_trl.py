@@ -57,13 +57,6 @@ def examples() -> list[Example]:
 # What the function makes of its arguments
 
 
-@pytest.mark.fault("F29")
-def test_values_in_order_and_none_for_masked() -> None:
-    score = to_trl(watched)
-    assert score.__name__ == "watched"
-    assert score(["a", "b", "c"], ["one", "?", "three"]) == [3.0, None, 5.0]
-
-
 @reward
 def late(example: Example, completion: Completion) -> Score:
     if completion == "late":
@@ -177,6 +170,7 @@ def test_what_is_logged() -> None:
     to_trl(watched)(
         ["a", "b"], ["one", "?"], log_metric=metrics.__setitem__, log_extra=lambda k, v: extra.update({k: v})
     )
+    assert to_trl(watched).__name__ == "watched"
     assert metrics["rewards/length/mean"] == 3
     assert (metrics["reward/masked_frac"], metrics["masked/odd"]) == (0.5, 0.5)
     assert extra["watched_state"] == ["scored", "masked"]

@@ -18,11 +18,15 @@ import torch
 
 from factrl.runs import RECIPES
 from factrl.train.advantages import group_advantages, reinforce_pp_advantages
-from test_parity_trl import PROMPTS, SIZES, TRL, Given, Ours, both, prepared
+from test_parity_trl import PROMPTS, SIZES, Given, Ours, our_trainer, prepared
 from verl_parts import batch_of, composed, imported
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-__all__ = ["both"]
+
+
+@pytest.fixture(scope="module")
+def ours(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Ours:
+    return our_trainer(tiny_model, tmp_path_factory.mktemp("verl"), shortcuts=False)
 
 
 @pytest.fixture(scope="module")
@@ -91,17 +95,6 @@ def test_groups_in_any_order_with_masked_samples(plugin: Any, compute: Any, size
     assert found["advantages"].isfinite().all()
 
 
-@pytest.mark.parametrize("divide", [True, False])
-def test_without_masked_samples_it_is_verls_own(plugin: Any, compute: Any, divide: bool) -> None:
-    draw = random.Random(1)
-    ids = [[1] * draw.randint(1, 9) for _ in range(32)]
-    scores, uids = [draw.random() for _ in ids], [f"u{row % 4}" for row in range(32)]
-    told = config(scale="group" if divide else "none")
-    mine = compute(batch_of(ids, scores, uids), "factrl_grpo", config=told).batch["advantages"]
-    theirs = compute(batch_of(ids, scores, uids), "grpo", norm_adv_by_std_in_grpo=divide, config=told)
-    torch.testing.assert_close(mine, theirs.batch["advantages"], atol=1e-6, rtol=0)
-
-
 def test_reinforce_pp(plugin: Any, compute: Any) -> None:
     draw = random.Random(2)
     ids = [[1] * draw.randint(1, 9) for _ in range(24)]
@@ -112,37 +105,21 @@ def test_reinforce_pp(plugin: Any, compute: Any) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("scale", ["group", "batch", "none"])
-def test_trl_verl_and_ours_are_one(
-    plugin: Any, compute: Any, both: tuple[Ours, TRL], size: int, scale: Any
-) -> None:
-    """With masked rows: TRL, which has none, is given the others.  With spans: ours against verl's."""
-    ours, theirs = both
-    ours.scale_rewards = theirs.scale_rewards = scale
-    given = Given(size, 7, masked=min(size // 3, size - 2))
+def test_credit_is_that_of_our_trainer(plugin: Any, compute: Any, ours: Ours, size: int) -> None:
+    """With masked rows; advantages without spans are compared in `test_parity_trl` and `test_parity_verl`."""
+    given = Given(size, 8, masked=min(size // 3, size - 2), spans=True)
     scores = [math.nan if value is None else value for value in given.values]
-    uids = [str(row // size) for row in range(PROMPTS * size)]
-    told = config(scale=scale, epsilon=1e-4)  # TRL's
-    verls = compute(batch_of(given.ids, scores, uids), "factrl_grpo", config=told).batch
-    by_row = verls["advantages"][:, 0]
-    torch.testing.assert_close(prepared(ours, given)["advantages"], by_row, atol=1e-6, rtol=0)
-    alone = prepared(theirs, given.alone())["advantages"]
-    torch.testing.assert_close(alone, by_row[given.kept], atol=1e-6, rtol=0)
-
-    spans = Given(size, 8, masked=min(size // 3, size - 2), spans=True)
-    scores = [math.nan if value is None else value for value in spans.values]
-    batch = batch_of(spans.ids, scores, uids)
-    verls = compute(batch, "factrl_grpo", config=told).batch
+    batch = batch_of(given.ids, scores, [str(row // size) for row in range(PROMPTS * size)])
+    verls = compute(batch, "factrl_grpo", config=config(scale="group", epsilon=1e-6)).batch
     signs = torch.zeros_like(verls["response_mask"])
-    for row, result in enumerate(spans.results([words_of(ours.words, ids) for ids in spans.ids])):
-        text = json.dumps([(span.start, span.end, span.sign) for span in result.spans])
-        found = imported("factrl.bridges.verl_agent").signs_of(spans.ids[row], text, ours.words)
+    texts = [words_of(ours.text_tokenizer, ids) for ids in given.ids]
+    for row, result in enumerate(given.results(texts)):
+        spans = json.dumps([(span.start, span.end, span.sign) for span in result.spans])
+        found = imported("factrl.bridges.verl_agent").signs_of(given.ids[row], spans, ours.text_tokenizer)
         signs[row, : len(found)] = found
     rewards, mask = batch.batch["token_level_rewards"], verls["response_mask"]
     found, kept = plugin.credited(verls["advantages"], mask, rewards, signs)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ours, "may_skip", lambda: False)  # rows of no advantage, which verl runs
-        mine = prepared(ours, spans)
+    mine = prepared(ours, given)
     kept_by_us = mine["completion_mask"].float()
     torch.testing.assert_close(kept, kept_by_us)
     wanted = mine["advantages"] if mine["advantages"].dim() == 2 else mine["advantages"].unsqueeze(1)

@@ -11,8 +11,9 @@ import torch
 
 from factrl.runs.data import load_examples
 from factrl.runs.settings import AskSettings
-from factrl.train import writing
-from factrl.train.writing import PolicyWriter, _chosen, _fingerprint
+from factrl.train import sampling, writing
+from factrl.train.sampling import _chosen
+from factrl.train.writing import PolicyWriter, _fingerprint
 from factrl.types import Completion, Example
 
 LIMIT = 6
@@ -80,8 +81,8 @@ def test_in_bfloat16_a_cpu_reads_the_prompt_and_writes_in_float32(writer: Policy
     model, seen = writer.model, []
     product = model.model.layers[0].mlp.down_proj
     hook = product.register_forward_hook(lambda *parts: seen.append((parts[2].shape[1], parts[2].dtype)))
-    with writing.evaluating(model, bf16=True):
-        [[text]] = writing.sample(model, [[5, 6, 7]], max_new_tokens=4, temperature=0, eos_ids=[])
+    with sampling.evaluating(model, bf16=True):
+        [[text]] = sampling.sample(model, [[5, 6, 7]], max_new_tokens=4, temperature=0, eos_ids=[])
     hook.remove()
     assert len(text) == 4
     assert seen == [(3, torch.bfloat16), *[(1, torch.float32)] * 3]

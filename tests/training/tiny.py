@@ -134,9 +134,9 @@ class Recording:
         self.losses: list[float] = []
         super().__init__(*args, **kwargs)
 
-    def mended(self, inputs: Any) -> Any:
+    def corrected(self, inputs: Any) -> Any:
         trainer: Any = super()
-        batch = trainer.mended(inputs)
+        batch = trainer.corrected(inputs)
         rows = torch.tensor(written(self, inputs)).argsort()
         kept = {name: value for name, value in batch.items() if torch.is_tensor(value)}
         self.batches.append({n: v[rows].clone() if v.dim() else v.clone() for n, v in kept.items()})

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factrl.verifier.lexicon import lexicon
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,6 @@ from factrl.types import Passage, Verdict
 from factrl.verifier import Verifier, open_verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.judges import WeakJudge
-from factrl.verifier.lexicon import lexicon
 from factrl.verifier.pieces import cut, found_in, pieces_in, ranked
 from factrl.verifier.report import _excerpt
 from factrl.verifier.search import Given

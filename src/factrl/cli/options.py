@@ -37,7 +37,6 @@ _FOR_SETTINGS: Mapping[str, tuple[str, str, str]] = {
     "paper": ("paper", "SPEC", "truthrl, truthrl:binary or my.py:reward"),
     "rule": ("tune.rule", "RULE", "where pairs are from, for dpo: correctness or given"),
     "probe": ("tune.probe", "FILE", "questions.jsonl of factrl eval --samples"),
-    "evaluate": ("data.eval", "FILE", "questions that are answered before and after, for one table"),
     "samples": ("sampling.num_samples", "N", "answers per question (default: 1)"),
     "steps": ("train.steps", "N", "optimizer steps"),
     "seed": ("run.seed", "N", "seed of everything that is random"),

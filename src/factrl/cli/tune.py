@@ -30,7 +30,7 @@ from .options import (
     as_overrides,
     needs_extra,
 )
-from .terminal import say, show_table, tell
+from .terminal import say, tell
 from .train import as_lines, limit_of_prompts
 
 METHODS = get_args(Method)
@@ -48,7 +48,7 @@ def add_verbs(verbs: Verbs) -> None:
             "  factrl tune sft rows.jsonl --model Qwen/Qwen2.5-0.5B-Instruct --output sft\n"
             "  factrl eval train.jsonl --model SmolLM2-135M-Instruct --samples 64 --output known\n"
             "  factrl tune r-tuning train.jsonl --model SmolLM2-135M-Instruct \\\n"
-            "      --probe known/questions.jsonl --evaluate test.jsonl\n"
+            "      --probe known/questions.jsonl\n"
             "  factrl tune dpo pairs.jsonl --model sft/model --rule given --output dpo\n"
             "Rows of sft have `prompt` and `completion`, or `messages`, and are learned as they stand, or\n"
             "`question` and `answers`; given pairs have `prompt`, `chosen` and `rejected`.\n"
@@ -57,7 +57,7 @@ def add_verbs(verbs: Verbs) -> None:
     )
     parser.add_argument("method", nargs="?", metavar="METHOD", help=", ".join(METHODS))
     parser.add_argument("file", nargs="?", metavar="QUESTIONS", help="questions, or rows as they are learned")
-    names = ("config", "model", "rule", "judge", "probe", "evaluate", "steps", "seed", "runs", "resume")
+    names = ("config", "model", "rule", "judge", "probe", "steps", "seed", "runs", "resume")
     add_options(parser, *names)
     add_option(parser, "--dry-run", "print the resolved settings and the plan; train nothing")
     add_settings(parser)
@@ -77,15 +77,13 @@ def _tune(args: argparse.Namespace) -> int:
         tell(_described(plan))
         say(dump_toml(settings).rstrip())
         return 0
-    if not settings.judge.url and (settings.samples or plan.held_out):
+    if not settings.judge.url and settings.samples:
         tell(RULES_ALONE)
     needs_extra("train.model", "train").for_command_line()
-    folder, outcome = needs_extra("train.offline", "train").tune(plan, tell)
+    folder: Path = needs_extra("train.offline", "train").tune(plan, tell)
     rows, model, recipe = (shlex.quote(str(folder / name)) for name in ("data", "model", "config.toml"))
     tell(f"rows:       {rows}")
     tell(f"evaluate:   factrl eval QUESTIONS.jsonl --model {model} --config {recipe} --output after")
-    if outcome is not None:
-        show_table(outcome.table())
     say(str(folder))
     return 0
 
@@ -116,7 +114,7 @@ def _described(plan: TunePlan) -> str:
     if plan.samples:
         samples = f"{plan.samples} to write, {sampling.num_samples} a question"
     lines = {
-        "questions": f"{len(plan.examples)} to learn from, {len(plan.held_out)} to evaluate on",
+        "questions": f"{len(plan.examples)} to learn from",
         "prompts": limit_of_prompts(settings),
         "samples": samples,
         "judge": settings.judge.url or "none: rules alone compare answers",

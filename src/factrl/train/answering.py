@@ -42,11 +42,6 @@ def open_writer(settings: RunSettings) -> Writer:
     return VLLMWriter(settings) if takes_vllm(settings) else PolicyWriter.load(settings)
 
 
-def close(writer: Writer) -> None:
-    """Let a writer go that takes all of a GPU's memory; others need no closing."""
-    getattr(writer, "close", lambda: None)()
-
-
 def check_no_search(settings: RunSettings) -> None:
     """Refuse to ask a policy that searches: what it learnt with a search, it is not asked without.
 

@@ -7,7 +7,6 @@ import os
 import secrets
 import shutil
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,7 +21,7 @@ from accelerate.utils import broadcast_object_list, gather_object
 from transformers import PrinterCallback, Trainer, TrainerCallback
 from transformers.integrations import integration_utils
 
-from factrl.errors import ConfigError, nearest
+from factrl.errors import ConfigError
 from factrl.job import Job
 from factrl.llm import preflight
 from factrl.llm.spending import Spending
@@ -50,16 +49,12 @@ def check_setup(job: Job) -> None:
     """Refuse, before a run folder exists, a model, optimizer, tracker or judge that is not available."""
     train = job.settings.train
     check_start(job.settings.model)
-    known = (*integration_utils.INTEGRATION_TO_CALLBACK, "all", "none")
-    for name in train.report_to:
-        if name not in known:
-            close = nearest(name, known) or f" (there are: {', '.join(known)})"
-            raise ConfigError(f"train.report_to names {name!r}, which is no tracker{close}")
-        if not getattr(integration_utils, f"is_{name}_available", lambda: True)():
-            raise ConfigError(
-                f"train.report_to names {name!r}, which is not installed; run: pip install {name}"
-            )
-
+    trackers = train.report_to[0] if len(train.report_to) == 1 else [*train.report_to]
+    try:  # as transformers does, once the run has begun
+        for tracker in integration_utils.get_reporting_integration_callbacks(trackers):
+            tracker()
+    except (ValueError, RuntimeError, ImportError) as error:
+        raise ConfigError(f"train.report_to = {trackers!r}: {error}") from error
     if train.optim == "adamw_8bit" and find_spec("bitsandbytes") is None:
         raise ConfigError(
             "train.optim = 'adamw_8bit' needs bitsandbytes, which is not installed; run: pip install "
@@ -150,8 +145,6 @@ class RunCallback(TrainerCallback):
             )
         if state.is_world_process_zero:
             self.run.log(state.global_step, logs)
-            if state.global_step == 1 and (hint := nothing_learnt(logs)):
-                sys.stderr.write(f"\n{hint}\n")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self._progress is not None:
@@ -187,29 +180,6 @@ class RunCallback(TrainerCallback):
             (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
 
 
-def nothing_learnt(logs: Mapping[str, float]) -> str:
-    """A hint for a step whose completions were all masked, or all floored, for one reason; else "".
-
-    >>> nothing_learnt({"floored/no_box": 1.0, "completions/clipped_ratio": 0.9}).partition("; ")[2]
-    'most were cut off; raise train.max_completion_length'
-    """
-    for name, share in logs.items():
-        state, _, cause = name.partition("/")
-        if state not in ("floored", "masked") or not share or share < 1:
-            continue
-        if state == "masked":
-            remedy = "the judge or the evidence failed, not the policy; the rollouts say why"
-        elif logs.get("completions/clipped_ratio", 0) >= 0.5:
-            remedy = "most were cut off; raise train.max_completion_length"
-        else:
-            remedy = (
-                "the prompt has to ask for the form that the reward reads (data.prompt, reward.answer), or "
-                "the model has to learn it first (factrl tune sft)"
-            )
-        return f"nothing to learn: every completion of the first step was {state} ({cause}); {remedy}"
-    return ""
-
-
 class Interrupted(KeyboardInterrupt):
     """The user stopped the run; its folder holds a complete checkpoint, unless the step is 0."""
 
@@ -231,10 +201,10 @@ def same_trackers(run: Run) -> Iterator[None]:
     about = run.path / _TRACKER
     if PartialState().is_main_process and not about.exists():
         write_whole(about, json.dumps({"id": secrets.token_hex(8)}).encode())
-    told = {"TENSORBOARD_LOGGING_DIR": str(run.path / "tensorboard")}
+    variables = {"TENSORBOARD_LOGGING_DIR": str(run.path / "tensorboard")}
     if PartialState().is_main_process:  # which alone reports
-        told |= {"WANDB_RUN_ID": json.loads(about.read_text("utf-8"))["id"], "WANDB_RESUME": "allow"}
-    new = {name: value for name, value in told.items() if name not in os.environ}
+        variables |= {"WANDB_RUN_ID": json.loads(about.read_text("utf-8"))["id"], "WANDB_RESUME": "allow"}
+    new = {name: value for name, value in variables.items() if name not in os.environ}
     os.environ.update(new)
     try:
         yield

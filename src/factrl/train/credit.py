@@ -59,6 +59,21 @@ class TokenOffsets:
             owners[token] = _holder(owner[here].tolist(), text[here])
         return sign_of[owners]
 
+    def signs_at_end(self, ids: Sequence[int], text: str, spans: Sequence[Span]) -> list[int]:
+        """`signs` for a text that is the end of what the tokens spell, as a policy's last message is.
+
+        Returns:
+            (T,), or none where there are no spans.
+        """
+        if not spans:
+            return []
+        whole = self._decode(ids)
+        start = whole.rfind(text)
+        if start < 0:  # `offsets` refuses it and names both texts
+            return self.signs(ids, text, spans).tolist()
+        moved = [Span(start + span.start, start + span.end, span.sign) for span in spans]
+        return self.signs(ids, whole, moved).tolist()
+
     def offsets(self, ids: Sequence[int], text: str) -> Offsets:
         """(T,) first character and (T,) end of what each token wrote, both equal for special tokens.
 
@@ -80,21 +95,21 @@ class TokenOffsets:
     def _offsets(self, ids: Sequence[int], text: str, context: int) -> Offsets | None:
         """The same from windows of at least `context` tokens; None where they do not add up to `text`."""
         starts, ends = np.zeros((2, len(ids)), dtype=np.int64)
-        lead = known = begin = reached = 0  # `known` characters of the window are text[:begin]
+        lead = before = begin = reached = 0  # `before` characters of the window are text[:begin]
         unfinished = False  # the last character may be a part of one, which decodes to �
         for index, token in enumerate(ids):
             window = self._decode(ids[lead : index + 1])
             start, broken = reached, unfinished and text[reached : reached + 1] == "\ufffd"
             unfinished = window.endswith("\ufffd")
-            reached = max(reached, begin + _common(window[known : len(window) - unfinished], text, begin))
+            reached = max(reached, begin + _common(window[before : len(window) - unfinished], text, begin))
             if broken and reached > start:  # it stays �, and this token is no part of it
                 start += 1
             end = reached + ((unfinished or start == reached) and reached < len(text))
             starts[index], ends[index] = (reached, reached) if token in self._special else (start, end)
-            settled = begin + len(window) - known == reached
+            settled = begin + len(window) - before == reached
             if settled and index + 1 - lead >= 2 * context:
                 lead = index + 1 - context
-                known, begin = len(self._decode(ids[lead : index + 1])), reached
+                before, begin = len(self._decode(ids[lead : index + 1])), reached
         return (starts, ends) if reached + (unfinished and text.endswith("\ufffd")) == len(text) else None
 
     def _decode(self, ids: Sequence[int]) -> str:

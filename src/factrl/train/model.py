@@ -16,14 +16,12 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, DynamicCache
-from transformers.cache_utils import DynamicLayer
+from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 from transformers.utils import logging
 
 from factrl.errors import ConfigError, DataError, MissingExtra, ModelError, Unscored, first_line, nearest
@@ -47,16 +45,15 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
     update is smaller than bfloat16 can hold.  A LoRA base stays as the checkpoint has it.
 
     Raises:
-        ConfigError: `freeze_layers` is no fewer than the model has, or bitsandbytes or a GPU is missing.
-        ModelError: it cannot be loaded.
+        ConfigError: `freeze_layers` is no fewer than the model has.
+        ModelError: it cannot be loaded, or in 4 bits without bitsandbytes.
     """
     tokenizer, (name, options) = load_tokenizer(settings), _source(settings)
-    check_4bit(settings)
     quantised: dict[str, Any] = {}
     if settings.load_in_4bit:  # as QLoRA does (arXiv:2305.14314, section 3)
         nf4 = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
         config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype="bfloat16", **nf4)
-        device = int(os.environ.get("LOCAL_RANK", "0"))
+        device = int(os.environ.get("LOCAL_RANK", "0")) if torch.cuda.is_available() else "cpu"
         quantised = {"quantization_config": config, "device_map": {"": device}}
     dtype = settings.dtype if settings.lora or settings.dtype != "auto" else "float32"
     with _loading(settings):
@@ -92,7 +89,7 @@ def _source(settings: ModelSettings) -> tuple[str, dict[str, Any]]:
 def _loading(settings: ModelSettings) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, ImportError) as error:
         raise ModelError(
             f"model.name = {settings.name!r} cannot be loaded: {first_line(error)}; check the name and the "
             "network, or give a local folder"
@@ -115,26 +112,12 @@ def check_model(name: str) -> None:
         )
 
 
-def check_4bit(settings: ModelSettings) -> None:
-    """Refuse weights in 4 bits where there is nothing that computes with them."""
-    if settings.load_in_4bit and find_spec("bitsandbytes") is None:
-        raise ConfigError(
-            "model.load_in_4bit = true needs bitsandbytes, which is not installed; run: pip install "
-            "bitsandbytes, or give model.load_in_4bit=false"
-        )
-    if settings.load_in_4bit and not torch.cuda.is_available():
-        raise ConfigError(
-            "model.load_in_4bit = true needs a GPU, and torch sees none; give model.load_in_4bit=false"
-        )
-
-
 def check_start(settings: ModelSettings) -> None:
-    """Refuse what cannot be trained: no model, 4 bits that nothing here computes with, or an adapter.
+    """Refuse what cannot be trained: no model, or an adapter.
 
     What is trained on an adapter would be saved without it.
     """
     check_model(settings.name)
-    check_4bit(settings)
     if (Path(settings.name) / "adapter_config.json").is_file():
         raise ModelError(
             f"model.name = {settings.name!r} is an adapter, and what is trained on it is saved without it; "
@@ -353,7 +336,7 @@ def refuse_long(too_long: int, total: int, settings: RunSettings) -> None:
         )
 
 
-def told_of_prompts(too_long: int, cut: int, total: int, settings: RunSettings) -> str:
+def prompts_note(too_long: int, cut: int, total: int, settings: RunSettings) -> str:
     """What became of prompts that were too long, in a line; "" where none was."""
     parts = [f"{too_long} of {total} prompts are left out"] * bool(too_long)
     parts += [f"the documents of {cut} are cut"] * bool(cut)
@@ -381,7 +364,7 @@ def beginning(tokenizer: Any, prefill: str, *, chat: bool = True) -> str:
 
 def encode(prompts: Sequence[str], tokenizer: Any, *, chat: bool) -> list[list[int]]:
     """Token ids of rendered prompts; chat markup already holds its special tokens."""
-    return tokenizer(list(prompts), add_special_tokens=not chat)["input_ids"]
+    return tokenizer(list(prompts), add_special_tokens=not chat)["input_ids"] if prompts else []
 
 
 def end_tokens(model: Any, tokenizer: Any) -> list[int]:
@@ -412,40 +395,3 @@ def _leave_group() -> None:
     """While the interpreter is whole: threads of a group that is still there can abort a run that is done."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
-
-
-def roomy_cache(config: Any) -> DynamicCache:
-    """An empty cache of keys and values to write with: another token does not copy all that are there."""
-    cache = DynamicCache(config=config)
-    cache.layers = [_Roomy() if type(layer) is DynamicLayer else layer for layer in cache.layers]
-    return cache
-
-
-class _Roomy(DynamicLayer):
-    """Keys and values are the first part of tensors that have room for an eighth more."""
-
-    rooms: Sequence[torch.Tensor] = ()
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        before = self.get_seq_length()
-        end = before + key_states.size(-2)
-        # A selection of rows, or another precision, puts other tensors in the place of the first parts.
-        held: Any = (self.keys, self.values)
-        news = (key_states, value_states)
-        kept = [(room.data_ptr(), room.dtype) for room in self.rooms] == [
-            (part.data_ptr(), new.dtype) for part, new in zip(held, news, strict=True)
-        ]
-        if not kept or end > self.rooms[0].size(-2):
-            size = (*key_states.shape[:-2], end + end // 8 + 1, key_states.size(-1))
-            rooms = key_states.new_empty(size), value_states.new_empty(size)
-            if before:
-                rooms[0][..., :before, :], rooms[1][..., :before, :] = held
-            self.rooms = rooms
-        for room, new in zip(self.rooms, news, strict=True):
-            room[..., before:end, :] = new
-        self.keys, self.values = (room[..., :end, :] for room in self.rooms)
-        return self.keys, self.values

@@ -4,10 +4,9 @@
     data/graded.jsonl      the grade of each
     data/train.jsonl       the rows that it learns from: `prompt` and `completion`, or `chosen` and `rejected`
     data/left_out.json     how many questions gave none, and why
-    evaluation.json        the held-out questions before and after
 
 What is on disk is not repeated, so a run that was killed goes on with the same rows and the same weights.  Of
-several processes the first one makes the rows and answers the held-out questions; all of them train.
+several processes the first one makes the rows, and all of them train.
 """
 
 from __future__ import annotations
@@ -35,21 +34,15 @@ from factrl.runs.disk import write_whole
 from factrl.runs.folder import Run
 from factrl.runs.resume import settings_text
 from factrl.runs.rows import read_lines
-from factrl.runs.settings import DataSettings, ModelSettings
+from factrl.runs.settings import DataSettings
 from factrl.text import opened
 from factrl.train.tuning.given import Given
 from factrl.train.tuning.plan import TunePlan
 from factrl.train.tuning.rules import RULES, Candidate, TargetFormat
-from factrl.train.tuning.samples import (
-    TuningResult,
-    check_masked,
-    grading,
-    measure_samples,
-    write_samples,
-)
+from factrl.train.tuning.samples import check_masked, grading, measure_samples, write_samples
 from factrl.train.tuning.settings import TUNE, TuneSettings, completion_for
 
-from .answering import close, open_writer
+from .answering import open_writer
 from .callbacks import (
     Interrupted,
     RunCallback,
@@ -70,22 +63,22 @@ from .model import (
     load_policy,
     load_tokenizer,
     lora_config,
+    prompts_note,
     refuse_long,
     render_prompts,
-    told_of_prompts,
 )
+from .sampling import unwrap_adapter
 from .shortcuts import restore_forward, use_packed_logprobs
 from .supervised import encode_completions, imitation_rows
-from .writing import unwrap_adapter
 
-MODEL, EVALUATION, ROWS, LEFT_OUT = "model", "evaluation.json", "train.jsonl", "left_out.json"
+MODEL, ROWS, LEFT_OUT = "model", "train.jsonl", "left_out.json"
 _LOOKS = 0.5  # seconds between two looks for the rows that another process makes
 TrainingRow = Mapping[str, Any]
 Tell = Callable[[str], None]
 
 
-def tune(plan: TunePlan, tell: Tell = lambda text: None) -> tuple[Path, TuningResult | None]:
-    """Carry out a plan; returns the run folder and, with held-out questions, what changed on them.
+def tune(plan: TunePlan, tell: Tell = lambda text: None) -> Path:
+    """Carry out a plan; returns the run folder.
 
     Args:
         tell: gets a line for a person after each stage.
@@ -101,12 +94,11 @@ def tune(plan: TunePlan, tell: Tell = lambda text: None) -> tuple[Path, TuningRe
         if not is_finished(last_checkpoint(run.checkpoints), settings.train.steps):
             _learn(settings, rows, run)
         if not state.is_main_process:
-            return run.path, None
+            return run.path
         checkpoint, done = last_checkpoint(run.checkpoints) or (run.checkpoints, 0)
         _keep(settings, checkpoint, run.path / MODEL)
-        outcome = _outcome(plan, run) if plan.held_out else None
         say_done(run, done)
-    return run.path, outcome
+    return run.path
 
 
 def _check_processes(settings: TuneSettings) -> None:
@@ -136,14 +128,13 @@ def _rows(plan: TunePlan, run: Run, tell: Tell) -> list[TrainingRow]:
 
 def _write_rows(plan: TunePlan, run: Run, file: Path, tell: Tell) -> None:
     settings, tokenizer = plan.settings, load_tokenizer(plan.settings.model)
-    causes: Mapping[str, int] = {}
+    ungraded: Mapping[str, int] = {}
     left_out: Mapping[str, int] = {}
-    cut = 0
     if plan.given:
         made = given_rows(plan, tokenizer)
         lengths, limit = map(len, _prompt_ids(made, tokenizer)), settings.train.max_prompt_length
-        rows = [row for row, n in zip(made, lengths, strict=True) if limit is None or n <= limit]
-        asked, too_long = len(made), len(made) - len(rows)
+        rows = [row for row, length in zip(made, lengths, strict=True) if limit is None or length <= limit]
+        num_prompts, too_long, cut = len(made), len(made) - len(rows), 0
     else:
         begun = beginning(tokenizer, settings.data.prefill, chat=settings.data.chat)
         for problem in settings.unclosed(begun):
@@ -151,13 +142,13 @@ def _write_rows(plan: TunePlan, run: Run, file: Path, tell: Tell) -> None:
         samples: list[list[Candidate]] = [[] for _ in plan.examples]
         if settings.samples:
             samples = _samples(plan, run)
-        causes = check_masked(samples, settings.train.max_masked_share, run.path)
+        ungraded = check_masked(samples, settings.train.max_masked_share, run.path)
         fitted = fit_prompts(plan.examples, tokenizer, settings)
         rows, left_out = make_rows(plan, samples, fitted.prompts, settings.run.seed)
-        asked, too_long, cut = len(plan.examples), fitted.too_long, fitted.cut
-    if note := told_of_prompts(too_long, cut, asked, settings):
+        num_prompts, too_long, cut = len(plan.examples), fitted.too_long, fitted.cut
+    if note := prompts_note(too_long, cut, num_prompts, settings):
         tell(note)
-    refuse_long(too_long, asked, settings)
+    refuse_long(too_long, num_prompts, settings)
     about = {
         "questions": len(plan.examples),
         "probe": settings.tune.probe,
@@ -165,7 +156,7 @@ def _write_rows(plan: TunePlan, run: Run, file: Path, tell: Tell) -> None:
         "left_out": left_out,
         "prompts_too_long": too_long,
         "prompts_cut": cut,
-        "ungraded_samples": causes,
+        "ungraded_samples": ungraded,
     }
     write_whole(file.with_name(LEFT_OUT), json.dumps(about, indent=2).encode())
     tell(_summary(about))
@@ -259,21 +250,13 @@ def _samples(plan: TunePlan, run: Run) -> list[list[Candidate]]:
         writer,
         plan.examples,
         data / "samples.jsonl",
-        numbers=range(settings.sampling.num_samples),
-        model=_identity(writer, run),
-        label="sample",
-        temperature=settings.sampling.temperature,
-        top_p=settings.sampling.top_p,
+        settings.sampling,
         seed=settings.run.seed,
+        model=writer.identity.replace(str(run.path), "RUN"),  # the same wherever the folder is named from
     )
     path, begun = data / "graded.jsonl", writer.begun
-    close(writer)
-    return measure_samples(*grading(plan.job), plan.examples, samples, path, prefill=begun, label="grade")
-
-
-def _identity(writer: Any, run: Run) -> str:
-    """The same wherever the run folder is named from."""
-    return writer.identity.replace(str(run.path), "RUN")
+    writer.close()  # training needs the memory
+    return measure_samples(*grading(plan.job), plan.examples, samples, path, prefill=begun)
 
 
 def _summary(about: Mapping[str, Any]) -> str:
@@ -281,37 +264,6 @@ def _summary(about: Mapping[str, Any]) -> str:
     parts += [f"{count} left out: {reason}" for reason, count in about["left_out"].items()]
     parts += [f"{count} samples not used: {cause}" for cause, count in about["ungraded_samples"].items()]
     return "; ".join(parts)
-
-
-# -- Held-out questions -------------------------------------------------------------------------------
-
-
-def _outcome(plan: TunePlan, run: Run) -> TuningResult:
-    """The held-out questions before and after, and `evaluation.json`."""
-    first = plan.settings.model
-    # The rest stays as it was, so that both are loaded in one precision.
-    trained = first.model_copy(update={"name": str(run.path / MODEL)})
-    before, after = (_answers(plan, run, *side) for side in ((first, "before"), (trained, "after")))
-    outcome = TuningResult(plan.held_out, before, after)
-    about = {
-        "file": plan.settings.data.eval,
-        "judge": getattr(plan.job.judge, "identity", None),
-        "extract": plan.job.extract,
-    }
-    write_whole(run.path / EVALUATION, json.dumps({**about, **outcome.to_json()}, indent=2).encode())
-    return outcome
-
-
-def _answers(plan: TunePlan, run: Run, model: ModelSettings, when: str) -> list[Candidate]:
-    """Greedy answers to the held-out questions, graded."""
-    data, questions = run.path / "data", plan.held_out
-    writer: Any = open_writer(plan.settings.model_copy(update={"model": model}))
-    path, label = data / f"{when}.jsonl", f"answer {when}"
-    texts = write_samples(writer, questions, path, numbers=(0,), model=_identity(writer, run), label=label)
-    close(writer)
-    path = data / f"{when}_graded.jsonl"
-    graded = measure_samples(*grading(plan.job), questions, texts, path, prefill=writer.begun, label="grade")
-    return [group[0] for group in graded]
 
 
 # -- Learning -----------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from factrl.runs.resume import settings_text
 from factrl.runs.settings import RunSettings
 from factrl.train.held_out import Evaluate, TrueGap, evaluator
 from factrl.train.page import write_run_page
-from factrl.train.plan import Plan, check_enough
+from factrl.train.plan import Plan, check_enough, steps_of
 from factrl.types import Example
 from factrl.verifier import open_search
 from factrl.verifier.search import Given, Search
@@ -52,8 +52,8 @@ from .model import (
     fit_prompts,
     load_policy,
     lora_config,
+    prompts_note,
     refuse_long,
-    told_of_prompts,
 )
 from .search import SearchEnvironment, check_calls
 from .shortcuts import restore_forward
@@ -88,7 +88,7 @@ def train(plan: Plan, tell: Callable[[str], None] = lambda text: None) -> Path:
     if search is not None:
         check_calls(settings.model.name, tokenizer)
     examples, prompts, fitted = fitting_prompts(plan.examples, tokenizer, settings)
-    if note := told_of_prompts(fitted.too_long, fitted.cut, len(plan.examples), settings):
+    if note := prompts_note(fitted.too_long, fitted.cut, len(plan.examples), settings):
         tell(note)
     name = settings.run.name or Path(settings.paper.replace(":", "-")).name
     with open_run(settings, name, {"config.toml": settings_text(settings)}) as run, same_trackers(run):
@@ -196,17 +196,15 @@ def in_order(questions: int, settings: RunSettings) -> tuple[int, list[int]]:
     alone: a run that was resumed asks as one that was never stopped.  A rest that fills no batch is left out.
     """
     train = settings.train
-    batches = questions // train.prompts_per_step
-    # Rounded up: transformers also did a step that the end of an epoch cut short.
-    steps = train.steps or max(1, math.ceil(batches * train.num_iterations * train.epochs))
-    wanted = math.ceil(steps / train.num_iterations) * train.prompts_per_step
+    steps, whole = steps_of(questions, train), questions - questions % train.prompts_per_step
+    count = math.ceil(steps / train.num_iterations) * train.prompts_per_step
     rows, round_number = list[int](), 0
-    while len(rows) < wanted:
+    while len(rows) < count:
         order = torch.Generator().manual_seed(settings.run.seed + round_number)
         shuffled = torch.randperm(questions, generator=order).tolist()
-        rows += shuffled[: batches * train.prompts_per_step]
+        rows += shuffled[:whole]
         round_number += 1
-    return steps, rows[:wanted]
+    return steps, rows[:count]
 
 
 def _why_it_stopped(
@@ -245,18 +243,18 @@ def grpo_config(settings: RunSettings, output_dir: Path) -> FactualGRPOConfig:
             f"{completions} completions of a step"
         )
     reinforce = train.loss_type == "reinforce++"
-    known = {field.name for field in fields(FactualGRPOConfig)}
+    supported = {field.name for field in fields(FactualGRPOConfig)}
     same = train.model_dump(include=_SAME)
-    asked = train.model_dump(include=_SAME - known, exclude_defaults=True)
-    if asked:
+    unsupported = train.model_dump(include=_SAME - supported, exclude_defaults=True)
+    if unsupported:
         raise ConfigError(
-            f"train.{min(asked)}: trl {version_of('trl')} has no such setting; pip install -U trl"
+            f"train.{min(unsupported)}: trl {version_of('trl')} has no such setting; pip install -U trl"
         )
     return FactualGRPOConfig(
         **shared_arguments(settings, output_dir),
         per_device_train_batch_size=train.micro_batch_size,
         gradient_accumulation_steps=completions // (train.micro_batch_size * processes),
-        **{name: value for name, value in same.items() if name in known},
+        **{name: value for name, value in same.items() if name in supported},
         loss_type="dapo" if reinforce else train.loss_type,
         advantage_estimator="reinforce++" if reinforce else "group",
         top_k=0,

@@ -20,7 +20,7 @@ from factrl.llm import models
 from factrl.papers import asked_of
 from factrl.rewards import Reward
 from factrl.runs.data import load_held_out, load_training, render_prompt
-from factrl.runs.settings import LOCAL, RunSettings
+from factrl.runs.settings import LOCAL, RunSettings, TrainSettings
 from factrl.text import clean
 from factrl.train.answering import check_no_search
 from factrl.types import Example
@@ -59,10 +59,7 @@ class Plan:
     @property
     def steps(self) -> int:
         """Optimizer steps; an upper bound where `train.epochs` sets them and some prompts are too long."""
-        train = self.settings.train
-        batches = len(self.examples) // train.prompts_per_step
-        # Rounded up: transformers also does a step that the end of an epoch cuts short.
-        return train.steps or max(1, math.ceil(batches * train.num_iterations * train.epochs))
+        return steps_of(len(self.examples), self.settings.train)
 
     @property
     def batches(self) -> int:
@@ -74,6 +71,13 @@ class Plan:
         """Completions that are written and graded."""
         train = self.settings.train
         return self.batches * train.prompts_per_step * train.num_generations
+
+
+def steps_of(questions: int, train: TrainSettings) -> int:
+    """Optimizer steps of a run over so many questions, of which a rest that fills no batch is left out."""
+    batches = questions // train.prompts_per_step
+    # Rounded up: transformers also does a step that the end of an epoch cuts short.
+    return train.steps or max(1, math.ceil(batches * train.num_iterations * train.epochs))
 
 
 def make_plan(job: Job) -> Plan:

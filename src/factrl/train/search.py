@@ -141,13 +141,13 @@ def tolerant(tokenizer: Any) -> Any:
     return tokenizer
 
 
-def _whole(said: Any) -> Any:
-    """A message without lone surrogates."""
-    if isinstance(said, str):
-        return encodable(said)
-    if isinstance(said, dict):
-        return {_whole(name): _whole(value) for name, value in said.items()}
-    return [_whole(one) for one in said] if isinstance(said, list) else said
+def _whole(message: Any) -> Any:
+    """A message, or a part of one, without lone surrogates."""
+    if isinstance(message, str):
+        return encodable(message)
+    if isinstance(message, dict):
+        return {_whole(name): _whole(value) for name, value in message.items()}
+    return [_whole(part) for part in message] if isinstance(message, list) else message
 
 
 def check_calls(name: str, tokenizer: Any) -> None:

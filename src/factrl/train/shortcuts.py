@@ -1,6 +1,6 @@
 """TRL's GRPO on a CPU with wasted work left out; what it computes stays the same.
 
-A prompt is run once for all its samples (`writing.sample`, through TRL's `rollout_func`) and once for all
+A prompt is run once for all its samples (`sampling.sample`, through TRL's `rollout_func`) and once for all
 their log-probabilities in a micro-batch.
 
 TRL scores a row by running its prompt, completion and padding through the model and, off Triton devices,
@@ -31,7 +31,7 @@ try:
 except ImportError:  # of TRL before 1.15
     FusedCausalLMOutput = None
 
-from .writing import evaluating, sample, unwrap_adapter
+from .sampling import evaluating, sample, unwrap_adapter
 
 SUPPORTED_MODELS = frozenset({"llama", "mistral", "qwen2", "qwen3"})  # full causal attention, plain head
 TOKENS_PER_PACK = 8192  # a pack's mask takes their square in bytes
@@ -57,7 +57,7 @@ def use_shortcuts(trainer: Any) -> bool:
 
 def rollouts(prompts: list[Any], trainer: Any) -> dict[str, Any]:
     """TRL's `rollout_func`: samples of one prompt are neighbours, so each prompt is run once."""
-    prompt_ids, size = trainer.prompt_tokens(prompts), trainer.group_size
+    prompt_ids, size = trainer.tokenize(prompts), trainer.group_size
     model = trainer.accelerator.unwrap_model(trainer.model)
     with evaluating(model), trainer.accelerator.autocast():
         groups = sample(
@@ -67,7 +67,7 @@ def rollouts(prompts: list[Any], trainer: Any) -> dict[str, Any]:
             max_new_tokens=trainer.args.max_completion_length,
             temperature=trainer.temperature,
             top_p=trainer.args.top_p,
-            eos_ids=trainer.ends,
+            eos_ids=trainer.eos_token_ids,
         )
     completion_ids = [ids for group in groups for ids in group]
     return {"prompt_ids": prompt_ids, "completion_ids": completion_ids, "logprobs": None}
@@ -120,34 +120,36 @@ def _packed_forward(
 ) -> dict[str, torch.Tensor]:
     """Log-probability and entropy of every labelled token, zero elsewhere; both of shape (B, T-1)."""
     targets = labels[:, 1:]
-    wanted = targets != -100
-    nothing = not bool(wanted.any())
-    run = wanted.clone()
-    if nothing:  # one position keeps the output connected to every weight
-        run[0, attention_mask[0, :-1].argmax()] = True
-    ids, positions, visible, predicts_from = _pack(input_ids, attention_mask, run, model.config.hidden_size)
+    labelled = targets != -100
+    no_labels = not bool(labelled.any())
+    scored = labelled.clone()
+    if no_labels:  # one position keeps the output connected to every weight
+        scored[0, attention_mask[0, :-1].argmax()] = True
+    ids, positions, visible, predicts_from = _pack(
+        input_ids, attention_mask, scored, model.config.hidden_size
+    )
     states = model.base_model(
         input_ids=ids, attention_mask=visible, position_ids=positions, use_cache=False
     ).last_hidden_state
     logits = model.get_output_embeddings()(states.flatten(0, 1)[predicts_from]).float() / temperature
     all_log_probs = torch.log_softmax(logits, dim=-1)
-    chosen = all_log_probs.gather(-1, targets[run].clamp(min=0).unsqueeze(-1)).squeeze(-1)
+    chosen = all_log_probs.gather(-1, targets[scored].clamp(min=0).unsqueeze(-1)).squeeze(-1)
     with torch.no_grad():
         entropy = -(all_log_probs.exp() * all_log_probs).sum(-1)
-        is_top1 = logits.argmax(-1) == targets[run]
+        is_top1 = logits.argmax(-1) == targets[scored]
         mean_logits = logits.mean(-1)
-    if nothing:
+    if no_labels:
         chosen, entropy = chosen * 0, entropy * 0
-    zeros = chosen.new_zeros(wanted.shape)
-    log_probs = zeros.masked_scatter(run, chosen)
-    count = wanted.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch
+    zeros = chosen.new_zeros(labelled.shape)
+    log_probs = zeros.masked_scatter(scored, chosen)
+    count = labelled.sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch
     return {
         "loss": -log_probs.sum() / count,
         "log_probs": log_probs,
-        "entropy": zeros.masked_scatter(run, entropy),
-        "is_top1": torch.zeros_like(wanted).masked_scatter(run, is_top1),
-        "mean_logits": zeros.masked_scatter(run, mean_logits),
-        "label_mask": wanted,
+        "entropy": zeros.masked_scatter(scored, entropy),
+        "is_top1": torch.zeros_like(labelled).masked_scatter(scored, is_top1),
+        "mean_logits": zeros.masked_scatter(scored, mean_logits),
+        "label_mask": labelled,
     }
 
 
@@ -166,7 +168,7 @@ def joins(pack: int, completion: int, prompt: int, hidden_size: int) -> bool:
 
 
 def _pack(
-    input_ids: torch.Tensor, attention_mask: torch.Tensor, wanted: torch.Tensor, hidden_size: int
+    input_ids: torch.Tensor, attention_mask: torch.Tensor, scored: torch.Tensor, hidden_size: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Lay out a padded batch as P packs of L tokens; what is before a row's first label is its prompt.
 
@@ -175,10 +177,10 @@ def _pack(
         the query (third axis) may attend to the key (last axis); and, in the flattened (P * L) positions, the
         states that predict the labelled tokens of the batch, row by row.
     """
-    packs: list[_Row] = []
-    open_packs: dict[tuple[int, ...], _Row] = {}
-    placed: list[tuple[_Row, list[int]]] = []  # each batch row's pack and the offsets of its states there
-    for row, keep, marks in zip(input_ids.tolist(), attention_mask.tolist(), wanted.tolist(), strict=True):
+    packs: list[_Pack] = []
+    open_packs: dict[tuple[int, ...], _Pack] = {}
+    placed: list[tuple[_Pack, list[int]]] = []  # each batch row's pack and the offsets of its states there
+    for row, keep, marks in zip(input_ids.tolist(), attention_mask.tolist(), scored.tolist(), strict=True):
         if True not in marks:
             continue
         columns = [column for column, mark in enumerate(marks) if mark]
@@ -187,7 +189,7 @@ def _pack(
         tail = row[first + 1 : last + 1]
         pack = open_packs.get(prompt)
         if pack is None or not joins(len(pack.ids), len(tail), len(prompt), hidden_size):
-            pack = open_packs[prompt] = _Row(prompt)
+            pack = open_packs[prompt] = _Pack(prompt)
             packs.append(pack)
         start = pack.add(tail)
         offsets = [
@@ -212,8 +214,8 @@ def _pack(
     return ids, positions, visible.unsqueeze(1), torch.tensor(predicts_from, device=device)
 
 
-class _Row:
-    """A pack under construction: the prompt is segment 0, its completions are 1, 2, …"""
+class _Pack:
+    """A prompt and completions of it in one row: the prompt is segment 0, its completions are 1, 2, …"""
 
     def __init__(self, prompt: tuple[int, ...]) -> None:
         self.prompt_length = len(prompt)

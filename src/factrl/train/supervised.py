@@ -18,8 +18,8 @@ from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
 from .model import encode
+from .sampling import unwrap_adapter
 from .shortcuts import restore_forward, use_packed_logprobs
-from .writing import unwrap_adapter
 
 
 def supervise(

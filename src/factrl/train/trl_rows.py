@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, get_args
 
+from packaging.version import Version
+
 from factrl.errors import ConfigError, DataError, TooManyMasked, Unscored
 from factrl.rewards import Reward
+from factrl.rewards.trl import from_trl, weighted
 from factrl.runs.data import ColumnName, to_example
 from factrl.runs.folder import version_of
 from factrl.text import opened
@@ -95,8 +97,8 @@ class TRLReward:
             prompts, completions, completion_ids, environments=environments, **columns
         )
         results = self.grade(examples, texts)
-        everyone = _of_all_processes(results) if self.gathers and log_metric is not None else results
-        self.log(results, everyone, log_metric, log_extra)
+        gathered = _of_all_processes(results) if self.gathers and log_metric is not None else results
+        self.log(results, gathered, log_metric, log_extra)
         failed = masked_line(results).startswith(f"{len(results)} of ")
         self._all_masked = self._all_masked + 1 if failed else 0
         if self._all_masked == ALL_MASKED:
@@ -112,14 +114,14 @@ class TRLReward:
         completion_ids: Column | None = None,
         *,
         environments: Column | None = None,
-        ends: Collection[int] | None = None,
+        stop_ids: Collection[int] | None = None,
         **columns: Any,
     ) -> tuple[list[Example], list[Completion]]:
         """The example and the completion of each row, as rewards read them.
 
         Args:
             completion_ids: the tokens of each completion, with those of an environment's replies.
-            ends: tokens that end a completion; where they are known, it says whether it was cut off.
+            stop_ids: tokens that end a completion; without them it is not known whether it was cut off.
             columns: of the dataset, a value for each row; what else TRL passes does not disturb.
 
         Raises:
@@ -138,8 +140,8 @@ class TRLReward:
         ):
             text = _completion(prompt, completion, self.prefill)
             if ids is not None:
-                ended = ends is not None and len(ids) > 0 and ids[-1] in ends
-                text.truncated = ends is not None and not ended
+                ended = stop_ids is not None and len(ids) > 0 and ids[-1] in stop_ids
+                text.truncated = stop_ids is not None and not ended
                 # With an environment, not all tokens are the policy's.
                 text.tokens = None if environments else len(ids) - ended
             if isinstance(episode, SearchEnvironment):
@@ -153,7 +155,7 @@ class TRLReward:
         started = time.monotonic()
         results = self.reward.batch(examples, texts)
         self._seconds = time.monotonic() - started
-        if self._is_first_batch and (problem := _form_missing(results, self.reward)):
+        if self._is_first_batch and (problem := _form_missing(results, texts, self.reward)):
             _LOG.warning("%s", problem)
         self._is_first_batch = False
         return results
@@ -161,16 +163,16 @@ class TRLReward:
     def log(
         self,
         results: Sequence[Result],
-        everyone: Sequence[Result],
+        gathered: Sequence[Result],
         log_metric: Callable[[str, float], None] | None,
         log_extra: Callable[[str, list[Any]], None] | None,
     ) -> None:
-        """Metrics of the results of all processes, and beside each completion what became of it."""
-        if (line := masked_line(everyone)) and os.environ.get("RANK", "0") == "0":
+        """Log metrics of the gathered results of all processes, and columns of this one's completions."""
+        if (line := masked_line(gathered)) and os.environ.get("RANK", "0") == "0":
             _LOG.warning("%s", line)
         if log_metric is not None:
             log_metric("reward/seconds", self._seconds)
-            for metric, value in reward_metrics(everyone).items():
+            for metric, value in reward_metrics(gathered).items():
                 log_metric(metric, value)
         if log_extra is not None:
             for column, values in _extra_columns(results).items():
@@ -207,6 +209,26 @@ class TRLReward:
         return examples, problems
 
 
+def reader_of(reward_funcs: Any, weights: Sequence[float] | None = None) -> TRLReward:
+    """What reads TRL's rows and grades them with `reward_funcs`, of several with their weighted sum.
+
+    Args:
+        reward_funcs: a reward, what `to_trl` made of one, a function in TRL's form, or a list of these.
+        weights: TRL's `reward_weights`.
+
+    Raises:
+        ConfigError: one of them is none of these, or a resource of one is missing.
+    """
+    given = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
+    readers = [one for one in given if isinstance(one, TRLReward)]
+    if given == readers[:1] and weights is None:
+        return readers[0]
+    rewards = [one.reward if isinstance(one, TRLReward) else one for one in given]
+    rewards = [one if isinstance(one, Reward) else from_trl(one) for one in rewards]
+    total = rewards[0] if len(rewards) == 1 and weights is None else weighted(rewards, weights)
+    return TRLReward(total, *([readers[0].prefill, readers[0].columns] if readers else []))
+
+
 def masked_line(results: Sequence[Result]) -> str:
     """How many of a batch could not be graded, why, what helps; "" for none but unusable rows.
 
@@ -218,10 +240,10 @@ def masked_line(results: Sequence[Result]) -> str:
     if not masked:
         return ""
     causes = Counter(result.cause or "" for result in masked).most_common()
-    told = ", ".join(f"{count} {cause}" for cause, count in causes)
+    tally = ", ".join(f"{count} {cause}" for cause, count in causes)
     detail = next(result.detail for result in masked if (result.cause or "") == causes[0][0])
     remedy = next((_REMEDIES[cause] for cause, _ in causes if cause in _REMEDIES), "")
-    return f"{len(masked)} of {len(results)} completions masked: {told} ({detail})" + (
+    return f"{len(masked)} of {len(results)} completions masked: {tally} ({detail})" + (
         remedy and f"; {remedy}"
     )
 
@@ -234,8 +256,7 @@ def _is_no_dump(record: logging.LogRecord) -> bool:
 def _old_trl() -> str:
     """Why the installed TRL is too old; empty if it is not, or if there is none."""
     version = version_of("trl")
-    numbers = tuple(int(part) for part in re.findall(r"\d+", version or "")[:2])
-    if not version or numbers >= _TAKES_NONE_SINCE:
+    if not version or Version(version).release >= _TAKES_NONE_SINCE:
         return ""
     return (
         f"trl {version} counts a completion that could not be graded as 0, which an abstention earns; "
@@ -302,18 +323,21 @@ def _begun_in_prompt(prompt: Any) -> str:
     return completion_of(last) if last_message([last], "assistant") is not None else ""
 
 
-def _form_missing(results: Sequence[Result], reward: Reward) -> str:
+def _form_missing(results: Sequence[Result], texts: Sequence[Completion], reward: Reward) -> str:
     """The warning where every completion of a batch is floored for its form; "" for other batches."""
     graded = [result for result in results if result.state != "masked"]
     causes = Counter(result.cause or "" if result.state == "floored" else "" for result in graded)
     if not causes or not causes.keys() <= _FORMS.keys():
         return ""
     forms = " and ".join(sorted({_FORMS[cause] for cause in causes}))
-    other = 'or take .with_(answer="text"), which reads the whole text'
+    remedy = "ask for it in the prompts"
+    if 2 * sum(text.truncated for text in texts) > len(texts):
+        remedy = "most were cut off: raise max_completion_length"
+    elif "text" in reward.choices.get("answer", ()):
+        remedy += ', or take .with_(answer="text"), which reads the whole text'
     return (
         f"reward {reward.name!r} reads {forms}, which none of the {len(graded)} completions of the first "
-        f"batch has ({', '.join(causes)}): all are floored alike, so nothing is learnt; ask for it in the "
-        f"prompts{', ' + other if 'text' in reward.choices.get('answer', ()) else ''}"
+        f"batch has ({', '.join(causes)}): all are floored alike, so nothing is learnt; {remedy}"
     )
 
 

@@ -16,7 +16,8 @@ from factrl.runs.folder import gpus_here, version_of
 from factrl.runs.settings import RunSettings
 from factrl.types import Completion, Example
 
-from .model import beginning, encode, fit_prompts, load_tokenizer, prompt_too_long, refuse_long
+from .model import load_tokenizer, prompt_too_long
+from .writing import PromptedWriter
 
 _ENDS = 1 << 20  # bytes at each end of a file of weights, by which it is known again
 
@@ -26,7 +27,7 @@ def takes_vllm(settings: RunSettings) -> bool:
     return settings.train.use_vllm and find_spec("vllm") is not None and gpus_here() > 0
 
 
-class VLLMWriter:
+class VLLMWriter(PromptedWriter):
     """A `Writer` with vLLM's engine; attributes and texts are as those of `PolicyWriter`.
 
     A text depends on its own seed, as far as vLLM's batches allow.  The engine takes the GPU's memory until
@@ -34,18 +35,15 @@ class VLLMWriter:
     """
 
     def __init__(self, settings: RunSettings) -> None:
-        model, data, limit = settings.model, settings.data, settings.train.max_completion_length
-        self.settings, self.tokenizer = settings, load_tokenizer(model)
-        self.begun = beginning(self.tokenizer, data.prefill, chat=data.chat)
-        how = digest_of(data.system, data.prompt, data.prefill, data.chat, limit)
+        model = settings.model
+        super().__init__(load_tokenizer(model), settings)
         weights = model.name + (f"@{model.revision}" if model.revision else "")
-        self.identity = f"{weights} {_weights(Path(model.name))} vllm {version_of('vllm')} {how}"
+        self.identity = f"{weights} {_weights(Path(model.name))} vllm {version_of('vllm')} {self.digest()}"
         self._vllm: Any = importlib.import_module("vllm")
         self._engine: Any = None
-        self._asked = self._too_long = 0
 
     def close(self) -> None:
-        """Give the memory of the GPU back, for training after it."""
+        """Give the memory of the GPU back."""
         self._engine = None
         gc.collect()
         torch.cuda.empty_cache()
@@ -62,30 +60,27 @@ class VLLMWriter:
     ) -> list[list[Written]]:
         """See `Writer.write`."""
         check_numbers(numbers, temperature)
-        settings, fitted = self.settings, fit_prompts(examples, self.tokenizer, self.settings)
-        self._asked, self._too_long = self._asked + len(examples), self._too_long + fitted.too_long
-        refuse_long(self._too_long, self._asked, settings)
-        kept = [(number, str(fitted.prompts[number])) for number in fitted.kept]
-        ids = encode([prompt for _, prompt in kept], self.tokenizer, chat=settings.data.chat) if kept else []
-        how = {"temperature": temperature, "top_p": top_p}
-        how["max_tokens"] = settings.train.max_completion_length
-        engine = self._engine or (self._open() if kept else None)
-        asked = [
-            ({"prompt_token_ids": tokens}, seed_of(seed, examples[place].id, number))
-            for (place, _), tokens in zip(kept, ids, strict=True)
-            for number in numbers
-        ]
-        params = [self._vllm.SamplingParams(**how, seed=own) for _, own in asked]
-        outputs = engine.generate([p for p, _ in asked], params, use_tqdm=False) if engine and asked else []
-        texts = iter([self._text(output.outputs[0]) for output in outputs])
-        written = ([next(texts) for _ in numbers] for _ in kept)
-        groups = fitted.spread(written, len(numbers), prompt_too_long(settings))
-        for _ in groups:
+        fitted, prompts = self.fit(examples)
+        requests, params = list[Any](), list[Any]()
+        sampling = {"temperature": temperature, "top_p": top_p}
+        sampling["max_tokens"] = self.settings.train.max_completion_length
+        for place, ids in zip(fitted.kept, prompts, strict=True):
+            for number in numbers:
+                own_seed = seed_of(seed, examples[place].id, number)
+                requests.append({"prompt_token_ids": ids})
+                params.append(self._vllm.SamplingParams(**sampling, seed=own_seed))
+        outputs = self._open().generate(requests, params, use_tqdm=False) if requests else []
+        texts = iter([self._completion(output.outputs[0]) for output in outputs])
+        groups = ([next(texts) for _ in numbers] for _ in fitted.kept)
+        written = fitted.spread(groups, len(numbers), prompt_too_long(self.settings))
+        for _ in written:
             on_done()
-        return groups
+        return written
 
     def _open(self) -> Any:
-        self.close()
+        """The engine, which is started for the first prompts."""
+        if self._engine is not None:
+            return self._engine
         model = self.settings.model
         self._engine = self._vllm.LLM(
             model=model.name,
@@ -97,7 +92,7 @@ class VLLMWriter:
         )
         return self._engine
 
-    def _text(self, output: Any) -> Completion:
+    def _completion(self, output: Any) -> Completion:
         cut = output.finish_reason == "length"
         count = len(output.token_ids) - (not cut)
         return Completion(output.text, prefill=self.begun, truncated=cut, tokens=count)

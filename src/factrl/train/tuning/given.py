@@ -93,8 +93,8 @@ def _read(row: Mapping[str, Any], columns: Mapping[str, str], data: DataSettings
     name, prompt = str(row.get("id") or number), row.get("messages" if whole else "prompt")
     prompt = None if "question" in data.columns else prompt
     if prompt is None:
-        asked: dict[ColumnName, str] = {**data.columns, "answers": "", "rejected": ""}
-        return Given(to_example({"id": name, **row}, asked, at), None, texts)
+        own: dict[ColumnName, str] = {**data.columns, "answers": "", "rejected": ""}
+        return Given(to_example({"id": name, **row}, own, at), None, texts)
     turns = unpacked(prompt)
     if is_conversation(turns):
         turns = turns[:-1] if whole else turns

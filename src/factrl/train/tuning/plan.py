@@ -13,7 +13,6 @@ from factrl.errors import ConfigError, DataError
 from factrl.job import Job
 from factrl.runs.data import (
     ColumnName,
-    load_held_out,
     load_training,
     render_prompt,
     to_example,
@@ -39,7 +38,6 @@ class TunePlan:
 
     job: Job[TuneSettings]
     examples: Sequence[Example]
-    held_out: Sequence[Example] = ()
     given: Sequence[Given] = ()
     probed: Mapping[str, Sequence[Candidate]] = field(default_factory=dict)
     notes: Sequence[str] = ()
@@ -59,17 +57,17 @@ class TunePlan:
 def plan_tuning(job: Job[TuneSettings]) -> TunePlan:
     """Check what can be checked without the model; nobody is asked."""
     settings, data, tune = job.settings, job.settings.data, job.settings.tune
-    held_out, notes, given = load_held_out(data), list[str](), None
+    notes, given = list[str](), None
     if tune.method == "sft" or tune.rule == "given":
         given = load_given(data, pairs=tune.rule == "given")
     if given is not None:
         rows, left_out = given
         notes += [f"{count} rows left out: {why}" for why, count in left_out.most_common()]
         examples = [row.example for row in rows]
-        asked = [row.example for row in rows if row.prompt is None]
-        for example in asked:
-            render_prompt(example, data.prompt)
-        return TunePlan(job, examples, held_out, rows, {}, notes)
+        for row in rows:
+            if row.prompt is None:
+                render_prompt(row.example, data.prompt)
+        return TunePlan(job, examples, rows, {}, notes)
     if problems := [*settings.unclosed(data.prefill)]:
         raise ConfigError(*problems)
     examples = load_training(data)
@@ -85,7 +83,7 @@ def plan_tuning(job: Job[TuneSettings]) -> TunePlan:
             f"{len(examples)} has a flag `ook`; find out with: factrl eval QUESTIONS --model NAME "
             "--output probed.jsonl, and give --probe probed.jsonl"
         )
-    return TunePlan(job, examples, held_out, (), probed, notes)
+    return TunePlan(job, examples, (), probed, notes)
 
 
 def _probed(
@@ -152,10 +150,10 @@ def _check_same_prompt(job: Job[TuneSettings], file: str) -> list[str]:
         return [f"--probe {file}: how it asked and read answers is unknown, as {path} is not there"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(f"{path} cannot be read; move it away, or run factrl eval again") from error
-    wanted = {name: getattr(settings.data, name) for name in ("prompt", "system", "prefill", "chat")}
+    asks = {name: getattr(settings.data, name) for name in ("prompt", "system", "prefill", "chat")}
     problems = [
         f"--probe {file} was made with {name} = {about[name]!r}, and here it is {value!r}"
-        for name, value in {**wanted, "extract": job.extract}.items()
+        for name, value in {**asks, "extract": job.extract}.items()
         if name in about and about[name] != value
     ]
     if problems:

@@ -8,24 +8,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from factrl.errors import TooManyMasked, Unscored
 from factrl.evals.grade import grade_completions
-from factrl.evals.metrics import compare, short_form
 from factrl.job import Job
 from factrl.llm.writers import Writer, Written, digest_of
 from factrl.rewards.grading import graded_by
 from factrl.runs.disk import Journal
 from factrl.runs.progress import Progress
+from factrl.runs.settings import SamplingSettings
 from factrl.text import MALFORMED
 from factrl.train.tuning.rules import Candidate
-from factrl.types import Completion, Example, Grade
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from factrl.types import Completion, Example
 
 PART = 128  # samples that are written, and measured, together
 THEIR_OWN = MALFORMED  # causes for which the text itself is to blame
@@ -37,20 +34,25 @@ def write_samples(
     writer: Writer,
     examples: Sequence[Example],
     path: Path,
+    settings: SamplingSettings,
     *,
-    numbers: Sequence[int],
+    seed: int,
     model: str,
-    label: str,
-    temperature: float = 0.0,
-    top_p: float = 1.0,
-    seed: int = 0,
 ) -> list[list[Candidate]]:
-    """The model's samples with these numbers, for every example; those of `path` are not written again."""
-    sampling: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "seed": seed}
+    """The model's samples of every example; those of `path` are not written again.
+
+    Args:
+        model: which weights write, and asked how.
+    """
+    numbers = range(settings.num_samples)
+    sampling: dict[str, Any] = {"temperature": settings.temperature, "top_p": settings.top_p, "seed": seed}
     questions = digest_of(*((example.id, example.question) for example in examples))
     about = {"model": model, "questions": questions, "numbers": [numbers[0], numbers[-1]], **sampling}
     size = max(1, PART // len(numbers))
-    with Journal(path, about) as journal, Progress(label, len(examples), already=journal.resumed) as progress:
+    with (
+        Journal(path, about) as journal,
+        Progress("sample", len(examples), already=journal.resumed) as progress,
+    ):
         for start in range(0, len(examples), size):
             part = examples[start : start + size]
             new = {example.id for example in part} - journal.keys()
@@ -77,24 +79,23 @@ def measure_samples(
     path: Path,
     *,
     prefill: str,
-    label: str,
 ) -> list[list[Candidate]]:
     """The same samples with a label each; those of `path` are not measured again.
 
     A question with a sample that our side could not measure is not kept, so that a resumed run tries again.
     What decides the outcome is `about`, the samples and what is known of the questions.
     """
-    known = (
+    questions = (
         (e.id, e.question, e.answers, e.topic, e.ook, e.false_premise, e.evidence, e.checklist)
         for e in examples
     )
     texts_of = ([s.text for s in group] for group in samples)
-    header = {**about, "known": digest_of(*known), "samples": digest_of(*texts_of)}
+    header = {**about, "questions": digest_of(*questions), "samples": digest_of(*texts_of)}
     groups = list(zip(examples, samples, strict=True))
     size = max(1, PART // max(1, *(len(group) for group in samples)))
     with (
         Journal(path, header) as journal,
-        Progress(label, len(examples), already=journal.resumed) as progress,
+        Progress("grade", len(examples), already=journal.resumed) as progress,
     ):
         rows_of: dict[str, Sequence[Mapping[str, Any]]] = {
             key: row["samples"] for key, row in journal.items()
@@ -147,60 +148,3 @@ def grading(job: Job) -> tuple[Measure, Mapping[str, Any]]:
         return [{"label": row.grade and row.grade.label, "cause": row.cause} for row in rows]
 
     return grade, {"measure": "grade", "judge": graded_by(job.judge), "extract": extract}
-
-
-@dataclass(frozen=True)
-class TuningResult:
-    """What tuning changed: one graded sample per held-out question, before and after."""
-
-    examples: Sequence[Example]
-    before: Sequence[Candidate]
-    after: Sequence[Candidate]
-
-    def lines(self) -> list[tuple[str, ...]]:
-        """Each number before and after with its 95 % interval, and the paired difference."""
-        before, after = self._grades()
-        first, last, changed = short_form(before), short_form(after), compare(before, after)
-        lines = []
-        for name, difference in changed.differences.items():
-            ends = ("–" if end is None else str(end) for end in (first.metrics[name], last.metrics[name]))
-            lines.append((name.replace("_", " "), *ends, "–" if difference is None else difference.signed()))
-        lines.append(("graded", str(first.n), str(last.n), str(changed.n)))
-        return [*lines, ("masked", str(first.masked), str(last.masked), str(changed.left_out))]
-
-    def table(self) -> Table:
-        """The lines for a terminal."""
-        from rich.table import Table
-
-        table = Table("metric", "before", "after", "paired difference")
-        for line in self.lines():
-            table.add_row(*line)
-        return table
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data: both summaries, the paired differences and one entry per question."""
-        before, after = self._grades()
-        changed = compare(before, after)
-        rows = zip(self.examples, self.before, self.after, strict=True)
-        return {
-            "before": short_form(before).to_json(),
-            "after": short_form(after).to_json(),
-            "differences": {name: d and asdict(d) for name, d in changed.differences.items()},
-            "compared": changed.n,
-            "left_out": changed.left_out,
-            "rows": [
-                {
-                    "id": example.id,
-                    "before": {"completion": old.text, "label": old.label, "cause": old.cause},
-                    "after": {"completion": new.text, "label": new.label, "cause": new.cause},
-                }
-                for example, old, new in rows
-            ],
-        }
-
-    def _grades(self) -> list[list[Grade | None]]:
-        """Those before and those after."""
-        return [
-            [None if sample.label is None else Grade(sample.label, sample.text, "") for sample in side]
-            for side in (self.before, self.after)
-        ]

@@ -177,14 +177,15 @@ def unread_in_tuning(job: Job[TuneSettings]) -> Unused:
     """The settings that tuning by the job's method does not read."""
     settings, tune = job.settings, job.settings.tune
     unused = {f"train.{name}": "it is for training with a reward" for name in _REWARDED}
-    unused |= unread(settings, ["grade"] if settings.samples or settings.data.eval else [])
+    unused |= unread(settings, ["grade"] if settings.samples else [])
     unused |= {"run.max_cost": "factrl tune has no limit of cost"}
+    unused |= {"data.eval": "factrl eval asks a model before and after, and factrl report compares"}
     if tune.method != "dpo":
         unused["tune.beta"] = f"{tune.method} learns from no pairs"
     if not settings.writes_answers:
         unused |= dict.fromkeys(("tune.target", "tune.abstention"), "no completion is made of an answer")
     if not settings.samples:
-        names = ("sampling", "train.max_masked_share", *["train.use_vllm"] * (not settings.data.eval))
+        names = ("sampling", "train.max_masked_share", "train.use_vllm")
         unused |= dict.fromkeys(names, f"{tune.rule or tune.method} writes no samples")
     return unused
 
