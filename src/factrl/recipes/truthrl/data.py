@@ -40,7 +40,8 @@ def row(example: fx.Example) -> dict[str, object]:
         "question": example.question,
         "answers": list(example.answers),
         "question_type": meta.get("question_type"),
-        "false_premise": meta.get("question_type") == "false_premise"
+        "false_premise": example.false_premise
+        or meta.get("question_type") == "false_premise"
         or example.answers == ("invalid question",),
         "evidence": evidence or [{"title": "", "text": text} for text in DOCUMENT.findall(shown)],
     }
