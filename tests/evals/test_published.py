@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ row = [
     { name = "mine", model = "Small-1B", set = "average", runs = 1, start = "base", accuracy = 61.25 },
     { name = "other", model = "Large-9B", set = "CRAG", runs = 1, start = "base", accuracy = 88.0 },
     { name = "often", model = "Small-1B", set = "CRAG", runs = 5, start = "base", incorrect = 77.0 },
+    { name = "often", model = "Small-1B", set = "NQ", start = "base", accuracy = 66.0 },
 ]
 """
 
@@ -98,7 +100,32 @@ def test_one_table_has_every_change_against_the_first_and_the_papers_numbers(
     for line in out.splitlines():  # another model, and another number of runs
         assert "88" not in line
         assert "77" not in line
+    [untold] = [line for line in out.splitlines() if "66" in line]  # how often the paper asked is not known
+    assert "often" in untold
     assert "A paper, Table 1" in out
+
+
+def test_a_row_of_averages_alone_stands_beside_the_mean_of_the_same_sets(
+    folders: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("base", "mine"):
+        path = Path(folders[name]) / "results.json"
+        results = json.loads(path.read_text())
+        for at, benchmark in enumerate(results["benchmarks"].values()):
+            number = {"value": 30 + 8 * at, "low": 20, "high": 50, "n": 10, "percent": False}
+            benchmark["numbers"]["detail"] = number
+            if name == "mine":
+                benchmark["numbers"]["win_rate"] = {**number, "value": 0.25, "percent": True}
+        path.write_text(json.dumps(results))
+    alone = re.sub(r'"mine"(.*?set = "(CRAG|NQ)")', r'"first"\1', TABLE)
+    alone = alone.replace("accuracy = 61.25", "detail = 29.0, win_rate = 54.4")
+    (tmp_path / "table.toml").write_text(alone, encoding="utf-8")
+    words = ["report", folders["base"], folders["mine"], "--published", str(tmp_path / "table.toml")]
+    assert main(words) == 0
+    _, _, average = capsys.readouterr().out.partition("average")
+    for ours, published in (("34", "29"), ("25.0", "54.4")):
+        [line] = [line for line in average.splitlines() if "mine" in line and ours in line]
+        assert published in line
 
 
 def test_json_has_the_same(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripts import load, script
+from scripts import VERISCORE, load, script
 
 import fault_server as fs
 from commands import read, write
@@ -17,23 +17,6 @@ from factrl.runs import RECIPES
 from factrl.runs.config import read_toml
 
 HERE = RECIPES / "factreason"
-# In the place of VeriScore's program: a claim for each word, of which those in capitals are supported.  As
-# that does, it divides by 0 at its end where an answer has no claim.
-PROGRAM = """
-import json, sys
-told = dict(zip(sys.argv[1::2], sys.argv[2::2]))
-rows = [json.loads(line) for line in open(f"{told['--data_dir']}/{told['--input_file']}")]
-import os; os.makedirs(f"{told['--output_dir']}/model_output", exist_ok=True)
-name = told["--input_file"].rpartition(".")[0]
-with open(f"{told['--output_dir']}/model_output/verification_{name}_2.jsonl", "w") as file:
-    for row in rows:
-        words = [word for word in row["response"].split() if word != "none"]
-        said = ["supported" if word.isupper() else "unsupported" for word in words]
-        found = [{"claim": c, "verification_result": v} for c, v in zip(words, said)]
-        file.write(json.dumps({**row, "claim_verification_result": found}) + "\\n")
-open("calls", "a").write(os.environ["SERPER_KEY_PRIVATE"])
-1 / 0
-"""
 
 
 def sample(text: str, supported: int, others: int, tokens: int, **more: Any) -> dict[str, Any]:
@@ -122,7 +105,7 @@ def test_veriscores_own_program_examines_the_answer_block(
     places = [{"id": place, "question": f"Tell me of {place}."} for place in ("Lima", "Oslo", "Rome")]
     write("towns.jsonl", *places)
     (folder / "clone" / "veriscore").mkdir(parents=True)
-    (folder / "clone" / "veriscore" / "veriscore.py").write_text(PROGRAM)
+    (folder / "clone" / "veriscore" / "veriscore.py").write_text(VERISCORE)
     monkeypatch.setenv("SERPER_API_KEY", "k")
     words = ["towns.jsonl", "--model", f"{server.url}#m", "--veriscore", "clone", "--output", "out/base"]
     for again in (False, True):

@@ -11,6 +11,7 @@ from scripts import load, script
 
 import fault_server as fs
 from commands import read, write
+from factrl.errors import LLMError
 from factrl.evals.catalogue import find, load_questions
 from factrl.job import REWARD_ALONE, read_job
 from factrl.llm import FakeLLM
@@ -38,8 +39,8 @@ CLAIMS = {
 def sample(number: int, text: str | None, supported: int, others: int, **more: Any) -> dict[str, Any]:
     counts = {"supported": supported, "refuted": others, "unknown": 0, "unjudged": 0, "claims": []}
     row = {"benchmark": "train", "id": "q1", "number": number, "question": "Tell me of Lima.", "tokens": 9}
-    told = {"completion": text, "truncated": False, "floored": None, "cause": None, **more}
-    return {**row, **told, "marks": {"claims": counts}}
+    told = {"completion": text, "truncated": False, "floored": None, "cause": None, "detail": "", **more}
+    return {**row, "answers": [], "label": None, **told, "marks": {"claims": counts}}
 
 
 def evaluation(folder: Path, name: str, *rows: dict[str, Any]) -> Path:
@@ -183,8 +184,11 @@ def test_cove_checks_a_draft_by_questions_that_do_not_see_it() -> None:
     assert cove(FakeLLM(["In Paris.", "It is fine."]), "Where?") is None
 
 
-def test_a_win_needs_both_orders_and_stands_among_the_numbers(tmp_path: Path, serve: Any) -> None:
+def test_a_win_needs_both_orders_and_stands_among_the_numbers(
+    tmp_path: Path, serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The judge prefers what is longer, whatever its place, and the first of two equal ones."""
+    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
 
     def reply(content: str) -> str:
         data = json.loads(content.split("\n")[-2])
@@ -210,6 +214,11 @@ def test_a_win_needs_both_orders_and_stands_among_the_numbers(tmp_path: Path, se
     (tmp_path / "ranked").rename(tmp_path / "old")
     script(RECIPES / "win_rate.py", *words, str(tmp_path / "ranked"))
     assert len(server.requests) - asked <= 4  # of the mute pair alone, as often as a verdict is asked for
+    server.play(fs.answers(500, {}))
+    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "other"))
+    with pytest.raises((SystemExit, LLMError)):
+        script(RECIPES / "win_rate.py", *words, str(tmp_path / "never"))
+    assert not (tmp_path / "never").exists()
 
 
 def test_claims_that_are_verified_are_found_by_the_tuned_extractor(folder: Path, serve: Any) -> None:

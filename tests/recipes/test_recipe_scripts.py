@@ -6,11 +6,13 @@ import os
 import re
 import shlex
 import subprocess
+from argparse import ArgumentParser
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scripts import script
 
 from factrl.cli import _parse, all_parsers, evaluate, train, tune
 from factrl.cli.options import _take_settings, as_overrides
@@ -83,6 +85,25 @@ def settings_of(words: list[str]) -> Any:
     return None
 
 
+def taken(path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether a script's parser, which is all of it that runs, takes these words."""
+    own = "parse_known_args" if "parse_known_args" in path.read_text("utf-8") else "parse_args"
+    read = getattr(ArgumentParser, own)
+
+    def parse(parser: ArgumentParser, given: list[str] | None = None, *more: Any) -> None:
+        read(parser, given, *more)
+        raise Taken
+
+    with monkeypatch.context() as patched, pytest.raises(Taken):
+        patched.setattr(ArgumentParser, own, parse)
+        script(path, *words)
+    return True
+
+
+class Taken(Exception):
+    pass
+
+
 @each
 def test_every_command_would_be_taken(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -93,7 +114,7 @@ def test_every_command_would_be_taken(script: Path, tmp_path: Path, monkeypatch:
     assert len(steps) == len({name for name, _ in steps}) > 3
     for name, words in steps:
         if words[0] == "python":
-            assert Path(words[1]).is_file(), name
+            assert taken(Path(words[1]), words[2:], monkeypatch), name
         else:
             assert words[0] == "factrl"
             settings_of(words[1:])

@@ -5,6 +5,7 @@ Run as a program, this file is one of the processes, which `torchrun` starts and
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra `train`")
 
 from datasets import Dataset  # noqa: E402
-from tiny import FEW_STEPS, GivenTexts, small_run  # noqa: E402
+from tiny import FEW_STEPS, GivenTexts  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
 from factrl.errors import LLMError  # noqa: E402
@@ -70,8 +71,8 @@ class Given(GivenTexts, FactualGRPOTrainer):
         self.parts: list[list[tuple[int, Any, Any]]] = []
         super().__init__(*args, **kwargs)
 
-    def corrected(self, inputs: Any) -> Any:
-        batch = super().corrected(inputs)
+    def mended(self, inputs: Any) -> Any:
+        batch = super().mended(inputs)
         rows = zip(self.numbers(inputs), batch["advantages"], batch["completion_mask"], strict=True)
         self.parts.append([*rows])
         return batch
@@ -206,6 +207,27 @@ def word_signs(text: str, width: int) -> Any:
 
 
 NAMES = ("ada", "bo", "cleo", "dan", "eve", "fay", "gus", "hal")
+# A reward for `factrl train`, whose samples are given: two processes draw others than one.
+OWN = f"""
+from factrl import reward
+from factrl.train.grpo import FactualGRPOTrainer
+from tiny import GivenTexts
+
+class Given(GivenTexts):
+    texts = {TEXTS}
+
+begun = FactualGRPOTrainer.__init__
+
+def begin(self, *args, **kwargs):
+    begun(self, *args, **kwargs)
+    self.texts, self.rollout_func = Given.texts, lambda prompts, trainer: Given.write(self, prompts, trainer)
+
+FactualGRPOTrainer.__init__ = begin
+
+@reward
+def length(example, completion):
+    return dict(length=len(completion) / 10)
+"""
 
 
 @pytest.fixture
@@ -231,6 +253,7 @@ def verb(words: Sequence[str], processes: int, until: Path | None = None) -> Non
     launcher = ["-m", "accelerate.commands.launch", "--config_file", str(recipe), "--num_processes", "2"]
     start = [sys.executable, *(launcher if processes == 2 else ()), "-m", "factrl", *words]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "FACTRL_BF16": "0"}
+    env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     with subprocess.Popen(start, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as started:
         while until is not None and not until.exists():
             assert started.poll() is None, started.stderr and started.stderr.read().decode()[-3000:]
@@ -243,47 +266,47 @@ def verb(words: Sequence[str], processes: int, until: Path | None = None) -> Non
     assert until is not None or started.returncode == 0, error[-3000:]
 
 
-@pytest.mark.parametrize("method", ["sft", "dpo"])
-def test_tune_on_two_processes_is_tune_on_one_also_when_it_was_killed(
+@pytest.mark.parametrize("method", ["train", "sft", "dpo"])
+def test_a_verb_on_two_processes_is_the_verb_on_one_also_when_it_was_killed(
     tiny_model: Path, data: dict[str, Path], tmp_path: Path, method: str
 ) -> None:
-    words = ["tune", method, str(data[method]), "--model", str(tiny_model), "--steps", "4"]
-    words += [
-        "train.prompts_per_step=4",
-        "train.micro_batch_size=2",
+    words = [
         "train.save_steps=1",
         "train.learning_rate=1e-2",
+        "train.prompts_per_step=4",
+        "train.micro_batch_size=2",
     ]
-    words += ["train.gradient_checkpointing=false", *["tune.rule=given"] * (method == "dpo")]
+    words += ["train.gradient_checkpointing=false", "--model", str(tiny_model), "--steps", "4"]
+    if method == "train":
+        (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
+        words += [f"paper={tmp_path / 'own.py'}:length", f"data.train={data['train']}", "data.chat=false"]
+        words += [
+            "train.num_generations=4",
+            "train.max_completion_length=10",
+            "train.loss_type=dapo",
+            "train.beta=0.1",
+        ]
+        words = ["train", *words, "train.bf16=false"]
+    else:
+        words = ["tune", method, str(data[method]), *words, *["tune.rule=given"] * (method == "dpo")]
     one, two = tmp_path / "one", tmp_path / "two"
     verb([*words, "--output", str(one)], 1)
-    verb([*words, "--output", str(two)], 2, until=two / "checkpoints" / "checkpoint-2" / "complete")
-    assert not (two / "done.json").exists()
+    for step in (1, 2):
+        verb([*words, "--output", str(two)], 2, until=two / "checkpoints" / f"checkpoint-{step}" / "complete")
+        assert not (two / "done.json").exists()
     verb([*words, "--output", str(two)], 2)
     losses = [[(row["step"], row["loss"]) for row in read_metrics(run)] for run in (one, two)]
     assert [step for step, _ in losses[1]] == [1, 2, 3, 4]
+    assert all(abs(loss) > 1e-3 for _, loss in losses[1])
     assert [loss for _, loss in losses[1]] == pytest.approx([loss for _, loss in losses[0]], rel=1e-4)
     first, second = (AutoModelForCausalLM.from_pretrained(run / "model").state_dict() for run in (one, two))
     for name, weights in first.items():
         assert torch.allclose(weights, second[name], atol=1e-4), name
     verb([*words, "--output", str(two)], 2)  # there is nothing to do
     assert len(read_metrics(two)) == 4
-
-
-def test_train_on_two_processes_leaves_one_folder_that_goes_on(
-    tiny_model: Path, data: dict[str, Path], tmp_path: Path
-) -> None:
-    words = ["train", "truthrl", f"--model={tiny_model}", f"data.train={data['train']}", "data.chat=false"]
-    words += [*small_run(micro_batch_size=2, steps=3, save_steps=1), "--output", str(tmp_path / "run")]
-    run = tmp_path / "run"
-    for step in (1, 2):
-        verb(words, 2, until=run / "checkpoints" / f"checkpoint-{step}" / "complete")
-    verb(words, 2)
-    assert [row["step"] for row in read_metrics(run) if "reward" in row] == [1, 2, 3]
-    assert len([*(run / "rollouts").iterdir()]) == 3
-    assert (run / "model" / "config.json").is_file()
-    assert (run / "report.html").is_file()
-    assert (run / "done.json").read_text() == '{"steps": 3}'
+    assert json.loads((two / "done.json").read_text()) == {"steps": 4}
+    assert (two / "report.html").is_file() or method != "train"
+    print(method, *(f"one {a[1]:.7f} two {b[1]:.7f}" for a, b in zip(*losses, strict=True)), sep="\n  ")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 from factrl.errors import ConfigError
 from factrl.evals.folder import PAGE as EVALUATION_PAGE
 from factrl.evals.folder import Output, is_output, read_outputs
-from factrl.evals.metrics import Interval
+from factrl.evals.metrics import Interval, Number
 from factrl.evals.paired import Paired, WinRate, compare_outputs, texts_in_both, win_rate
 from factrl.evals.published import AVERAGE, Published, read_published, row_name
 from factrl.job import open_judge
@@ -184,9 +184,9 @@ def _lines(name: str, before: Output, others: Compared, table: Published | None)
     published = {metric for row in table.rows for metric in row.values} if table else set[str]()
     metrics = dict.fromkeys(
         metric
-        for *_, changes in pairs
-        for metric, change in changes.items()
-        if change is not None and (not table or metric in published)
+        for _, numbers, changes in pairs
+        for metric in [*changes, *numbers]
+        if (metric in published if table else changes.get(metric) is not None)
     )
     for metric in metrics:
         sides = [(before, _numbers(name, before), {}), *pairs]
@@ -236,18 +236,20 @@ def _numbers(name: str, output: Output) -> Mapping[str, Interval]:
 
 
 def _mean(sides: Sequence[Mapping[str, Interval | None]]) -> dict[str, Interval]:
-    """The mean of shares over benchmarks, each counting alike; their questions are independent."""
+    """The mean of a number over benchmarks, each counting alike; their questions are independent."""
     means = dict[str, Interval]()
     for metric in sides[0]:
         known = [one for side in sides if (one := side.get(metric)) is not None]
-        if len(known) < len(sides) or not all(getattr(one, "percent", True) for one in known):
+        if len(known) < len(sides):
             continue
         value = sum(one.value for one in known) / len(known)
         low, high = (
             math.hypot(*(getattr(one, limit) - one.value for one in known)) / len(known)
             for limit in ("low", "high")
         )
-        means[metric] = Interval(value, value - low, value + high)
+        counted = any(isinstance(one, Number) and not one.percent for one in known)
+        spread = (value, value - low, value + high)
+        means[metric] = Number(*spread, len(known), percent=False) if counted else Interval(*spread)
     return means
 
 

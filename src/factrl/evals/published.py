@@ -5,12 +5,12 @@
     name = "ternary"                  # an evaluation in the folder `ternary` or `eval-ternary`
     model = "Llama-3.1-8B-Instruct"   # what it started from, without the organisation
     set = "CRAG"                      # a benchmark, or `average` of all that the row, or the table, has
-    runs = 1                          # answers per question
+    runs = 1                          # answers per question; without it the paper does not say
     start = "base"                    # the row that its change is taken against
     truthfulness = 37.2               # a metric of `factrl eval`; shares in percent
 
-What a paper measured in another way is not beside what is measured here: model, set and runs are the same, or
-nothing is shown.  Digits that are lost are left out of the file.
+What a paper measured in another way is not beside what is measured here: model, set and runs are the same, as
+far as the paper names them, or nothing is shown.  Digits that are lost are left out of the file.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from factrl.runs.config import read_toml
 
 AVERAGE = "average"
 _KEYS = {"name": str, "model": str, "set": str, "runs": int, "start": str}
+_OPTIONAL = ("runs", "start")
 _ALIASES = {"incorrect": "hallucination", "correct": "accuracy", "abstained": "abstention"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """A published row on one set; `values` by metric, shares in percent."""
+    """A published row on one set; `values` by metric, shares in percent; `runs` None where nobody knows."""
 
     name: str
     model: str
     set: str
-    runs: int
+    runs: int | None
     start: str
     values: Mapping[str, float]
 
@@ -53,7 +54,8 @@ class Published:
         """The row with the same name, model, set and number of runs as an evaluation's benchmark."""
         name, model = row_name(output), first_model(output)
         runs = (output.about.get("sampling") or {}).get("num_samples", 1)
-        of_row = [one for one in self.rows if (one.name, one.model, one.runs) == (name, model, runs)]
+        named = [one for one in self.rows if (one.name, one.model) == (name, model)]
+        of_row = [one for one in named if one.runs in (runs, None)]
         sets = {_plain(one.set) for one in of_row} - {AVERAGE}
         sets = sets or {_plain(one.set) for one in self.rows} - {AVERAGE}  # a row of averages alone
         if benchmark == AVERAGE and sets != {*map(_plain, output.benchmarks)}:
@@ -84,7 +86,8 @@ def read_published(path: str | Path) -> Published:
 
 def _row(cells: Mapping[str, Any], where: str) -> Row:
     for key, kind in _KEYS.items():
-        if key != "start" and not isinstance(cells.get(key), kind):
+        missing = key in _OPTIONAL and key not in cells
+        if not (missing or isinstance(cells.get(key), kind)):
             raise ConfigError(
                 f"{where}: {key} = {cells.get(key)!r} must be {'a number' if kind is int else 'text'}"
             )
@@ -93,8 +96,8 @@ def _row(cells: Mapping[str, Any], where: str) -> Row:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise ConfigError(f"{where}: {key} = {value!r} must be a number; leave out what is not known")
     named = {_ALIASES.get(key, key): float(value) for key, value in values.items()}
-    known: dict[str, Any] = {key: cells.get(key, "") for key in _KEYS} | {"model": _bare(cells["model"])}
-    return Row(**known, values=named)
+    known: dict[str, Any] = {"runs": None, "start": "", **{key: cells[key] for key in _KEYS if key in cells}}
+    return Row(**known | {"model": _bare(cells["model"])}, values=named)
 
 
 def row_name(output: Output) -> str:

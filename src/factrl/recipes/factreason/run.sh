@@ -28,7 +28,7 @@ evaluate() { # ROW MODEL BASELINE WORD…: VeriScore's own two models, six sets;
     local more=()
     read -ra more <<<"${EVAL:-}"
     script "eval/$1" "$here/veriscore.py" "${sets[@]}" --model "$2" --veriscore "$VERISCORE" --python "${PYTHON:-python}" "$vllm" "${@:4}" "${more[@]}"
-    [ "$1" = "$3" ] || script "ranked/$1" "$here/../win_rate.py" "$out/eval/$3" "$out/eval/$1" --judge "$rank"
+    [ "$1" = "$3" ] || script "ranked/$1" "$here/../win_rate.py" "$out/eval/$3" "$out/eval/$1" --by preference --judge "$rank"
 }
 rewarded() { # ROW REWARD WORD…: GRPO from SFT, then its evaluation; batch, rollouts, loss and epochs are recipe.toml's (paper)
     step "$1" train "${asked[@]}" --model "$out/sft/model" --data "$data/rl.jsonl" paper="$2" judge.url="$JUDGE" verifier.web="${WEB:-serper}" train.beta="${BETA:-0.001}" "$vllm" "${@:3}" # KL weight: fairseq2

@@ -85,6 +85,10 @@ def main(words=None):
                 print(f"{example.question}: the plan has no question; left out", file=sys.stderr)
             else:
                 rows.append({"id": example.id, "question": example.question, **journal[example.id]})
+    if not rows:
+        sys.exit(
+            f"{path} would have no answer; look at {args.server}, and run this again without the journal"
+        )
     write_rows(path, rows)
 
 

@@ -49,6 +49,11 @@ TESTS = {  # Table 7; the names and places that `factrl eval` knows
     "factory": ("factory_hard/prompts.jsonl", 250),
 }
 TRUE, FALSE = ("supported", "true", "1"), ("refuted", "false", "0")
+COLUMNS = {
+    "extractor": ("question", "response"),
+    "checklist-verifier": ("question", "response", "items"),
+    "truthfulness": ("claim", "label"),
+}
 
 
 def test_rows(name, source, size, draw):
@@ -58,7 +63,10 @@ def test_rows(name, source, size, draw):
     for number in chosen:
         row = rows[number]
         topic = row.get("entity") or (row.get("meta") or {}).get("entity") or ""
-        question = row.get("question") or row.get("prompt") or f"Tell me a bio of {topic}."
+        question = row.get("question") or row.get("prompt") or (f"Tell me a bio of {topic}." if topic else "")
+        if not question:
+            told = f"has no question, prompt or entity; its columns: {', '.join(row)}"
+            raise fx.SetupError(f"{source}, row {number + 1} {told}")
         question = question.removeprefix("Question: ")  # as FActScore asks its own models
         yield {"id": f"{name}-{number}", "question": question, "topic": topic, "answers": []}
 
@@ -100,6 +108,8 @@ def asked(read):
 
 def lesson(kind, teacher, row):
     """A prompt and the reply to learn, or in a word or two why there is none."""
+    if missing := [name for name in COLUMNS[kind] if name not in row]:
+        raise fx.SetupError(f"a row has no {missing[0]}; its columns: {', '.join(row)}")
     question, text = row.get("question") or "", row.get("response") or ""
     if kind == "truthfulness":
         label = str(row["label"]).lower()
@@ -162,7 +172,7 @@ def main(words=None):
     one.add_argument("--seed", type=int, default=0)
     one.set_defaults(run=sets)
     one = verbs.add_parser("lessons")
-    one.add_argument("kind", choices=("extractor", "checklist-verifier", "truthfulness"))
+    one.add_argument("kind", choices=COLUMNS)
     one.add_argument("file")
     one.add_argument("--teacher", help="http://host:8000/v1#model, for rows without claims or labels")
     one.set_defaults(run=lessons)

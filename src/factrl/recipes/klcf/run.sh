@@ -48,8 +48,8 @@ evaluate() { # ROW MODEL BASELINE WORD…: the four pipelines of A.4.1, and win 
 }
 ranked() { # ROW BASELINE: by factuality and comprehensiveness, in both orders (paper A.4.1)
     [ "$1" = "$2" ] && return
-    script "ranked/longfact/$1" "$here/../win_rate.py" "$out/longfact/$2" "$out/longfact/$1" --judge "$rank"
-    script "ranked/factory_hard/$1" "$here/../win_rate.py" "$out/factory_hard/$2" "$out/factory_hard/$1" --judge "$rank"
+    script "ranked/longfact/$1" "$here/../win_rate.py" "$out/longfact/$2" "$out/longfact/$1" --by factuality --judge "$rank"
+    script "ranked/factory_hard/$1" "$here/../win_rate.py" "$out/factory_hard/$2" "$out/factory_hard/$1" --by factuality --judge "$rank"
 }
 rewarded() { # ROW START BASELINE WORD…: GRPO, then its evaluation
     step "$1" train "${train[@]}" --model "$2" "${@:4}"

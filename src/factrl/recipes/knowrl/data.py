@@ -85,6 +85,15 @@ def named(llm, example):
         return ""
 
 
+def rows_with(names, source, *where):
+    """The rows of a source, which have these columns."""
+    for number, row in enumerate(read_rows(source, *where), start=1):
+        if missing := [name for name in names if name not in row]:
+            told = f"has no {missing[0]}; its columns: {', '.join(row)}"
+            raise fx.SetupError(f"{source}, row {number} {told}")
+        yield row
+
+
 def train(args):
     """Rows of the release, or of other questions with their entities."""
     examples = [one for file in (args.release or args.questions) for one in fx.load_examples(file)]
@@ -140,7 +149,7 @@ def sft(args, titles):
         columns = ("id", "question", "title")
         return [{**{c: row[c] for c in columns}, "completion": row["chosen"]} for row in rows], ""
     rows, count = [], 0
-    for count, row in enumerate(read_rows(args.conversations), start=1):
+    for count, row in enumerate(rows_with(["conversations"], args.conversations), start=1):
         said = {turn["from"]: turn["value"] for turn in row["conversations"]}
         question, text = said["human"], said["gpt"]
         if text := whole(text):
@@ -152,7 +161,7 @@ def sft(args, titles):
 def pages(args, examples):
     """The pages of Wikipedia that a title names."""
     wanted = {key for example in examples for key in title_keys(example.topic)}
-    rows = read_rows(args.wikipedia, "train", "20231101.en")
+    rows = rows_with(["title", "text"], args.wikipedia, "train", "20231101.en")
     found = [
         {"title": row["title"], "text": row["text"]} for row in rows if title_key(row["title"]) in wanted
     ]
@@ -172,7 +181,7 @@ def gpqa():
 def physics(source):
     """OlympiadBench's open questions in physics that need no picture."""
     for subset in PHYSICS:
-        for row in read_rows(source, "train", subset):
+        for row in rows_with(["id", "question", "final_answer"], source, "train", subset):
             question = "\n\n".join(filter(None, (row.get("context"), row["question"])))
             unit = row.get("unit") or ""
             answer = f"{', '.join(row['final_answer'])} {unit}".strip()

@@ -40,14 +40,15 @@ def row(example: fx.Example) -> dict[str, object]:
         "question": example.question,
         "answers": list(example.answers),
         "question_type": meta.get("question_type"),
-        "false_premise": meta.get("question_type") == "false_premise"
+        "false_premise": example.false_premise
+        or meta.get("question_type") == "false_premise"
         or example.answers == ("invalid question",),
         "evidence": evidence or [{"title": "", "text": text} for text in DOCUMENT.findall(shown)],
     }
     return made | ({"query_time": times[0]} if times else {})
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -55,7 +56,7 @@ def main() -> None:
     parser.add_argument(
         "--from", dest="source", type=Path, metavar="FOLDER", help="files in place of the hub's"
     )
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     args.output.mkdir(parents=True, exist_ok=True)
     for name, (hub, split) in SETS.items():
         files = sorted(args.source.glob(f"{name}.*")) if args.source else [hub]

@@ -32,14 +32,14 @@ def rated(rate, row: dict) -> float | None:
         return None
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("evaluation", type=Path, metavar="FOLDER", help="of factrl eval")
     parser.add_argument("--judge", required=True, metavar="URL")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE.json")
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     rows = [row for row in read_lines(args.evaluation / "samples.jsonl") if row["benchmark"] == "crag"]
     rate = fx.reasoning_judge(fx.connect(args.judge))
     with ThreadPoolExecutor(16) as pool:
