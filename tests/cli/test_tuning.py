@@ -321,7 +321,7 @@ def test_a_probe_that_asked_otherwise_is_refused(questions: Path, tmp_path: Path
     about.write_text(json.dumps({"about": {**same, "policy": "m"}}), "utf-8")
     assert plan_tuning(told).notes == []
     about.write_text(json.dumps({"about": {**same, "policy": "other"}}), "utf-8")
-    assert plan_tuning(told).notes == [f"--probe {file}: it asked the model other, and m is trained"]
+    assert plan_tuning(told).notes == [f"tune.probe={file}: it asked the model other, and m is trained"]
     for other in ({"prompt": "Q: {question}"}, {"extract": "boxed"}):
         about.write_text(json.dumps({"about": {**same, **other}}), "utf-8")
         with pytest.raises(ConfigError, match=f"was made with {next(iter(other))} = "):
@@ -439,7 +439,7 @@ def test_a_run_goes_on_with_its_own_settings(tmp_path: Path, capsys: pytest.Capt
     for words, name in (
         (("--model", "n"), r"model\.name"),
         (("rule=given",), r"tune\.rule"),
-        (("--evaluate", "e.jsonl"), r"data\.eval"),
+        (("data.eval=e.jsonl",), r"data\.eval"),
     ):
         with pytest.raises(ConfigError, match=name):
             run("--resume", str(tmp_path), *words)

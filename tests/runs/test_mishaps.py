@@ -149,7 +149,7 @@ PLACES = ["a-file/below", "/proc/none/below", "a-folder.html", "full"]
 WRITERS = [
     ("eval rows.jsonl --output {}", ""),
     ("eval rows.jsonl --paper truthrl --output {}", ".jsonl"),
-    ("verify Oslo --docs notes.txt verifier.judge=weak --html {}", ".html"),
+    ("verify Oslo --docs notes.txt verifier.judge=weak --output {}", ".html"),
     ("prepare convert rows.jsonl --to trl --output {}", "/x.jsonl"),
 ]
 
@@ -191,9 +191,9 @@ def judge() -> Iterator[FaultServer]:
     "line",
     [
         "eval rows.jsonl --paper truthrl --output s.jsonl",
-        "index notes.txt --out idx",
+        "index notes.txt --output idx",
         "prepare convert rows.jsonl --to verl --output p.parquet",
-        "verify Oslo --docs notes.txt verifier.judge=weak --html s.html --no-cache",
+        "verify Oslo --docs notes.txt verifier.judge=weak --output s.html --no-cache",
     ],
 )
 @pytest.mark.parametrize("size", [0, 100, 1_500])

@@ -219,10 +219,10 @@ def test_no_key_is_in_anything_that_is_written_or_said(
         endings += [
             main(f"eval in.jsonl --paper truthrl --judge {judge} --output {server.port}.jsonl".split()),
             main(f"eval in.jsonl --judge {judge} grade.extract=boxed --output {server.port}".split()),
-            main(["verify", near, *f"--docs docs.jsonl --judge {judge} --html a.html".split()]),
+            main(["verify", near, *f"--docs docs.jsonl --judge {judge} --output a.html".split()]),
             main(["train", "truthrl", "--model", "m", "--data", "in.jsonl", "--judge", judge, "--dry-run"]),
         ]
-    web = ["verifier.judge=weak", "--html", "b.html"]
+    web = ["verifier.judge=weak", "--output", "b.html"]
     endings += [main(["verify", "Oslo lies on a fjord.", "--web", one.url, *web]) for one in (search, bad)]
     endings.append(main(["doctor", "--json"]))
     assert endings[:2] == [0, 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -35,18 +36,20 @@ _FOR_SETTINGS: Mapping[str, tuple[str, str, str]] = {
         "model server that grades, e.g. http://host:8000/v1#model; `local` is a small one in this process",
     ),
     "paper": ("paper", "SPEC", "truthrl, truthrl:binary or my.py:reward"),
-    "rule": ("tune.rule", "RULE", "where pairs are from, for dpo: correctness or given"),
-    "probe": ("tune.probe", "FILE", "questions.jsonl of factrl eval --samples"),
-    "evaluate": ("data.eval", "FILE", "questions that are answered before and after, for one table"),
-    "samples": ("sampling.num_samples", "N", "answers per question (default: 1)"),
     "steps": ("train.steps", "N", "optimizer steps"),
     "seed": ("run.seed", "N", "seed of everything that is random"),
-    "max_cost": (
-        "run.max_cost",
-        "USD",
-        "stop, with a checkpoint, before the judge has cost more; needs judge.price_in and price_out",
+    "docs": (
+        "verifier.docs",
+        "FILE",
+        "evidence: txt, md, html, pdf, docx, odt, jsonl, csv, parquet, or a folder of these",
     ),
-    "runs": (
+    "index": ("verifier.index", "FOLDER", "evidence: what factrl index made"),
+    "web": (
+        "verifier.web",
+        "ENGINE",
+        "evidence: searxng:URL, wikipedia, serper, tavily, brave, exa, or a server that speaks like Serper",
+    ),
+    "output": (
         "run.output",
         "DIR",
         "folder of the run, in which the same command goes on (default: a new one in runs)",
@@ -90,7 +93,7 @@ def add_options(parser: argparse.ArgumentParser, *names: str, **helps: str) -> N
     """Options that many verbs have, in this order.
 
     Args:
-        names: keys of `_FOR_SETTINGS` (`runs` is called --output), or `config`, `limit`, `resume`, `json`.
+        names: keys of `_FOR_SETTINGS`, or `config`, `limit`, `resume`, `json`.
         helps: the same, each with a help of its own.
     """
     others: Mapping[str, dict[str, Any]] = {
@@ -101,14 +104,13 @@ def add_options(parser: argparse.ArgumentParser, *names: str, **helps: str) -> N
     }
     stands_for = dict[str, str]()
     for name in (*names, *helps):
-        option = "--output" if name == "runs" else f"--{name.replace('_', '-')}"
+        told: dict[str, Any] = others.get(name, {})
         if name in _FOR_SETTINGS:
             stands_for[name], metavar, about = _FOR_SETTINGS[name]
-            parser.add_argument(option, dest=name, metavar=metavar, help=helps.get(name, about))
-        else:
-            parser.add_argument(
-                option, **{**others[name], **({"help": helps[name]} if name in helps else {})}
-            )
+            told = {"metavar": metavar, "help": about}
+        if name == "docs":
+            told |= {"nargs": "+", "action": "extend"}
+        parser.add_argument(f"--{name}", **{**told, **({"help": helps[name]} if name in helps else {})})
     parser.set_defaults(stands_for=stands_for)
 
 
@@ -140,7 +142,11 @@ def as_overrides(args: argparse.Namespace) -> list[str]:
     """Options as the settings they stand for, then the `key=value` words, which win."""
     given = {key: getattr(args, option) for option, key in args.stands_for.items()}
     return [
-        *(f"{key}={value}" for key, value in given.items() if value is not None),
+        *(
+            f"{key}={json.dumps(value) if isinstance(value, list) else value}"
+            for key, value in given.items()
+            if value is not None
+        ),
         *getattr(args, "settings", ()),
     ]
 
@@ -200,7 +206,8 @@ def within(least: int, most: int) -> Callable[[str], int]:
 
 
 at_least_one = within(1, 10**_DIGITS)
-a_seed = within(0, 2**32 - 1)
+LAST_SEED = 2**32 - 1
+a_seed = within(0, LAST_SEED)
 
 
 def between(low: float, high: float) -> Callable[[str], float]:
