@@ -228,18 +228,6 @@ def test_a_verdict_near_one_half_is_unsure(
     assert line in "".join(capsys.readouterr())
 
 
-@pytest.mark.security("S42")
-def test_text_of_others_cannot_steer_the_terminal(fake: Say, capsys: pytest.CaptureFixture[str]) -> None:
-    bad = "\x1b[2J\u202e\r\nfactrl: S supported"
-    passage = Passage(f"quote {bad}", bad, bad)
-    verdict = Verdict("unjudged", "j", quote=(0, 0, len(passage.text)), cause="timeout")
-    fake(Report(bad, checks=(Check(Claim(bad, 0, 3), (passage,), verdict),), failure=None))
-    assert main(["verify", TEXT, *DOCS]) == 3
-    out, err = capsys.readouterr()
-    assert not {*"\x1b\u202e\r"} & {*out, *err}
-    assert not re.search(r"^factrl: S", out, re.M)
-
-
 # Endings
 
 

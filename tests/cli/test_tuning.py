@@ -18,7 +18,6 @@ from factrl.cli import tune as cli
 from factrl.errors import ConfigError, DataError
 from factrl.job import Job
 from factrl.runs.config import flat, load_settings
-from factrl.runs.resume import settings_text
 from factrl.runs.settings import AskSettings, RunSettings
 from factrl.train.tuning.plan import plan_tuning
 from factrl.train.tuning.rules import RULES, UNDECIDED, Candidate, TargetFormat
@@ -431,23 +430,6 @@ def test_wrong_words_are_named(words: tuple[str, ...], problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         run(*words)
     assert problem in str(caught.value)
-
-
-def test_a_run_goes_on_with_its_own_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = settings("tune.method=dpo", "rule=correctness", f"data.train={tmp_path / 'none.jsonl'}")
-    (tmp_path / "tune.toml").write_text(settings_text(told), "utf-8")
-    for words, name in (
-        (("--model", "n"), r"model\.name"),
-        (("rule=given",), r"tune\.rule"),
-        (("data.eval=e.jsonl",), r"data\.eval"),
-    ):
-        with pytest.raises(ConfigError, match=name):
-            run("--resume", str(tmp_path), *words)
-    with pytest.raises(DataError, match=r"none\.jsonl"):
-        run("--resume", str(tmp_path), "--steps", "7", "--dry-run")
-    (tmp_path / "done.json").write_text('{"steps": 7}')
-    assert run("--resume", str(tmp_path)) == 0
-    assert "7 of 7 steps" in capsys.readouterr().err
 
 
 # Before and after

@@ -23,7 +23,6 @@ from typing import Any
 import pytest
 
 from factrl.errors import ConfigError, LLMError, RewardBug, Unscored
-from factrl.job import read_job
 from factrl.llm import FakeLLM, Message
 from factrl.papers import load_paper, load_reward, paper_names
 from factrl.rewards.grading import Grader
@@ -278,11 +277,3 @@ def test_what_cannot_be_loaded(own: str, spec: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_reward(spec.format(folder=folder))
     assert message in str(caught.value)
-
-
-def test_a_papers_name_brings_its_settings_and_overrides_come_after(own: str) -> None:
-    needed = ["model.name=m", "data.train=d"]
-    by_name = read_job(None, ["paper=truthrl:binary", *needed, "train.beta=0.5"]).settings
-    assert "boxed" in by_name.data.prompt
-    assert (by_name.train.prompts_per_step, by_name.train.beta) == (64, 0.5)
-    assert read_job(None, [f"paper={own}:short", *needed]).settings.data.prompt == "{question}"

@@ -62,7 +62,6 @@ def test_all_problems_come_at_once_each_with_its_place(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.security("S29")
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -86,14 +85,6 @@ def test_one_wrong_override_is_one_line(override: str, message: str) -> None:
     lines = problems(*NEEDED, override)
     assert len(lines) == 1
     assert lines[0].startswith(message)
-
-
-@pytest.mark.security("S37")
-@pytest.mark.parametrize("url", ["http://user:sesame@host/v1", "https://host/v1?api_key=sesame"])
-def test_a_key_in_the_judge_url_is_refused_and_not_repeated(url: str) -> None:
-    (line,) = problems(*NEEDED, f"judge.url={url}")
-    assert "FACTRL_JUDGE_API_KEY" in line
-    assert "sesame" not in line
 
 
 @pytest.mark.parametrize(
@@ -168,7 +159,6 @@ def test_peek_reads_one_key_whatever_the_rest(tmp_path: Path) -> None:
 # Knobs
 
 
-@pytest.mark.security("S18")
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -204,7 +194,6 @@ def test_knob_problems_join_the_others_and_knobs_have_short_names(tmp_path: Path
 # Resolved settings
 
 
-@pytest.mark.security("S44")
 @given(
     prompt=st.text(max_size=30),
     knob=st.one_of(st.text(max_size=20), st.floats(allow_nan=False), st.booleans()),

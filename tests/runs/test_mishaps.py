@@ -187,26 +187,6 @@ def judge() -> Iterator[FaultServer]:
     server.close()
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "eval rows.jsonl --paper truthrl --output s.jsonl",
-        "index notes.txt --output idx",
-        "prepare convert rows.jsonl --to verl --output p.parquet",
-        "verify Oslo --docs notes.txt verifier.judge=weak --output s.html --no-cache",
-    ],
-)
-@pytest.mark.parametrize("size", [0, 100, 1_500])
-def test_a_disk_that_is_full_gets_one_line(line: str, size: int, capsys: pytest.CaptureFixture[str]) -> None:
-    with full_at(size):
-        code = main(line.split())
-    if code == 2:
-        assert complaint(capsys)
-    else:
-        assert size == 1_500  # some files are smaller
-        assert code == 0
-
-
 def test_many_samples_on_a_disk_that_fills_up_loses_nothing(
     judge: FaultServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,7 +14,7 @@ from factrl.errors import INSTALL, ConfigError, MissingExtra, SetupError
 from factrl.job import Job
 from factrl.llm import preflight
 from factrl.runs.disk import MayReplace, anything, check_free
-from factrl.runs.folder import version_of
+from factrl.runs.folder import settings_in, version_of
 from factrl.runs.settings import ModelSettings
 from factrl.verifier import Verifier
 
@@ -149,6 +149,19 @@ def as_overrides(args: argparse.Namespace) -> list[str]:
         ),
         *getattr(args, "settings", ()),
     ]
+
+
+def resumed(args: argparse.Namespace, file: str, given: str | None) -> tuple[Path, list[str]]:
+    """The settings of the run that `--resume` names, and the overrides.
+
+    Raises:
+        ConfigError: it is no run, or something else is `given` that a run has already.
+    """
+    if args.output is not None:
+        raise ConfigError(f"--resume goes on in the run's own folder; leave out --output {args.output}")
+    if given:
+        raise ConfigError(f"--resume takes everything from the run; leave out {given!r}")
+    return settings_in(args.resume, file), [*as_overrides(args), f"run.output={args.resume}"]
 
 
 def is_setting(word: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from factrl.errors import ConfigError, SetupError
 from factrl.job import Job, read_job, unread_in_training
 from factrl.runs.config import dump_toml
-from factrl.runs.folder import gpus_here, settings_in
+from factrl.runs.folder import gpus_here
 from factrl.runs.resume import going_on, nothing_to_do
 from factrl.runs.settings import RunSettings
 from factrl.stress.payoffs import try_out
@@ -26,6 +26,7 @@ from .options import (
     add_verb,
     as_overrides,
     needs_extra,
+    resumed,
 )
 from .terminal import say, tell
 
@@ -108,13 +109,7 @@ def _layers(args: argparse.Namespace) -> tuple[str | Path | None, list[str]]:
     """The recipe and the overrides behind the command line."""
     overrides = as_overrides(args)
     if args.resume is not None:
-        if args.output is not None:
-            raise ConfigError(f"--resume goes on in the run's own folder; leave out --output {args.output}")
-        if args.paper or args.config:
-            raise ConfigError(
-                f"--resume takes everything from the run; leave out {args.paper or '--config'!r}"
-            )
-        return settings_in(args.resume, "config.toml"), [*overrides, f"run.output={args.resume}"]
+        return resumed(args, "config.toml", args.paper or args.config)
     if args.paper is None:
         return args.config, overrides
     if not args.paper.endswith(".toml") and ("/" not in args.paper or ".py" in args.paper):

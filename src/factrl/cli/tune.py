@@ -10,7 +10,6 @@ from typing import get_args
 from factrl.errors import ConfigError
 from factrl.job import Job
 from factrl.runs.config import dump_toml
-from factrl.runs.folder import settings_in
 from factrl.runs.resume import going_on, nothing_to_do
 from factrl.train.tuning.plan import TunePlan, plan_tuning
 from factrl.train.tuning.settings import (
@@ -29,6 +28,7 @@ from .options import (
     add_verb,
     as_overrides,
     needs_extra,
+    resumed,
 )
 from .terminal import say, show_table, tell
 from .train import as_lines, limit_of_prompts
@@ -92,13 +92,8 @@ def _tune(args: argparse.Namespace) -> int:
 def _layers(args: argparse.Namespace) -> tuple[Path | str | None, list[str]]:
     """The file of settings and the overrides behind the command line."""
     overrides = as_overrides(args)
-    given = args.method or args.file or args.config
     if args.resume is not None:
-        if args.output is not None:
-            raise ConfigError(f"--resume goes on in the run's own folder; leave out --output {args.output}")
-        if given is not None:
-            raise ConfigError(f"--resume takes everything from the run; leave out {given!r}")
-        return settings_in(args.resume, TUNE), [*overrides, f"run.output={args.resume}"]
+        return resumed(args, TUNE, args.method or args.file or args.config)
     if args.method is None and args.config is None:
         raise ConfigError(f"name a method: factrl tune METHOD QUESTIONS, one of {', '.join(METHODS)}")
     if args.method is not None:

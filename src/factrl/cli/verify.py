@@ -167,13 +167,8 @@ def _verify(args: argparse.Namespace) -> int:
             "search server with --web"
         )
     if args.output is not None:
-        check_place(
-            "--output",
-            Path(args.output),
-            ".html",
-            ".htm",
-            may_replace=partial(is_page, template="verifier/report.html"),
-        )
+        ours = partial(is_page, template="verifier/report.html")
+        check_place("--output", Path(args.output), may_replace=ours)
     accepted = [] if args.ignore is None else _accepted(Path(args.ignore))
     texts = _texts(args.texts)
     docs = _evidence(verifier.docs, texts) if verifier.docs else []
