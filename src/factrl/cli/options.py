@@ -143,7 +143,7 @@ def as_overrides(args: argparse.Namespace) -> list[str]:
     given = {key: getattr(args, option) for option, key in args.stands_for.items()}
     return [
         *(
-            f"{key}={json.dumps(value) if isinstance(value, list) else value}"
+            f"{key}={json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value}"
             for key, value in given.items()
             if value is not None
         ),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factrl.errors import INSTALL, ConfigError, DataError, TooManyMasked, Unscored, nearest
-from factrl.job import REWARD_ALONE, open_judge, read_job
+from factrl.job import REWARD_ALONE, open_judge, read_job, unread
 from factrl.llm import preflight
 from factrl.runs.disk import is_page, write_page
 from factrl.runs.progress import Progress
@@ -147,7 +147,10 @@ def _read_settings(args: argparse.Namespace) -> AskSettings:
     args.settings = [word for word in words if word.startswith(_SECTIONS) and is_setting(word)]
     args.texts = [word for word in args.texts if word not in args.settings]
     args.docs = [word for word in args.docs or () if word not in args.settings] or None
-    settings = read_job(args.config, [*REWARD_ALONE, *as_overrides(args)], AskSettings).settings
+    words = [*REWARD_ALONE, *as_overrides(args)]
+    settings = read_job(
+        args.config, words, AskSettings, lambda job: unread(job.settings, ["verify"])
+    ).settings
     url = settings.judge.url or ""
     if url == "weak" or url.startswith(("nli:", "table:")):
         raise ConfigError(
