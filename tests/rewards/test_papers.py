@@ -257,23 +257,20 @@ def test_a_file_with_one_reward_needs_no_name(own: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"),
+    ("spec", "name"),
     [
-        ("trutrl", "unknown paper 'trutrl'; did you mean 'truthrl'? (there are: "),
-        (
-            "truthrl:binry",
-            "paper 'truthrl' has no variant 'binry'; did you mean 'binary'? (it has: ternary, ",
-        ),
-        ("{folder}/owm.py:short", "owm.py does not exist; did you mean 'own.py'?"),
-        ("{folder}/none/own.py:short", "own.py does not exist"),
-        ("{folder}/own.py:shrt", "own.py has no reward 'shrt'; did you mean 'short'? (it has: short, right)"),
-        ("{folder}/own.py", "own.py has several rewards; name one: "),
-        ("{folder}/empty.py:a", "empty.py has no reward; decorate a function of it with @factrl.reward"),
+        ("trutrl", "'truthrl'"),
+        ("truthrl:binry", "'binary'"),
+        ("{folder}/owm.py:short", "'own.py'"),
+        ("{folder}/none/own.py:short", "own.py"),
+        ("{folder}/own.py:shrt", "'short'"),
+        ("{folder}/own.py", "own.py:right"),
+        ("{folder}/empty.py:a", "@factrl.reward"),
     ],
 )
-def test_what_cannot_be_loaded(own: str, spec: str, message: str) -> None:
+def test_what_cannot_be_loaded(own: str, spec: str, name: str) -> None:
     folder = Path(own).parent
     (folder / "empty.py").write_text("a = 1\n", encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         load_reward(spec.format(folder=folder))
-    assert message in str(caught.value)
+    assert name in str(caught.value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -63,28 +62,27 @@ def test_all_problems_come_at_once_each_with_its_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "message"),
+    ("override", "name"),
     [
-        ("steps", "override: 'steps' is not key=value, e.g. train.steps=100"),
-        ("name=x", "override: name is not the name of one key; write one of model.name, run.name"),
-        ("steps=", "override: steps has no value after the equals sign"),
-        ("report_to=[wandb]", "override: report_to = '[wandb]' is not valid TOML; quote the whole override"),
-        ("steps=0", "override: train.steps = 0 must be greater than or equal to 1"),
-        ("temperature=nan", "override: train.temperature = nan must be a finite number"),
-        ("bf16=yes", "override: train.bf16 = 'yes' must be 'auto' or true or false"),
-        ("data.columns.qestion=q", "override: unknown key data.columns.qestion; did you mean 'question'?"),
-        ("data.prompt=\\boxed{}", "override: data.prompt: {} is not a column name; write {{ and }}"),
-        ("data.prompt=Answer.", "override: data.prompt 'Answer.' names no column; write {question}"),
-        ("paper.name=x", "override: paper is a value elsewhere and cannot be a table here"),
-        ("model.trust_remote_code=true", "model.trust_remote_code = true needs model.revision"),
-        ("micro_batch_size=7", "train.micro_batch_size = 7 does not divide the 512 completions of a step"),
-        ("eval_steps=5", "train.eval_steps = 5 needs data.eval"),
+        ("steps", "'steps'"),
+        ("name=x", "model.name, run.name"),
+        ("steps=", "steps"),
+        ("report_to=[wandb]", "quote the whole override"),
+        ("steps=0", "train.steps = 0"),
+        ("temperature=nan", "train.temperature"),
+        ("bf16=yes", "train.bf16"),
+        ("data.columns.qestion=q", "'question'"),
+        ("data.prompt=\\boxed{}", "{{ and }}"),
+        ("data.prompt=Answer.", "{question}"),
+        ("paper.name=x", "paper"),
+        ("model.trust_remote_code=true", "model.revision"),
+        ("micro_batch_size=7", "train.micro_batch_size"),
+        ("eval_steps=5", "data.eval"),
     ],
 )
-def test_one_wrong_override_is_one_line(override: str, message: str) -> None:
-    lines = problems(*NEEDED, override)
-    assert len(lines) == 1
-    assert lines[0].startswith(message)
+def test_one_wrong_override_is_one_line(override: str, name: str) -> None:
+    [line] = problems(*NEEDED, override)
+    assert name in line
 
 
 @pytest.mark.parametrize(
@@ -121,19 +119,12 @@ def test_later_layers_win(tmp_path: Path) -> None:
 # Files
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"a = 1\nb = \n", r"is not valid TOML: .*\(at line 2, column \d\)"),
-        (b"a = '\xff'", r"is not UTF-8 text \(byte 5\)"),
-    ],
-)
-def test_unreadable_files(tmp_path: Path, content: bytes, message: str) -> None:
+@pytest.mark.parametrize(("content", "name"), [(b"a = 1\nb = \n", "line 2"), (b"a = '\xff'", "byte 5")])
+def test_unreadable_files(tmp_path: Path, content: bytes, name: str) -> None:
     path = tmp_path / "recipe.toml"
     path.write_bytes(content)
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=rf"recipe\.toml .*{name}"):
         load_settings(RunSettings, path, NEEDED)
-    assert re.fullmatch(f"{re.escape(str(path))} {message}", str(caught.value))
 
 
 def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
