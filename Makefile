@@ -11,7 +11,7 @@ HOSTS = tests/hosts/requirements.txt
 BESIDE = -q -n 2 --dist worksteal # two tests at a time
 PINS = pyproject.toml constraints.txt $(VERL)
 
-.PHONY: help demo test test-core test-all test-slow test-hosts test-rows test-trl test-verl test-faults test-security check docs wheel bench bench-verifier bench-grader bench-gpu clean
+.PHONY: help demo test test-core test-all test-slow test-hosts test-rows test-trl test-verl check docs wheel bench bench-verifier bench-grader bench-gpu clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,12 +26,6 @@ test-core: $(VENV)-core/.test ## the tests that need no torch, which are all tha
 	OMP_NUM_THREADS=1 $(VENV)-core/bin/python -m pytest $(BESIDE) -m "not torch and not slow"
 
 test-all: test test-core test-slow test-trl test-hosts test-rows ## every night and before a release
-
-test-faults: $(VENV)/.dev ## what becomes of every fault of a server, a disk or a process
-	$(VENV)/bin/python -m pytest -q -m fault
-
-test-security: $(VENV)/.dev ## what a text, a file, a page or a client may not do
-	$(VENV)/bin/python -m pytest -q -m security
 
 test-slow: $(VENV)/.dev ## what takes a minute and more: two processes, Ray, long searches
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(BESIDE) -m slow

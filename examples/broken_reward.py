@@ -1,6 +1,6 @@
 """A reward that is broken on purpose: it pays for being sure, whatever is said.
 
-    factrl demo --reward examples/broken_reward.py:sure
+    factrl demo examples/broken_reward.py:sure
 
 docs/own_reward.md says what it teaches.
 """

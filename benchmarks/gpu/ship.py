@@ -212,7 +212,7 @@ def main(words: Sequence[str] | None = None) -> None:
         "--folder", action="append", default=[], type=Path, help="to bring under its own name; repeated"
     )
     packs.add_argument(
-        "--model", action="append", default=[], help="of `factrl models list`, on this machine; repeated"
+        "--model", action="append", default=[], help="of `factrl doctor`, on this machine; repeated"
     )
     packs.add_argument("--limit", type=float, default=64, help="MiB of files that a command may bring")
     packs.add_argument("--tree", type=float, help="MiB that go along with each; by default this tree's")

@@ -1,6 +1,6 @@
 """CorVer: a sentence is worth how often its two names stand together in a corpus; no verifier.
 
-    factrl index wikipedia.jsonl --out wiki
+    factrl index wikipedia.jsonl --output wiki
     factrl train examples/rewards/corver.py:corver --model MODEL --data questions.jsonl reward.index=wiki
 
 Fan et al. 2026, arXiv:2605.29648, known to us from its abstract and its code (shichengf/CorVer, f5f5ee4).

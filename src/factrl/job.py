@@ -82,7 +82,7 @@ class Job(Generic[S]):
             return open_judge(self.settings.judge)
         account = read_account(run.output) if run.output else Account()
         if why := account.overdraft(price, run.max_cost):
-            raise ConfigError(f"{why}; to go on, raise it: --max-cost MORE")
+            raise ConfigError(f"{why}; to go on, raise it: run.max_cost=MORE")
         allowed = account.allowance(price, run.max_cost, int(os.environ.get("WORLD_SIZE", "1")))
         return open_judge(self.settings.judge, max_cost=allowed)
 

@@ -65,54 +65,37 @@ def files(folder: Path) -> None:
 # Mistakes
 
 MISTAKES: list[tuple[str, str]] = [
-    # one of each kind; the settings, data and papers have tests of their own
-    ("train good.toml train.lerning_rate=1", "unknown key train.lerning_rate; did you mean 'train.learning_"),
-    ("train good.toml reward.abstian=1", "unknown knob reward.abstian; did you mean 'abstain'?"),
-    ("train typo.toml", "unknown key train.stesp; did you mean 'train.steps'?"),
-    ("train --config knowrl.toml", "knowrl.toml does not exist; did you mean 'recipes/knowrl/recipe.toml'?"),
-    ("train --config small/truthlr", "small/truthlr does not exist; did you mean 'small/truthrl'?"),
-    ("train god.toml", "god.toml does not exist; did you mean 'good.toml'?"),
-    ("train good.toml --config typo.toml", "good.toml and --config typo.toml are two recipes; give one"),
-    ("train trutrl --model m --data questions.jsonl", "unknown paper 'trutrl'; did you mean 'truthrl'?"),
-    ("train good.toml paper=truthrl:reasoning-additive", "needs a judge; give http://localhost:8000/v1#mod"),
-    ("train good.toml --data bare.jsonl", "bare.jsonl: no answers in 1 of 1 rows, first in row 1 (id 1)"),
-    (
-        "train good.toml",
-        "4 of 4 questions can be used, fewer than the 64 of one step; give train.prompts_per_step=4 or",
-    ),
-    (
-        "eval questions.jsonl grade.column=completoin",
-        "no column 'completoin' beside the question and its answers; did you mean 'completion'?",
-    ),
-    ("eval questions.jsonl --judge {closed}#m", "{closed} could not be reached: "),
-    ("train --resume outt", "run outt does not exist; did you mean 'out'?"),
-    ("train truthrl --resume out", "--resume takes everything from the run; leave out 'truthrl'"),
-    ("eval questions.jsonl --model m", "a model needs --output FOLDER"),
-    ("eval questions.jsonl data.limit=3", "'data.limit=3' says how a model is asked; name one with --model"),
-    ("eval questions.jsonl data.columns.id='' data.prompt=x", "'data.prompt=x' says how a model is asked"),
-    ("eval questions.jsonl --paper truthrl --output s", "--output s must end in .jsonl"),
-    (
-        "eval questions.jsonl --paper truthrl --output ./questions.jsonl",
-        "questions.jsonl exists; name another file",
-    ),
-    ("show truthrl reward.verifier=zzz", "verifier='zzz' is not judge or em"),
-    ("train threshold --model m --data questions.jsonl", "it has no column `threshold`"),
-    # prepare
-    ("prepare klcf questions.jsonl --model {closed}#m --output k", "4 of 4 questions come without evidence"),
-    ("prepare retrieve questions.jsonl --output o.jsonl --withhold half", "'half' is no number from 0 to 1"),
-    ("prepare retrieve questions.jsonl --output o.jsonl --distractors=-1", "'-1' is not a whole number"),
-    ("prepare retrieve questions.jsonl --output o.csv", "--output o.csv must end in .jsonl"),
-    ("prepare retrieve gone.jsonl --output o.jsonl", "gone.jsonl does not exist"),
+    # one of each kind; what docs/troubleshooting.md shows, settings, data and papers have tests of their own
+    ("train good.toml reward.abstian=1", "'abstain'"),
+    ("train typo.toml", "'train.steps'"),
+    ("train --config knowrl.toml", "'recipes/knowrl/recipe.toml'"),
+    ("train --config small/truthlr", "'small/truthrl'"),
+    ("train god.toml", "'good.toml'"),
+    ("train good.toml --config typo.toml", "two recipes"),
+    ("train good.toml paper=truthrl:reasoning-additive", "needs a judge"),
+    ("train good.toml --data bare.jsonl", "row 1 (id 1)"),
+    ("train --resume outt", "'out'"),
+    ("train truthrl --resume out", "leave out 'truthrl'"),
+    ("train threshold --model m --data questions.jsonl", "`threshold`"),
+    ("eval questions.jsonl grade.column=completoin", "'completion'"),
+    ("eval questions.jsonl --judge {closed}#m", "{closed}"),
+    ("eval questions.jsonl --model m", "--output FOLDER"),
+    ("eval questions.jsonl data.limit=3", "--model"),
+    ("eval questions.jsonl --paper truthrl --output s", ".jsonl"),
+    ("eval questions.jsonl --paper truthrl --output ./questions.jsonl", "questions.jsonl exists"),
+    ("show truthrl reward.verifier=zzz", "'zzz'"),
+    ("show truthrl --settings", "--settings"),
+    ("prepare klcf questions.jsonl --model {closed}#m --output k", "without evidence"),
+    ("prepare retrieve questions.jsonl --output o.jsonl --withhold half", "'half'"),
+    ("prepare retrieve questions.jsonl --output o.jsonl --distractors=-1", "'-1'"),
+    ("prepare retrieve questions.jsonl --output o.csv", ".jsonl"),
     ("prepare retrieve questions.jsonl --index nowhere --output o.jsonl", "nowhere"),
-    # usage
-    ("help verifi", "unknown verb 'verifi'; did you mean 'verify'?"),
-    ("prepare klfc", "factrl prepare has no kind 'klfc'; did you mean 'klcf'?"),
-    ("prepare", "factrl prepare needs a kind (there are: klcf, retrieve, "),
-    ("trian", "unknown verb 'trian'; did you mean 'train'? (there are: verify, index, "),
-    ("train truthrl --modle m", "unknown option '--modle'; did you mean '--model'?; see factrl train --help"),
-    ("train good.toml --model", "argument --model: expected one argument; see factrl train --help"),
-    ("eval", "the following arguments are required: FILE"),
-    ("show truthrl --settings", "--settings stands alone"),
+    ("help verifi", "'verify'"),
+    ("prepare klfc", "'klcf'"),
+    ("prepare", "klcf, retrieve"),
+    ("train truthrl --modle m", "'--model'"),
+    ("train good.toml --model", "--model"),
+    ("eval", "FILE"),
 ]
 
 
@@ -224,12 +207,12 @@ def replace(monkeypatch: pytest.MonkeyPatch, module: str, **names: object) -> No
 def test_the_help_of_all_says_of_each_verb_what_its_own_says() -> None:
     _, verbs = cli.all_parsers()
     told = {name: about for group in cli.GROUPS.values() for name, (_, about) in group.items()}
-    own = {name: str(parser.description).split("\n\n") for name, parser in verbs.items() if " " not in name}
-    assert {name: f"{about[0].upper()}{about[1:]}." for name, about in told.items()} == {
-        name: first for name, (first, *_) in own.items()
-    }
-    later = {name for name, (_, then, *_) in own.items() if not then.startswith("example")}
-    assert later <= {"prepare", "tune"}
+    own = {name: str(parser.description).split("\n\n") for name, parser in verbs.items()}
+    for name, about in told.items():
+        assert own[name][0] == f"{about[0].upper()}{about[1:]}."
+    for name, (_, examples) in own.items():
+        assert examples.startswith("examples:\n  ")
+        assert len(re.findall(r"^  .*factrl", examples, re.M)) >= 2, name
 
 
 def test_the_help_of_all_loads_no_verb() -> None:
@@ -241,7 +224,9 @@ def test_the_help_of_all_loads_no_verb() -> None:
     assert "pydantic" not in done.stderr
 
 
-def test_help_lists_the_verbs_and_each_shows_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_the_verbs_and_each_fits_a_screen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     for words in ([], ["--help"]):
         assert main(words) == 0
         out = capsys.readouterr().out
@@ -250,10 +235,11 @@ def test_help_lists_the_verbs_and_each_shows_an_example(capsys: pytest.CaptureFi
         assert max(map(len, out.splitlines())) <= 80
     assert main(["prepare", "--help"]) == 0
     assert {*re.findall(r"^  factrl prepare (\w+)  ", capsys.readouterr().out, re.M)} == KINDS
+    monkeypatch.setenv("COLUMNS", "100")
     for verb in (*VERBS, *(f"prepare {kind}" for kind in KINDS)):
         assert main([*verb.split(), "--help"]) == 0
         out = capsys.readouterr().out
-        assert f"\n  factrl {verb}" in out.partition("example")[2], verb
+        assert len(out.splitlines()) <= 40, f"{verb}: one screen"
         assert verb not in ("demo", "train", "eval") or "factrl show --settings" in " ".join(out.split())
 
 

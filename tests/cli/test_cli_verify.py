@@ -43,16 +43,14 @@ class FakeJudge:
 class FakeVerifier:
     """Gives the report, or raises the error, that a test made; keeps what it was asked."""
 
-    max_chars = 100
-
     def __init__(self, comes: Report | Exception, weak: bool = False) -> None:
         self.comes, self.judge = comes, FakeJudge()
         self.judge.weak = weak  # type: ignore[misc]
         self.opened: dict[str, Any] = {}
         self.asked: tuple[Any, ...] = ()
 
-    def batch(self, texts: Any, questions: Any, *, topics: Any, watch: Any, seen: Any = None) -> list[Report]:
-        self.asked = (*texts, *questions, *topics)
+    def batch(self, texts: Any, questions: Any, *, watch: Any, seen: Any = None) -> list[Report]:
+        self.asked = (*texts, *questions)
         watch(1, 2)
         watch(2, 2)
         if isinstance(self.comes, Exception):
@@ -142,7 +140,7 @@ def test_what_is_read(
     verifier = fake(made("supported"))
     pipe(monkeypatch, piped)
     assert main(["verify", *words, *DOCS]) == 0
-    assert verifier.asked == (read, "", "")
+    assert verifier.asked == (read, "")
 
 
 @pytest.mark.parametrize(
@@ -187,14 +185,14 @@ def test_options_reach_the_verifier_and_verdicts_are_kept(fake: Say, folder: Pat
     verifier = fake(made("supported"))
     server = FaultServer(says("ok"))
     Path("notes.md").write_text("# Notes")
-    words = "--docs curie.txt latin.txt --docs notes.md "
-    words += "--index wiki --web http://s verifier.judge=nli:x --preset knowrl"
-    more = "--question Who? --topic Curie --k 3 --max-claims 9 --max-chars 50 --judge"
+    words = "--docs curie.txt latin.txt verifier.judge=nli:x --docs notes.md "
+    words += "--index wiki --web http://s verifier.preset=knowrl"
+    more = "--question Who? verifier.k=3 verifier.max_claims=9 --judge"
     try:
         assert main(["verify", TEXT, *words.split(), *more.split(), f"{server.url}#qwen"]) == 0
     finally:
         server.close()
-    assert verifier.asked == (TEXT, "Who?", "Curie")
+    assert verifier.asked == (TEXT, "Who?")
     store = verifier.opened.pop("store")
     assert store.path == folder / "cache" / "verdicts.db"
     store.close()
@@ -203,7 +201,8 @@ def test_options_reach_the_verifier_and_verdicts_are_kept(fake: Say, folder: Pat
         "preset": "knowrl",
         "docs": [Path("curie.txt"), Path("latin.txt"), Path("notes.md")],
         **{"index": "wiki", "web": "http://s", "judge": "nli:x"},
-        **{"k": 3, "max_claims": 9, "max_chars": 50, "accepted": []},
+        **{"k": 3, "max_claims": 9, "max_chars": 16 * 2**20, "accepted": []},
+        **{"embedder": "", "trust_remote_code": False, "controls": False},
     }
 
 
@@ -229,18 +228,6 @@ def test_a_verdict_near_one_half_is_unsure(
     assert line in "".join(capsys.readouterr())
 
 
-@pytest.mark.security("S42")
-def test_text_of_others_cannot_steer_the_terminal(fake: Say, capsys: pytest.CaptureFixture[str]) -> None:
-    bad = "\x1b[2J\u202e\r\nfactrl: S supported"
-    passage = Passage(f"quote {bad}", bad, bad)
-    verdict = Verdict("unjudged", "j", quote=(0, 0, len(passage.text)), cause="timeout")
-    fake(Report(bad, checks=(Check(Claim(bad, 0, 3), (passage,), verdict),), failure=None))
-    assert main(["verify", TEXT, *DOCS]) == 3
-    out, err = capsys.readouterr()
-    assert not {*"\x1b\u202e\r"} & {*out, *err}
-    assert not re.search(r"^factrl: S", out, re.M)
-
-
 # Endings
 
 
@@ -258,9 +245,9 @@ def test_text_of_others_cannot_steer_the_terminal(fake: Say, capsys: pytest.Capt
         ),
         (LLMError("timeout", "no answer"), 3, "the text could not be checked: timeout: no answer"),
         (
-            Report("x" * 1234, floored="oversize"),
+            Report("x" * (2**24 + 1), floored="oversize"),
             2,
-            "the text has 1,234 characters, more than the 100 that are read; shorten it or raise --max-chars",
+            "the text has 16,777,217 characters, more than the 16,777,216 that are read; shorten it",
         ),
         (
             Report("x", floored="oversize"),
@@ -341,7 +328,7 @@ def test_headings_and_code_are_told_and_not_dropped() -> None:
 
 
 def test_a_text_is_checked_from_end_to_end(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["verify", TEXT, "--docs", "curie.txt", *WEAK, "--html", "out.html"]
+    words = ["verify", TEXT, "--docs", "curie.txt", *WEAK, "--output", "out.html"]
     assert main(words) == 0
     out, err = capsys.readouterr()
     assert "\x1b" not in out
@@ -421,12 +408,11 @@ def test_several_texts_of_several_formats_share_one_page_and_accepted_claims(
     Path("c.ipynb").write_text(json.dumps({"cells": [{"cell_type": "code", "source": "x=1"}, cell]}), "utf-8")
     Path("ok.txt").write_text(f"# seen on Monday\n{TEXT.partition('.')[0]}\nGone for good.\n", "utf-8")
     Path("verify.toml").write_text(
-        'docs = ["curie.txt"]\nverifier = {judge = "weak"}\nstrict = true\nignore = "ok.txt"\n'
-        "max-claims = 9\n",
+        'verifier = {judge = "weak", docs = ["curie.txt"], max_claims = 9}\n',
         "utf-8",
     )
     words = ["verify", "a.txt", "b.html", "c.ipynb", "--config", "verify.toml"]
-    assert main([*words, "--html", "out.html"]) == 1
+    assert main([*words, "--strict", "--ignore", "ok.txt", "--output", "out.html"]) == 1
     out, err = capsys.readouterr()
     assert [line for line in out.splitlines() if line.endswith(":")] == ["a.txt:", "b.html:", "c.ipynb:"]
     assert re.search(r"skipped .*1868.*\(accepted\)", out)
@@ -440,9 +426,10 @@ def test_several_texts_of_several_formats_share_one_page_and_accepted_claims(
     assert len({*numbers}) == len(numbers)
     assert {*re.findall(r'href="#([\w-]+)"', html)} <= {*re.findall(r'id="([\w-]+)"', html)}
     assert "words, names and numbers alone" in html.partition("<details")[0]
-    assert main(["verify", "a.txt", "--config", "verify.toml"]) == 0, "accepted or supported"
+    accepted = ["verify", "a.txt", "--config", "verify.toml", "--strict", "--ignore", "ok.txt"]
+    assert main(accepted) == 0, "accepted or supported"
     capsys.readouterr()
-    assert main([*words, "--json"]) == 1
+    assert main([*words, "--json", "--strict"]) == 1
     files = [json.loads(line)["file"] for line in capsys.readouterr().out.splitlines()]
     assert files == ["a.txt", "b.html", "c.ipynb"]
 
@@ -456,11 +443,7 @@ def test_several_texts_of_several_formats_share_one_page_and_accepted_claims(
         ("page.md", b"%PDF-1.7", ".pdf"),
         ("letter.txt", b"PK\x03\x04", ".docx"),
         ("letter.docx", b"none", "cannot be read as DOCX"),
-        ("v.toml", b"dcos = ['a']", "did you mean 'docs'"),
-        ("v.toml", b"strict = 'yes'", "true or false"),
-        ("v.toml", b"sure = [0.8]", "one value"),
-        ("v.toml", b"sure = 8", "v.toml"),
-        ("v.toml", b"config = 'v.toml'", "no option 'config'"),
+        ("v.toml", b"verifier.dcos = ['a']", "did you mean 'verifier.docs'"),
     ],
 )
 def test_what_is_no_text_or_no_option_is_refused_in_plain_words(

@@ -91,7 +91,6 @@ def test_the_cache_folder(
     assert (wrong.what, "set FACTRL_CACHE" in wrong.detail) == ("cache", True)
 
 
-@pytest.mark.security("S37")
 def test_variables_are_named_and_never_told() -> None:
     finding = variables({"OPENAI_API_KEY": "sk-secret", "FACTRL_JUDGE_MODEL": "secret-model", "HOME": "/x"})
     assert finding.detail.startswith("set: FACTRL_JUDGE_MODEL, OPENAI_API_KEY; not set: ")

@@ -59,7 +59,7 @@ def test_both_sets_are_read_in_the_subset_that_is_named(monkeypatch: pytest.Monk
 def test_a_dry_run_prints_it_and_writes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(folder.rglob("*"))
     words = ["truthrl", "--model", "model", "--data", "q.jsonl", "train.prompts_per_step=2", SERVER]
-    assert main(["train", *words, *PRICES, "--max-cost", "2.5", "--dry-run"]) == 0
+    assert main(["train", *words, *PRICES, "run.max_cost=2.5", "--dry-run"]) == 0
     out, err = capsys.readouterr()
     told = dict(line.split(maxsplit=1) for line in err.splitlines())
     assert told["cost"] == "the run stops before the judge has cost $2.5"

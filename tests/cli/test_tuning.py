@@ -18,7 +18,6 @@ from factrl.cli import tune as cli
 from factrl.errors import ConfigError, DataError
 from factrl.job import Job
 from factrl.runs.config import flat, load_settings
-from factrl.runs.resume import settings_text
 from factrl.runs.settings import AskSettings, RunSettings
 from factrl.train.tuning.plan import plan_tuning
 from factrl.train.tuning.rules import RULES, UNDECIDED, Candidate, TargetFormat
@@ -321,7 +320,7 @@ def test_a_probe_that_asked_otherwise_is_refused(questions: Path, tmp_path: Path
     about.write_text(json.dumps({"about": {**same, "policy": "m"}}), "utf-8")
     assert plan_tuning(told).notes == []
     about.write_text(json.dumps({"about": {**same, "policy": "other"}}), "utf-8")
-    assert plan_tuning(told).notes == [f"--probe {file}: it asked the model other, and m is trained"]
+    assert plan_tuning(told).notes == [f"tune.probe={file}: it asked the model other, and m is trained"]
     for other in ({"prompt": "Q: {question}"}, {"extract": "boxed"}):
         about.write_text(json.dumps({"about": {**same, **other}}), "utf-8")
         with pytest.raises(ConfigError, match=f"was made with {next(iter(other))} = "):

@@ -219,6 +219,13 @@ def test_commands_parse(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         parse(command)
 
 
+def test_examples_of_the_help_parse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    for verb in all_parsers()[1].values():
+        for command in commands(verb.description or ""):
+            parse(command)
+
+
 @each_page(PAGES)
 def test_commands_in_running_text_exist(page: Path) -> None:
     _, verbs = all_parsers()

@@ -84,7 +84,6 @@ def test_a_comparison_has_the_denominators_of_the_numbers(tmp_path: Path) -> Non
     assert (len(pair.changed), pair.notes) == (6, [])
 
 
-@pytest.mark.security("S42")
 def test_a_terminal_shows_claims_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = "b\x1b[31m"
     numbers = {"detail": asdict(Number(8, 7, 9, 3, percent=False))}

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +11,6 @@ from typing import Any
 import pytest
 
 import factrl
-import fault_server as fs
 from commands import write
 from factrl.cli import main
 from factrl.llm import FakeLLM
@@ -50,29 +44,6 @@ def asked(server: FaultServer) -> Counter[str]:
     """How often the judge was asked about each city."""
     bodies = [request.body["messages"][-1]["content"] for request in server.requests]
     return Counter(city for city in CITIES for body in bodies if f'"answer": "{city}"' in body)
-
-
-def test_a_killed_eval_goes_on_without_paying_twice(server: FaultServer, tmp_path: Path) -> None:
-    server.play(says("ok"), WRONG, WRONG, WRONG, fs.hang)
-    words = [sys.executable, "-m", "factrl", "eval", "rows.jsonl", "--judge", f"{server.url}#j"]
-    source = Path(factrl.__file__).parents[1]
-    env = {**os.environ, "PYTHONPATH": str(source), "FACTRL_CACHE": str(tmp_path / "cache")}
-
-    first = subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 60
-    while len(server.requests) < 7 and time.monotonic() < until:
-        time.sleep(0.05)
-    time.sleep(1.0)  # the three that were answered reach the disk
-    first.send_signal(signal.SIGKILL)
-    first.wait()
-    before = asked(server)
-    assert before == dict.fromkeys(CITIES, 1)
-
-    server.play(WRONG)
-    done = subprocess.run([*words, "--json"], env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["benchmarks"]["rows"]["numbers"]["hallucination"]["value"] == 6 / 7
-    assert Counter((asked(server) - before).values()) == {1: 3}  # those that nobody had answered
 
 
 @pytest.mark.parametrize(
@@ -128,5 +99,4 @@ def test_a_sentence_that_gives_the_answer_is_right(
     assert "100.0" in capsys.readouterr().out
     assert main(["eval", str(file), "grade.form=short"]) == 0
     told = capsys.readouterr()
-    assert "1 wrong answer would be right as sentences (grade.form=sentence): In France" in told.err
     assert "100.0 " not in told.out.split("hallucination")[0]

@@ -20,7 +20,6 @@ from inspect_ai.model import ModelOutput, ModelUsage, get_model  # noqa: E402
 from inspect_ai.scorer import Scorer, Target  # noqa: E402
 from inspect_ai.solver import generate  # noqa: E402
 
-from factrl import FakeLLM, LLMError  # noqa: E402
 from factrl.bridges import inspect as bridge  # noqa: E402
 
 # Inspect leaves streams open and calls what others have deprecated, which is no business of ours.
@@ -80,17 +79,6 @@ def test_a_sample_without_a_reply_is_unscored(scorer: Scorer, error: str | None)
     score: Any = asyncio.run(scorer(state, Target("Warsaw")))
     assert math.isnan(score.value)
     assert score.reason == "no_completion"
-
-
-def test_what_the_judge_does_not_decide_is_unscored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = FakeLLM(lambda _: LLMError("timeout", "nobody answers"))
-    monkeypatch.setattr(bridge, "connect", lambda _: judge)
-    log = run(tmp_path, bridge.outcome("http://localhost:1/v1#judge"))
-    scores = [sample.scores["outcome"] for sample in log.samples]
-    ungraded = [score for score in scores if isinstance(score.value, float) and math.isnan(score.value)]
-    assert [score.reason for score in ungraded] == ["timeout"] * 3
-    assert means(log) == {"correct": 0, "abstained": 1, "incorrect": 0, "truthfulness": 0}
-    assert {score.unscored_samples for score in log.results.scores} == {3}
 
 
 def test_a_reward_is_a_scorer_and_masked_is_in_no_mean(tmp_path: Path) -> None:

@@ -57,14 +57,6 @@ def test_the_examples_taskset_pays_what_truthrl_pays(task: vf.Task, text: str, p
     assert trace.metrics == {"truthrl/outcome": pays}
 
 
-def test_what_could_not_be_graded_is_an_error_of_the_task_and_no_number(task: vf.Task) -> None:
-    task.config = vf.TaskConfig(rewards={"own": {"fn": "own.py:ungraded"}})
-    trace = trace_of(task.data, "Warsaw")
-    with pytest.raises(vf.TaskError, match="judge_down"):
-        asyncio.run(task.score(trace))
-    assert trace.rewards == {"own": None}
-
-
 def test_reasoning_that_the_server_took_out_stands_before_the_answer(task: vf.Task) -> None:
     task.config = vf.TaskConfig(rewards={"own": {"fn": "own.py:length"}})
     trace = trace_of(task.data, "<answer>Warsaw</answer>", "In Warsaw.")

@@ -62,7 +62,6 @@ def run_in_child(work: Callable[[], Any]) -> int:
 # ---------------------------------------------------------------- keys
 
 
-@pytest.mark.security("S46")
 def test_nothing_can_move_from_one_field_into_the_next() -> None:
     pairs = [
         ({"a": "x|y", "b": "z"}, {"a": "x", "b": "y|z"}),
@@ -106,7 +105,6 @@ def test_what_is_not_json_is_refused_whole(path: Path, value: Any) -> None:
 # ---------------------------------------------------------------- whose file it is
 
 
-@pytest.mark.security("S39")
 def test_folder_and_files_are_for_their_owner_only(path: Path) -> None:
     before = os.umask(0)
     try:
@@ -124,7 +122,6 @@ def test_folder_and_files_are_for_their_owner_only(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-@pytest.mark.security("S28")
 def test_a_database_of_something_else_is_left_alone(path: Path) -> None:
     path.parent.mkdir()
     with sqlite3.connect(path) as other:
@@ -155,7 +152,6 @@ print(len(values), store.get("before"))
 """
 
 
-@pytest.mark.fault("F21")
 @pytest.mark.skipif(sys.platform == "win32", reason="needs setrlimit")
 def test_f21_a_full_disk_goes_on_in_memory_and_keeps_what_it_had(path: Path) -> None:
     done = subprocess.run(
@@ -184,7 +180,6 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.fault("F22")
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
 def test_f22_a_damaged_file_is_moved_aside_and_the_run_goes_on(
     path: Path, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
@@ -207,7 +202,6 @@ def test_f22_a_damaged_file_is_moved_aside_and_the_run_goes_on(
     check.close()
 
 
-@pytest.mark.fault("F22")
 def test_f22_what_another_process_began_anew_is_not_moved_aside_again(path: Path) -> None:
     wanted = filled(path)
     first, second = Store(path), Store(path)
@@ -219,8 +213,6 @@ def test_f22_what_another_process_began_anew_is_not_moved_aside_again(path: Path
     assert len([file for file in begun_anew(path) if not file.name.endswith(("-wal", "-shm"))]) == 1
 
 
-@pytest.mark.security("S27")
-@pytest.mark.fault("F23")
 def test_f23_every_flipped_byte_is_caught(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     wanted = filled(path)
     data, dice = bytearray(path.read_bytes()), random.Random(1)
@@ -241,8 +233,6 @@ def test_f23_every_flipped_byte_is_caught(path: Path, caplog: pytest.LogCaptureF
     assert begun_anew(path) == []
 
 
-@pytest.mark.security("S27")
-@pytest.mark.fault("F23")
 def test_f23_a_row_under_anothers_key_or_of_another_kind_is_caught(path: Path) -> None:
     a, b, c, d = filled(path, 4)
     with sqlite3.connect(path) as other:
@@ -268,7 +258,6 @@ for n in range(0, 2000, 20):
 """
 
 
-@pytest.mark.fault("F24")
 def test_f24_four_processes_on_one_file(path: Path) -> None:
     commands = [[sys.executable, "-c", WRITER, str(path), str(me)] for me in range(4)]
     children = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
@@ -281,7 +270,6 @@ def test_f24_four_processes_on_one_file(path: Path) -> None:
     assert len(values) == 8_000
 
 
-@pytest.mark.fault("F24")
 def test_f24_a_lock_that_is_never_given_back_is_not_waited_for_for_ever(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -300,7 +288,6 @@ def test_f24_a_lock_that_is_never_given_back_is_not_waited_for_for_ever(
     assert ["is locked" in record.message for record in caplog.records] == [True]
 
 
-@pytest.mark.fault("F31")
 @needs_fork
 @quiet_fork
 def test_f31_a_fork_while_others_write(path: Path) -> None:
@@ -368,7 +355,6 @@ for kill in range(int(sys.argv[2])):
 
 
 @needs_fork
-@pytest.mark.fault("F20")
 def test_kills_lose_nothing_that_was_acknowledged(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", KILLED, str(path), str(KILLS)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
@@ -421,7 +407,6 @@ def read_only() -> Iterator[Path]:
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs users")
 @pytest.mark.parametrize("begun", [False, True], ids=["no file", "a file"])
-@pytest.mark.fault("F21")
 def test_a_read_only_folder_costs_the_cache_and_nothing_else(read_only: Path, begun: bool) -> None:
     path = read_only / "verdicts.sqlite"
     if begun:
@@ -439,7 +424,6 @@ def test_a_read_only_folder_costs_the_cache_and_nothing_else(read_only: Path, be
     assert {file.name: file.read_bytes() for file in read_only.iterdir()} == before
 
 
-@pytest.mark.fault("F25")
 def test_a_disk_that_knows_no_locks_is_not_written_to(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -82,7 +82,6 @@ def when(condition: Callable[[], bool], do: Callable[[], Any], after: float = 0.
 # ---------------------------------------------------------------- a server that is not there
 
 
-@pytest.mark.fault("F01")
 def test_f01_a_server_that_never_comes_is_given_up_after_the_pause() -> None:
     llm = client(fs.closed_port(), pause=0.3)
     results = batch(llm, 100)
@@ -94,7 +93,6 @@ def test_f01_a_server_that_never_comes_is_given_up_after_the_pause() -> None:
     assert "was down for longer than pause = 0.3 s" in errors[-1].detail
 
 
-@pytest.mark.fault("F18")
 def test_f18_a_restart_in_the_middle_of_a_batch_loses_nothing(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -115,7 +113,6 @@ def test_f18_a_restart_in_the_middle_of_a_batch_loses_nothing(
 # ---------------------------------------------------------------- a server that is asked too much
 
 
-@pytest.mark.fault("F05")
 def test_f05_refusals_without_a_header_lose_nothing_and_cost_few_requests(serve: Serve) -> None:
     server = serve(says())
     llm = client(server)
@@ -127,7 +124,6 @@ def test_f05_refusals_without_a_header_lose_nothing_and_cost_few_requests(serve:
     assert llm.usage.retries == llm.usage.requests - 500
 
 
-@pytest.mark.fault("F06")
 def test_f06_a_wait_that_the_server_names_holds_everyone(serve: Serve) -> None:
     server = serve(answers(429, {}, retry_after="0.5"), says())
     llm = client(server, max_concurrency=1)
@@ -142,7 +138,6 @@ def test_f06_a_wait_that_the_server_names_holds_everyone(serve: Serve) -> None:
 # ---------------------------------------------------------------- a server that fails now and then
 
 
-@pytest.mark.fault("F07")
 def test_f07_passing_failures_cost_few_samples(serve: Serve) -> None:
     codes = iter(range(10**9))
     failing = [answers(code, b"oops") for code in (500, 502, 503, 504, 529)]
@@ -156,7 +151,6 @@ def test_f07_passing_failures_cost_few_samples(serve: Serve) -> None:
     assert max(result.attempts for result in results if isinstance(result, Reply)) > 1
 
 
-@pytest.mark.fault("F08")
 def test_f08_final_answers_are_neither_repeated_nor_held_against_the_server(serve: Serve) -> None:
     server = serve(answers(422, {"error": "no"}))
     llm = client(server)
@@ -166,7 +160,6 @@ def test_f08_final_answers_are_neither_repeated_nor_held_against_the_server(serv
     assert not paused(llm)
 
 
-@pytest.mark.fault("F08")
 def test_f08_a_refused_key_ends_the_pause_at_once(serve: Serve) -> None:
     server = serve(answers(500, b""))
     llm = client(server)
@@ -177,7 +170,6 @@ def test_f08_a_refused_key_ends_the_pause_at_once(serve: Serve) -> None:
 # ---------------------------------------------------------------- replies that are none
 
 
-@pytest.mark.fault("F14", "F15", "F16")
 def test_f14_f15_f16_what_the_parser_rejects_is_handed_on_but_not_stored(
     serve: Serve, tmp_path: Path
 ) -> None:
@@ -218,7 +210,6 @@ def test_identical_questions_at_the_same_time_are_one_request(serve: Serve, tmp_
     assert (inner.usage.calls, inner.usage.cached) == (1, 49)
 
 
-@pytest.mark.security("S46")
 def test_whatever_changes_the_reply_is_part_of_the_key(serve: Serve, tmp_path: Path) -> None:
     server, store = serve(says()), Store(tmp_path / "cache.sqlite")
     ask: dict[str, Any] = {"temperature": 0.0, "max_tokens": 9}
@@ -283,7 +274,6 @@ def test_a_server_that_does_not_count_is_counted_for(serve: Serve, usage: Any) -
 ODD = ["1" + "0" * 5000, "1e999", "100000000", "-7", "NaN", '"7"']
 
 
-@pytest.mark.fault("F14")
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: odd[:9])
 def test_f14_what_a_server_says_of_itself_ends_no_call_and_no_wait(serve: Serve, odd: str) -> None:
     usage = {"prompt_tokens": "ODD", "completion_tokens": "ODD", "total_tokens": "ODD", "cost": "ODD"}
@@ -382,7 +372,6 @@ def truth(count: int) -> list[float]:
     return [1.0 if number % 2 else -1.0 for number in range(count)]
 
 
-@pytest.mark.fault("F02", "F04", "F07", "F10", "F11", "F12", "F13", "F15", "F16")
 def test_over_real_sockets_a_number_is_always_the_judges_own(serve: Serve, tmp_path: Path) -> None:
     """From a server that fails in every way, through client, store and a reward to the rows of a run."""
     dice = random.Random(1)
@@ -422,7 +411,6 @@ def test_over_real_sockets_a_number_is_always_the_judges_own(serve: Serve, tmp_p
     assert states["masked"] <= len(server.requests) - before <= 2 * states["masked"]
 
 
-@pytest.mark.fault("F17")
 def test_f17_unasked_replies_at_random_moments_make_no_wrong_grade(serve: Serve) -> None:
     """The server keeps every connection open, whatever the client asks for, and sends more replies on it."""
     dice, count, over = random.Random(4), 120, threading.Event()

@@ -73,7 +73,6 @@ def serve(port: int, judge: FaultServer, folder: Path) -> subprocess.Popen[bytes
     )
 
 
-@pytest.mark.fault("F19", "F20", "F32")
 def test_a_reward_server_is_killed_in_the_middle_of_a_batch_and_started_again(
     judge: FaultServer, tmp_path: Path
 ) -> None:
@@ -106,7 +105,6 @@ def test_a_reward_server_is_killed_in_the_middle_of_a_batch_and_started_again(
     assert 0 <= again <= 10  # nothing that was judged is asked again; a server that starts asks for itself
 
 
-@pytest.mark.fault("F18", "F19")
 def test_ready_is_taken_back_when_the_judge_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     from factrl import server as service
 
@@ -129,7 +127,6 @@ def test_ready_is_taken_back_when_the_judge_dies(monkeypatch: pytest.MonkeyPatch
 # ---------------------------------------------------------------- clocks
 
 
-@pytest.mark.fault("F26")
 def test_a_wall_clock_that_jumps_moves_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     jumps, real = iter(range(10**9)), time.time
     monkeypatch.setattr(time, "time", lambda: real() + (3600 if next(jumps) % 2 else -3600))
@@ -153,7 +150,6 @@ def test_a_wall_clock_that_jumps_moves_no_deadline(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-@pytest.mark.fault("F31")
 def test_loops_threads_and_forks_share_a_judge_and_a_store(judge: FaultServer, tmp_path: Path) -> None:
     llm = CachedLLM(OpenAICompatible(judge.url, "m"), Store(tmp_path / "v.db"))
     ready = load_reward("truthrl").with_(grade=Grader(llm))

@@ -77,7 +77,6 @@ async def fail(limiter: RateLimiter, times: int = 20) -> None:
         limiter.leave(await limiter.enter(), "failed", why="it burns")
 
 
-@pytest.mark.fault("F05")
 @by_the_clock
 async def test_a_refusal_halves_the_slots_once_per_round_trip_and_a_round_of_answers_wins_one(
     clock: Clock,
@@ -104,7 +103,6 @@ async def test_a_refusal_halves_the_slots_once_per_round_trip_and_a_round_of_ans
     assert limiter.slots == 64
 
 
-@pytest.mark.fault("F32")
 @by_the_clock
 async def test_a_caller_who_gives_up_takes_no_slot_with_him(clock: Clock) -> None:
     limiter = limited(max_concurrency=1)
@@ -160,7 +158,6 @@ def test_the_processes_of_a_run_share_the_tokens_of_a_minute(monkeypatch: pytest
 # ---------------------------------------------------------------- a server that is down
 
 
-@pytest.mark.fault("F01")
 @pytest.mark.parametrize(
     ("failed", "spacing", "down"),
     [
@@ -197,7 +194,6 @@ async def test_what_began_before_it_was_well_again_is_old_news(clock: Clock) -> 
     assert limiter.down_since is None
 
 
-@pytest.mark.fault("F06")
 @pytest.mark.parametrize("wait", [None, 30.0, 3600.0])
 @by_the_clock
 async def test_whatever_a_server_asks_for_it_is_probed_every_five_seconds(
@@ -223,7 +219,6 @@ async def test_whatever_a_server_asks_for_it_is_probed_every_five_seconds(
     assert limiter.down_since is None
 
 
-@pytest.mark.fault("F18")
 @by_the_clock
 async def test_callers_wait_while_the_server_is_down_and_one_probe_lets_them_go_on(clock: Clock) -> None:
     limiter = limited()
@@ -244,7 +239,6 @@ async def test_callers_wait_while_the_server_is_down_and_one_probe_lets_them_go_
     assert limiter.active == 0
 
 
-@pytest.mark.fault("F01")
 @by_the_clock
 async def test_after_the_pause_callers_give_up_and_later_ones_may_still_probe(clock: Clock) -> None:
     limiter = limited(pause=3.0)
@@ -260,7 +254,6 @@ async def test_after_the_pause_callers_give_up_and_later_ones_may_still_probe(cl
     assert not (await limiter.enter()).probe
 
 
-@pytest.mark.fault("F06")
 @pytest.mark.parametrize("wait", [60.1, math.inf])
 @by_the_clock
 async def test_a_server_that_asks_for_too_long_is_down(clock: Clock, wait: float) -> None:
@@ -392,7 +385,6 @@ def test_models_that_block_keep_no_address_from_being_looked_up() -> None:
     assert all(name.startswith("factrl-llm") for name in names)
 
 
-@pytest.mark.fault("F01")
 @by_the_clock
 async def test_a_ping_goes_at_once_and_in_turns_with_callers_and_not_to_a_server_that_is_busy(
     clock: Clock,

@@ -103,5 +103,5 @@ def test_a_resumed_run_has_what_is_left(tmp_path: Path) -> None:
     assert client.no_more_requests() == ""
     client.tokens_in += 1
     assert client.no_more_requests()
-    with pytest.raises(ConfigError, match=r"has cost \$4 of run.max_cost = \$5.*--max-cost MORE"):
+    with pytest.raises(ConfigError, match=r"has cost \$4 of run.max_cost = \$5.*run.max_cost=MORE"):
         _ = read_job(None, [*words, "run.max_cost=5"]).judge

@@ -120,7 +120,7 @@ def test_what_a_trainer_cannot_ask_is_refused(converted: Callable[..., Path]) ->
 def test_with_the_prompt_of_a_paper(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"question": f"Who founded town {n}?", "answer": f"Person {n}", "id": n} for n in range(3)]
     write("q.jsonl", *rows)
-    words = ["q.jsonl", "--to", "trl", "paper=truthrl", "--limit", "2"]
+    words = ["q.jsonl", "--to", "trl", "paper=truthrl", "data.limit=2"]
     rows = prepared("convert", *words, output="t.jsonl")
     prompt = settings_of("truthrl")["data"]["prompt"]
     assert [row["prompt"][-1]["content"] for row in rows] == [

@@ -160,20 +160,6 @@ def test_a_question_without_a_supported_claim_is_left_out(tmp_path: Path, text: 
     assert bench.counts["left_out"] == {"no_supported_claim": 1}
 
 
-def test_a_second_run_asks_nothing_and_writes_the_same(tmp_path: Path) -> None:
-    facts = ["Town 0 is old.", "Town 0 has a port."]
-    llm = FakeLLM([choice_lines(facts, "keep", "minor")])
-    bench = Bench(tmp_path, towns, llm, samples=2)
-    bench.run()
-    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    bench.writer.asked.clear()
-    bench.judge.asked.clear()
-    bench.run()
-    assert (bench.writer.asked, bench.judge.asked, len(llm.calls)) == ([], [], 1)
-    assert bench.work.requests == {}
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
-
-
 @pytest.mark.parametrize(("model", "workers"), [("http://localhost/v1#m", 4), ("policy", 1)])
 def test_many_questions_of_every_model(tmp_path: Path, model: str, workers: int) -> None:
     many = [Example(f"Tell me about town {n}.", id=f"t{n}") for n in range(2 * TOGETHER + 3)]

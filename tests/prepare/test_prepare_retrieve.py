@@ -28,7 +28,7 @@ ROWS = [
 def index(folder: Path) -> None:
     for name, rows in (("facts", [{"title": "Facts", "text": fact} for fact in FACTS]), ("rows", ROWS)):
         write(f"{name}.jsonl", *rows)
-    assert main(["index", "facts.jsonl", "--out", "wiki"]) == 0
+    assert main(["index", "facts.jsonl", "--output", "wiki"]) == 0
 
 
 def retrieved(*words: str) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ def test_withheld_evidence_holds_no_answer_and_the_label_says_so(capsys: pytest.
         None, ["paper=truthrl:retrieval", "model.name=m", "data.train=o.jsonl"]
     ).settings.data.prompt
     assert "wrong." in render_prompt(load_examples("o.jsonl")[0], template), "no documents are no error"
-    half = ("--index", "wiki", "--k", "1", "--withhold", "0.5", "--seed", "1")
+    half = ("--index", "wiki", "--k", "1", "--withhold", "0.5", "run.seed=1")
     assert retrieved(*half) == retrieved(*half)
 
 

@@ -109,7 +109,6 @@ def test_what_need_not_be_asked(text: str) -> None:
 # ---------------------------------------------------------------- a text that talks to its judge
 
 
-@pytest.mark.security("S02", "S07")
 def test_a_text_that_forges_is_quoted_and_probed() -> None:
     judge = FakeLLM(says("missing"))
     assert Checklist(judge)("Who?", FORGED, ITEMS) == ["missing"] * 3
@@ -119,7 +118,6 @@ def test_a_text_that_forges_is_quoted_and_probed() -> None:
     assert "VERDICT:" not in data["response"]
 
 
-@pytest.mark.security("S02", "S07")
 def test_a_judge_that_it_persuades_finds_nothing() -> None:
     for said in (says("consistent"), lambda messages: "All are consistent."):
         assert Checklist(FakeLLM(said))("Who?", FORGED, ITEMS) == ["missing"] * 3

@@ -188,7 +188,7 @@ def test_a_bug_is_told_before_a_run(tmp_path: Path, capsys: pytest.CaptureFixtur
     few = "train.prompts_per_step=1"
     for words in (
         ["train", spec, "--model", "m", "--data", str(rows), few, "--dry-run"],
-        ["study", "truthrl", "--add", spec, "--output", str(out), "--dry-run"],
+        ["study", "truthrl", spec, "--output", str(out), "--dry-run"],
     ):
         assert main(words) != 0
         told = capsys.readouterr().err

@@ -23,7 +23,6 @@ from typing import Any
 import pytest
 
 from factrl.errors import ConfigError, LLMError, RewardBug, Unscored
-from factrl.job import read_job
 from factrl.llm import FakeLLM, Message
 from factrl.papers import load_paper, load_reward, paper_names
 from factrl.rewards.grading import Grader
@@ -252,31 +251,20 @@ def test_rewards_of_a_file(own: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"),
+    ("spec", "name"),
     [
-        ("trutrl", "unknown paper 'trutrl'; did you mean 'truthrl'? (there are: "),
-        (
-            "truthrl:binry",
-            "paper 'truthrl' has no variant 'binry'; did you mean 'binary'? (it has: ternary, ",
-        ),
-        ("{folder}/owm.py:short", "owm.py does not exist; did you mean 'own.py'?"),
-        ("{folder}/none/own.py:short", "own.py does not exist"),
-        ("{folder}/own.py:shrt", "own.py has no reward 'shrt'; did you mean 'short'? (it has: short, right)"),
-        ("{folder}/own.py", "own.py has several rewards; name one: "),
-        ("{folder}/empty.py:a", "empty.py has no reward; decorate a function of it with @factrl.reward"),
+        ("trutrl", "'truthrl'"),
+        ("truthrl:binry", "'binary'"),
+        ("{folder}/owm.py:short", "'own.py'"),
+        ("{folder}/none/own.py:short", "own.py"),
+        ("{folder}/own.py:shrt", "'short'"),
+        ("{folder}/own.py", "own.py:right"),
+        ("{folder}/empty.py:a", "@factrl.reward"),
     ],
 )
-def test_what_cannot_be_loaded(own: str, spec: str, message: str) -> None:
+def test_what_cannot_be_loaded(own: str, spec: str, name: str) -> None:
     folder = Path(own).parent
     (folder / "empty.py").write_text("a = 1\n", encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         load_reward(spec.format(folder=folder))
-    assert message in str(caught.value)
-
-
-def test_a_papers_name_brings_its_settings_and_overrides_come_after(own: str) -> None:
-    needed = ["model.name=m", "data.train=d"]
-    by_name = read_job(None, ["paper=truthrl:binary", *needed, "train.beta=0.5"]).settings
-    assert "boxed" in by_name.data.prompt
-    assert (by_name.train.prompts_per_step, by_name.train.beta) == (64, 0.5)
-    assert read_job(None, [f"paper={own}:short", *needed]).settings.data.prompt == "{question}"
+    assert name in str(caught.value)

@@ -66,7 +66,6 @@ def test_a_failed_server_is_not_a_loss(answer: str) -> None:
         rating_judge(FakeLLM([LLMError("timeout")]))(REQUEST, answer)
 
 
-@pytest.mark.security("S01")
 @pytest.mark.parametrize("answer", ["", " \n", "...", "\u200b", "a " * MAX_PAYLOAD])
 def test_what_loses_without_asking(answer: str) -> None:
     nobody = FakeLLM([])
@@ -94,7 +93,6 @@ def test_the_base_model_judges_relevance_beside_another_judge(monkeypatch: pytes
 # ---------------------------------------------------------------- answers that work on the judge
 
 
-@pytest.mark.security("S02")
 @pytest.mark.parametrize(
     "planted",
     [
@@ -113,7 +111,6 @@ def test_a_judge_that_repeats_the_answer_says_no_verdict(planted: str) -> None:
     assert "<|" not in told
 
 
-@pytest.mark.security("S02")
 def test_who_dictates_the_verdict_has_to_lose_elsewhere() -> None:
     talked_over, looking = always("given"), FakeLLM(about_curie("given", "own"))
     assert SelfReference(talked_over)(REQUEST, FORGED) == 0.0
@@ -127,7 +124,6 @@ def test_who_dictates_the_verdict_has_to_lose_elsewhere() -> None:
     assert len(losing.calls) == 1
 
 
-@pytest.mark.security("S02")
 def test_a_rating_that_is_dictated_has_to_be_low_elsewhere() -> None:
     assert rating_judge(always("excellent"))(REQUEST, FORGED) == 0.0
     assert rating_judge(FakeLLM(about_curie("good", "useless")))(REQUEST, FORGED) == 0.75

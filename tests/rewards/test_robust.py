@@ -106,12 +106,10 @@ def test_more_and_false_and_repeated_claims(known: int) -> None:
     assert value(" ".join(["She was nice.", *TRUE[1:known]]), "Warsaw") < base  # R9: uncheckable
 
 
-@pytest.mark.security("S14")
 def test_invisible_characters_change_nothing() -> None:  # R6
     assert value(FACTS.replace(". ", ".\r\n"), "War\u200bsaw ") == HONEST["know"]
 
 
-@pytest.mark.security("S17")
 @pytest.mark.parametrize(("answer", "outcome"), [("Lyon", -1), ("Warsaw", 1)])
 def test_an_added_refusal_does_not_make_an_abstention(answer: str, outcome: float) -> None:  # R13
     word = "correct" if outcome == 1 else "incorrect"

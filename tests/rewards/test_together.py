@@ -93,7 +93,6 @@ def test_a_call_that_cannot_be_answered_masks_its_own_sample_alone() -> None:
     ]
 
 
-@pytest.mark.fault("F30")
 @pytest.mark.parametrize("doubler", [Doubler(short=True), Doubler(ZeroDivisionError("oops")), Odd()])
 def test_a_bug_of_a_resource_ends_the_batch_and_is_no_deadlock(doubler: Doubler) -> None:
     assert doubled.with_(double=doubler).batch([], []) == []
@@ -101,7 +100,6 @@ def test_a_bug_of_a_resource_ends_the_batch_and_is_no_deadlock(doubler: Doubler)
         batch(doubled.with_(double=doubler), range(3))
 
 
-@pytest.mark.fault("F30")
 def test_a_bug_of_one_reward_lets_no_other_wait_for_ever() -> None:
     class Slow(Doubler):
         def answer_together(self, calls: Sequence[Call]) -> list[int]:

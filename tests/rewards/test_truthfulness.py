@@ -52,7 +52,6 @@ def test_equal_claims_are_asked_about_once_and_none_not_at_all() -> None:
     assert [call[1] for call in model.calls] == [["a", "b"]]
 
 
-@pytest.mark.security("S03")
 def test_a_claim_cannot_leave_its_place_in_the_prompt() -> None:
     model = Letters()
     TruthfulnessModel(model)(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +64,6 @@ def test_all_problems_come_at_once_each_with_its_place(tmp_path: Path) -> None:
     assert len(lines) == len(wanted)
 
 
-@pytest.mark.security("S29")
 @pytest.mark.parametrize(
     ("override", "named"),
     [
@@ -91,7 +89,6 @@ def test_one_wrong_override_is_one_line(override: str, named: str) -> None:
     assert named in line
 
 
-@pytest.mark.security("S37")
 @pytest.mark.parametrize("url", ["http://user:sesame@host/v1", "https://host/v1?api_key=sesame"])
 def test_a_key_in_the_judge_url_is_refused_and_not_repeated(url: str) -> None:
     (line,) = problems(*NEEDED, f"judge.url={url}")
@@ -135,19 +132,12 @@ def test_later_layers_win(tmp_path: Path) -> None:
 # Files
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"a = 1\nb = \n", r"is not valid TOML: .*\(at line 2, column \d\)"),
-        (b"a = '\xff'", r"is not UTF-8 text \(byte 5\)"),
-    ],
-)
-def test_unreadable_files(tmp_path: Path, content: bytes, message: str) -> None:
+@pytest.mark.parametrize(("content", "name"), [(b"a = 1\nb = \n", "line 2"), (b"a = '\xff'", "byte 5")])
+def test_unreadable_files(tmp_path: Path, content: bytes, name: str) -> None:
     path = tmp_path / "recipe.toml"
     path.write_bytes(content)
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=rf"recipe\.toml .*{name}"):
         load_settings(RunSettings, path, NEEDED)
-    assert re.fullmatch(f"{re.escape(str(path))} {message}", str(caught.value))
 
 
 def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
@@ -173,7 +163,6 @@ def test_peek_reads_one_key_whatever_the_rest(tmp_path: Path) -> None:
 # Knobs
 
 
-@pytest.mark.security("S18")
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -207,7 +196,6 @@ def test_knob_problems_join_the_others(tmp_path: Path) -> None:
 # Resolved settings
 
 
-@pytest.mark.security("S44")
 @given(
     prompt=st.text(max_size=30),
     knob=st.one_of(st.text(max_size=20), st.floats(allow_nan=False), st.booleans()),

@@ -118,7 +118,7 @@ def test_limit_reads_no_further(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("rows", "name"),
     [
         ([], "data.jsonl has no rows"),
         (
@@ -144,47 +144,46 @@ def test_limit_reads_no_further(tmp_path: Path) -> None:
         ([{**ROW, "answerable": "maybe"}], "data.jsonl, row 1: answerable is 'maybe', not true or false"),
     ],
 )
-def test_broken_rows(tmp_path: Path, rows: list[Any], message: str) -> None:
-    assert refusal(tmp_path, *rows).startswith(message)
+def test_broken_rows(tmp_path: Path, rows: list[Any], name: str) -> None:
+    assert name in refusal(tmp_path, *rows)
 
 
 @pytest.mark.parametrize(
-    ("columns", "message"),
+    ("columns", "name"),
     [
         ({"question": "qestion"}, "no column 'qestion' (data.columns.question); did you mean 'question'?"),
         ({"qestion": "q"}, "data.columns has no 'qestion'; did you mean 'question'?"),
         ({"evidence": "e"}, "row 1: e is "),
     ],
 )
-def test_wrong_columns(tmp_path: Path, columns: dict[str, str], message: str) -> None:
-    assert message in refusal(tmp_path, {**ROW, "e": [{"title": "t"}]}, columns=columns)
+def test_wrong_columns(tmp_path: Path, columns: dict[str, str], name: str) -> None:
+    assert name in refusal(tmp_path, {**ROW, "e": [{"title": "t"}]}, columns=columns)
 
 
 # Formats
 
 
+CUT = gzip.compress(b'{"question": "Q", "answers": "a"}\n' * 99, mtime=0)[:-20]
+
+
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("name", "content", "told"),
     [
-        ("d.jsonl", b'{"question": "Q"\n', r"d\.jsonl, line 1 is not JSON: "),
-        ("d.jsonl", b'{"question": "\xff"}', r"d\.jsonl is not UTF-8 text .*; save it as UTF-8"),
-        (
-            "d.jsonl.gz",
-            gzip.compress(b'{"question": "Q", "answers": "a"}\n' * 99, mtime=0)[:-20],
-            r"cannot be read: ",
-        ),
-        ("d.json", b'{"question": "Q"}', r"holds one dict with 'question', not a list .*'records'"),
-        ("d.parquet", b"not parquet", r"d\.parquet is not a parquet file: "),
-        ("d.txt", b"question,answers\nQ,a\n", r"d\.txt is none of \.jsonl, \.jsonl\.gz, \.json, \.csv"),
-        ("d.json", b'{"question": "Q"}\n{"question": "R"}\n', r"d\.json holds JSON Lines; name it \.jsonl"),
-        ("d.csv", b"question;answers\nQ;a\n", r"d\.csv, line 1 is separated by ';'; save it with commas"),
-        ("d.csv", b"sep=,\nquestion,answers\n", r"d\.csv, line 1 is Excel's 'sep='; delete that line"),
-        ("d.csv", b"question,answers\nQ,a,b\n", r"d\.csv, line 2 has more fields than the first line"),
+        ("d.jsonl", b'{"question": "Q"\n', "line 1"),
+        ("d.jsonl", b'{"question": "\xff"}', "UTF-8"),
+        ("d.jsonl.gz", CUT, "cannot be read"),
+        ("d.json", b'{"question": "Q"}', "'records'"),
+        ("d.parquet", b"not parquet", "parquet"),
+        ("d.txt", b"question,answers\nQ,a\n", "csv"),
+        ("d.json", b'{"question": "Q"}\n{"question": "R"}\n', "jsonl"),
+        ("d.csv", b"question;answers\nQ;a\n", "commas"),
+        ("d.csv", b"sep=,\nquestion,answers\n", "'sep='"),
+        ("d.csv", b"question,answers\nQ,a,b\n", "line 2"),
     ],
 )
-def test_broken_files(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+def test_broken_files(tmp_path: Path, name: str, content: bytes, told: str) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=f"{name}.*{told}"):
         load_examples(tmp_path / name)
 
 
@@ -290,16 +289,16 @@ def test_prompts(template: str, prompt: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("template", "message"),
+    ("template", "name"),
     [
-        ("{qestion}", r"\{qestion\} is no column of example 'e1'; did you mean 'question'\?; columns: docs"),
-        ("{answers}", r"\{answers\} is no column"),
-        ("{docs}", "column docs of example 'e1' is list, not text"),
-        ("{note}", "column note of example 'e1' is empty; fill it, or leave the row out"),
-        ("{question.__class__}", r"\{question\.__class__\} is not a column name"),
-        ("{question", "expected '}'.*; write {{ and }} for literal braces"),
+        ("{qestion}", "'question'"),
+        ("{answers}", "answers"),
+        ("{docs}", "docs"),
+        ("{note}", "note"),
+        ("{question.__class__}", "__class__"),
+        ("{question", "{{ and }}"),
     ],
 )
-def test_wrong_prompts(template: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=f"^data.prompt: .*{message}"):
+def test_wrong_prompts(template: str, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"^data.prompt: .*{name}"):
         render_prompt(EXAMPLE, template)

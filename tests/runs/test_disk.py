@@ -95,7 +95,6 @@ def test_one_that_was_deleted_and_taken_by_another_is_left_to_it(lock: Path) -> 
     second.release()
 
 
-@pytest.mark.fault("F20")
 def test_the_lock_of_a_killed_process_is_taken_over(lock: Path) -> None:
     code = (
         "import os, sys; from pathlib import Path; from factrl.runs.disk import FileLock\n"
@@ -127,7 +126,6 @@ def test_a_disk_without_locks_is_warned_about(
     assert caplog.text.count("gives no locks (No locks available)") == 2
 
 
-@pytest.mark.fault("F31")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_neither_frees_the_lock_nor_keeps_it(lock: Path) -> None:
     held = FileLock(lock, "run r")
@@ -181,7 +179,6 @@ def test_rows_come_back_and_are_added_to(tmp_path: Path) -> None:
     assert [*path.parent.iterdir()] == [path]
 
 
-@pytest.mark.fault("F20")
 def test_a_torn_last_line_is_dropped_and_written_over(tmp_path: Path) -> None:
     path = tmp_path / "j.jsonl"
     with Journal(path, ABOUT) as journal:
@@ -203,7 +200,6 @@ def test_another_job_is_refused_and_its_rows_stay(tmp_path: Path) -> None:
     assert keys(path) == ["a"]  # and the lock was given back
 
 
-@pytest.mark.security("S28")
 @pytest.mark.parametrize("line", [b'{"n": 1}', b"[]", b"{", b"5"])
 def test_a_broken_line_in_the_middle_is_named(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "j.jsonl"

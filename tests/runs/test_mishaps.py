@@ -149,7 +149,7 @@ PLACES = ["a-file/below", "/proc/none/below", "a-folder.html", "full"]
 WRITERS = [
     ("eval rows.jsonl --output {}", ""),
     ("eval rows.jsonl --paper truthrl --output {}", ".jsonl"),
-    ("verify Oslo --docs notes.txt verifier.judge=weak --html {}", ".html"),
+    ("verify Oslo --docs notes.txt verifier.judge=weak --output {}", ".html"),
     ("prepare convert rows.jsonl --to trl --output {}", "/x.jsonl"),
 ]
 

@@ -18,7 +18,7 @@ from factrl.runs.disk import FileLock, nothing, whole_file, write_whole
 
 ROW = {"question": "Capital of Norway?", "answers": ["Oslo"], "evidence": "Oslo is the capital of Norway."}
 MINE = '{"id": "mine"}\n'
-VERIFY = "verify answer.txt --docs notes.txt verifier.judge=weak --no-cache --html {}"
+VERIFY = "verify answer.txt --docs notes.txt verifier.judge=weak --no-cache --output {}"
 SCORE = "eval rows.jsonl --paper truthrl --output {}"
 CONVERT = "prepare convert rows.jsonl --to trl --output {}"
 EVAL = "eval rows.jsonl --output {}"
@@ -42,7 +42,7 @@ WRITERS = [
     (EVAL, "folder", "folder/results.json"),
     (EVAL, "folder", "folder/report.html"),
     (EVAL, "folder", "folder/questions.jsonl"),
-    ("index notes.txt --out {}", "folder", "folder/train.jsonl"),
+    ("index notes.txt --output {}", "folder", "folder/train.jsonl"),
     ("study truthrl --output {}", "folder", "folder/table.md"),
 ]
 
@@ -147,7 +147,7 @@ def test_of_two_processes_that_write_one_file_one_is_refused() -> None:
         (CONVERT, "s.parquet"),
         (EVAL, "s"),
         ("prepare retrieve rows.jsonl --output {}", "s.jsonl"),
-        ("index notes.txt --out {}", "s"),
+        ("index notes.txt --output {}", "s"),
     ],
 )
 @pytest.mark.parametrize("size", [0, 150, 1_000])

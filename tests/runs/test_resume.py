@@ -10,7 +10,7 @@ from factrl.errors import ConfigError, DataError
 from factrl.job import read_job
 from factrl.runs.folder import Run
 from factrl.runs.resume import DONE, going_on, nothing_to_do, settings_text
-from factrl.runs.settings import OutputSettings, RunSettings
+from factrl.runs.settings import RunSettings
 
 WORDS = ["paper=truthrl", "model.name=m", "data.train=q.jsonl", "judge.url=http://a:1/v1#big"]
 
@@ -91,18 +91,8 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-@pytest.mark.fault("F20")
 def test_a_run_that_was_killed_before_it_had_settings_begins(tmp_path: Path) -> None:
     for left in ("lock", "env.json", "12ab.tmp"):
         (tmp_path / left).touch()
     begin(tmp_path)
     assert (tmp_path / "config.toml").is_file()
-
-
-def test_two_processes_do_not_write_to_one_run(tmp_path: Path) -> None:
-    options = OutputSettings(output=str(tmp_path))
-    with (
-        Run.begin(options, "x", {"config.toml": ""}),
-        pytest.raises(ConfigError, match="is being written by"),
-    ):
-        Run.begin(options, "x", {"config.toml": ""})

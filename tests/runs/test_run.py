@@ -74,7 +74,6 @@ def test_metrics_are_lines_of_json_with_a_step(run: Run) -> None:
     assert read_metrics(run.path)[1]["step"] == 2
 
 
-@pytest.mark.fault("F21")
 @pytest.mark.skipif(os.name == "nt", reason="needs a limit on the size of files")
 def test_a_full_disk_leaves_no_torn_line(run: Run) -> None:
     run.close()
@@ -91,7 +90,6 @@ def test_a_full_disk_leaves_no_torn_line(run: Run) -> None:
     assert run.metrics.read_text() == '{"step": 1}\n'
 
 
-@pytest.mark.fault("F20")
 @pytest.mark.parametrize("torn", [b'{"step": 3, "lo', b'{"step": 3}', b"\xff"])
 def test_a_torn_last_line_is_dropped(run: Run, torn: bytes) -> None:
     run.log(1, {"loss": 1.0})
@@ -106,7 +104,6 @@ def test_a_torn_last_line_is_dropped(run: Run, torn: bytes) -> None:
     assert [line["step"] for line in read_metrics(run.path)] == [1, 2, 3]
 
 
-@pytest.mark.security("S28")
 @pytest.mark.parametrize("broken", ["{", "[]", '{"step": "1"}'])
 def test_damage_in_the_middle_is_named_and_lets_the_lock_go(run: Run, broken: str) -> None:
     run.metrics.write_text(f'{{"step": 1}}\n{broken}\n{{"step": 3}}\n')
@@ -116,7 +113,6 @@ def test_damage_in_the_middle_is_named_and_lets_the_lock_go(run: Run, broken: st
             Run.open(run.path)
 
 
-@pytest.mark.fault("F20")
 def test_a_killed_process_loses_at_most_its_last_line(run: Run) -> None:
     run.close()
     code = (
@@ -175,7 +171,6 @@ def test_any_text_can_be_kept(run: Run, text: str) -> None:
     assert row["advantage"] is None
 
 
-@pytest.mark.fault("F21")
 def test_writing_a_step_again_replaces_it_and_a_failure_leaves_the_old(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

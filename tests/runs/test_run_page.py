@@ -138,7 +138,6 @@ def test_the_worst_and_the_best_are_shown(tmp_path: Path) -> None:
     assert "label &lt;b&gt;, n 3" in part
 
 
-@pytest.mark.security("S41")
 def test_checked_claims_are_shown_with_their_evidence(tmp_path: Path) -> None:
     bad = '<b onclick="x()">&'
     kept = [

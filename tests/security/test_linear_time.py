@@ -40,7 +40,6 @@ CAPPED = [
 ]
 
 
-@pytest.mark.security("S15", "S16")
 @pytest.mark.parametrize("name", CAPPED)
 def test_reading_stops_at_the_cap(name: str) -> None:
     """What lies behind it costs no more than copying it."""
@@ -157,7 +156,6 @@ def search(
     return slow
 
 
-@pytest.mark.security("S15")
 @pytest.mark.parametrize("name", text_readers.READERS)
 def test_no_nasty_text_takes_a_reader_long(name: str) -> None:
     """A sample; `python tests/security/test_linear_time.py SECONDS` looks for longer, and at longer texts."""
@@ -165,7 +163,6 @@ def test_no_nasty_text_takes_a_reader_long(name: str) -> None:
     assert search([name], name, 2, worth=0.005, most=1 << 14) == []
 
 
-@pytest.mark.security("S15")
 @pytest.mark.parametrize(("name", "before", "unit", "after"), FOUND)
 def test_what_was_found_takes_linear_time(name: str, before: str, unit: str, after: str) -> None:
     reader = called(text_readers.READERS[name])

@@ -36,7 +36,6 @@ def everything(folder: Path) -> set[Path]:
     return {*folder.rglob("*")}
 
 
-@pytest.mark.security("S22")
 @pytest.mark.parametrize("name", NAMES, ids=lambda name: ascii(name)[:20])
 def test_no_name_leads_outside_its_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inside = tmp_path / "inside"
@@ -95,7 +94,6 @@ STATES: dict[str, tuple[str, Callable[[Path], Any]]] = {
 }
 
 
-@pytest.mark.security("S19", "S27", "S28")
 @pytest.mark.parametrize("content", CONTENTS)
 @pytest.mark.parametrize("state", STATES)
 def test_a_poisoned_state_is_refused_in_one_error(
@@ -114,7 +112,6 @@ def test_a_poisoned_state_is_refused_in_one_error(
     assert not (tmp_path / "poisoned").exists()
 
 
-@pytest.mark.security("S27")
 def test_a_poisoned_row_whose_checksum_is_right_is_data_or_nothing(tmp_path: Path) -> None:
     import sqlite3
 
@@ -136,7 +133,6 @@ def test_a_poisoned_row_whose_checksum_is_right_is_data_or_nothing(tmp_path: Pat
     assert not Path("poisoned").exists()
 
 
-@pytest.mark.security("S28", "S41")
 def test_a_poisoned_rollout_is_refused_or_shown_as_text(tmp_path: Path) -> None:
     import pyarrow
     import pyarrow.parquet
@@ -166,7 +162,6 @@ def test_a_poisoned_rollout_is_refused_or_shown_as_text(tmp_path: Path) -> None:
     assert not {*refused} & {"step", "id", "prompt", "completion", "state", "cause"}
 
 
-@pytest.mark.security("S39")
 @pytest.mark.skipif(os.name == "nt", reason="POSIX permissions")
 def test_what_a_run_and_a_store_hold_is_for_their_owner(tmp_path: Path) -> None:
     before = os.umask(0)

@@ -65,7 +65,6 @@ SCHEMES = [
 ]
 
 
-@pytest.mark.security("S20", "S21")
 def test_no_address_in_results_claims_or_evidence_is_ever_visited(
     serve: Callable[..., FaultServer], contacted: list[Any], tmp_path: Path
 ) -> None:
@@ -86,7 +85,6 @@ def test_no_address_in_results_claims_or_evidence_is_ever_visited(
     assert {*contacted} == {server.port}
 
 
-@pytest.mark.security("S24")
 def test_a_query_changes_neither_the_address_nor_the_form_of_a_search(
     serve: Callable[..., FaultServer],
 ) -> None:
@@ -101,7 +99,6 @@ def test_a_query_changes_neither_the_address_nor_the_form_of_a_search(
         assert "x-injected" not in sent.headers
 
 
-@pytest.mark.security("S20")
 @pytest.mark.parametrize(
     "url", [*SCHEMES, "javascript:alert(1)", "unix:///run/docker.sock", "http://", "http:///x"]
 )
@@ -119,7 +116,6 @@ def test_only_web_servers_can_be_named(url: str, contacted: list[Any]) -> None:
     assert contacted == []
 
 
-@pytest.mark.security("S21", "S36")
 @pytest.mark.parametrize("status", [301, 307])
 def test_no_server_sends_its_client_elsewhere(
     status: int, serve: Callable[..., FaultServer], contacted: list[Any]
@@ -149,7 +145,6 @@ def shouting(status: int, before: int) -> Callable[[Handler], None]:
     return fault
 
 
-@pytest.mark.security("S37", "S38")
 @pytest.mark.parametrize("status", [200, 401, 500])
 @pytest.mark.parametrize("before", [0, 188])
 def test_a_key_that_a_server_repeats_is_hidden_also_where_its_message_is_cut(
@@ -182,7 +177,6 @@ KEYS = (
 )
 
 
-@pytest.mark.security("S37")
 def test_no_key_is_in_anything_that_is_written_or_said(
     serve: Callable[..., FaultServer],
     tmp_path: Path,
@@ -219,10 +213,10 @@ def test_no_key_is_in_anything_that_is_written_or_said(
         endings += [
             main(f"eval in.jsonl --paper truthrl --judge {judge} --output {server.port}.jsonl".split()),
             main(f"eval in.jsonl --judge {judge} grade.extract=boxed --output {server.port}".split()),
-            main(["verify", near, *f"--docs docs.jsonl --judge {judge} --html a.html".split()]),
+            main(["verify", near, *f"--docs docs.jsonl --judge {judge} --output a.html".split()]),
             main(["train", "truthrl", "--model", "m", "--data", "in.jsonl", "--judge", judge, "--dry-run"]),
         ]
-    web = ["verifier.judge=weak", "--html", "b.html"]
+    web = ["verifier.judge=weak", "--output", "b.html"]
     endings += [main(["verify", "Oslo lies on a fjord.", "--web", one.url, *web]) for one in (search, bad)]
     endings.append(main(["doctor", "--json"]))
     assert endings[:2] == [0, 0]
@@ -240,7 +234,6 @@ def test_no_key_is_in_anything_that_is_written_or_said(
 # ---------------------------------------------------------------- bodies that the reward server must bear
 
 
-@pytest.mark.security("S19", "S32")
 def test_a_hostile_body_is_a_refusal_and_nothing_else(make: Make) -> None:
     server = make()
     for body in (

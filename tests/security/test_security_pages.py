@@ -123,7 +123,6 @@ def read(path: Path) -> Page:
     return Page(path.read_text("utf-8").replace('base64,cG5n">', 'base64,cG5n"/>'))
 
 
-@pytest.mark.security("S41")
 @pytest.mark.parametrize("name", MAKERS)
 def test_no_text_adds_an_element_or_an_attribute(name: str, tmp_path: Path) -> None:
     def made(text: str) -> Page:
@@ -149,7 +148,6 @@ def test_no_text_adds_an_element_or_an_attribute(name: str, tmp_path: Path) -> N
     assert marks == {"RIGHT-TO-LEFT OVERRIDE", "ZERO WIDTH SPACE"}
 
 
-@pytest.mark.security("S41")
 @pytest.mark.parametrize("name", MAKERS)
 def test_every_page_forbids_scripts_and_addresses(name: str, tmp_path: Path) -> None:
     path = MAKERS[name]("plain", tmp_path)
@@ -169,7 +167,6 @@ def test_every_page_forbids_scripts_and_addresses(name: str, tmp_path: Path) -> 
         assert MAKERS[name]("plain", folder).read_bytes() == path.read_bytes()
 
 
-@pytest.mark.security("S41")
 @pytest.mark.skipif(PROGRAM is None, reason="needs chromium")
 def test_no_script_runs_in_a_browser_even_without_the_policy(tmp_path: Path) -> None:
     """Pages in one, without the policies that would stop a script: escaping alone has to hold."""

@@ -225,7 +225,6 @@ def test_a_client_that_leaves_ends_the_check(make: Any, monkeypatch: pytest.Monk
     assert ended.wait(60)
 
 
-@pytest.mark.security("S31", "S33")
 def test_the_page_is_open_and_what_it_asks_needs_the_token_or_this_host(make: Any) -> None:
     server = make(token="secret")
     assert server.ask("/")[0] == 200
@@ -243,7 +242,6 @@ def test_the_page_is_open_and_what_it_asks_needs_the_token_or_this_host(make: An
         bare.stop()
 
 
-@pytest.mark.security("S41")
 def test_the_page_runs_its_own_script_alone_and_asks_its_own_server_alone(make: Any) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", make().port, timeout=30)
     connection.request("GET", "/")
@@ -287,7 +285,6 @@ def test_the_page_answers_head_and_offers_what_can_be_read(
     assert ".pdf" not in page
 
 
-@pytest.mark.security("S31")
 @pytest.mark.parametrize("terminal", [True, False])
 def test_the_token_is_printed_for_a_terminal_alone_and_behind_the_hash(
     terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -479,7 +476,6 @@ def test_forty_sentences_fit_any_screen(
 
 
 @needs_browser
-@pytest.mark.security("S41")
 def test_nothing_of_others_runs_in_the_page(make: Any, browser: Browser) -> None:
     bad = " ".join(PAYLOADS).encode("utf-8", "replace").decode()
     browser.open(make().url)

@@ -71,7 +71,6 @@ WRONG_REQUESTS = {
 }
 
 
-@pytest.mark.security("S33", "S34")
 def test_a_wrong_request_is_refused_by_field_and_its_text_is_not_repeated(make: Make) -> None:
     server = make()
     for case, (path, body, status, message) in WRONG_REQUESTS.items():
@@ -135,8 +134,6 @@ def test_openrlhf_gets_numbers_and_never_one_for_what_was_not_graded(make: Make)
     assert "of 1" in answer["detail"]  # how many of the request, and why
 
 
-@pytest.mark.security("S37")
-@pytest.mark.fault("F30")
 def test_a_broken_reward_is_the_servers_fault_and_keeps_its_secrets(make: Make, monkeypatch: Any) -> None:
     @reward
     def broken(example: Example, completion: str) -> Any:
@@ -172,7 +169,6 @@ def test_the_special_tokens_that_end_a_turn_are_no_part_of_a_completion(make: Ma
     assert seen == ["It is <|im_end|> Paris."] * (count - 1) + ["It is <|im_end|> Paris.\n"]
 
 
-@pytest.mark.security("S33")
 @pytest.mark.parametrize(
     ("query", "label", "message"),
     [
@@ -191,8 +187,6 @@ def test_what_cannot_be_told_apart_is_refused(make: Make, query: str, label: str
     )
 
 
-@pytest.mark.security("S35")
-@pytest.mark.fault("F19")
 def test_a_request_sent_again_is_scored_again_without_asking_the_judge(make: Make, tmp_path: Path) -> None:
     judge = Judge(["VERDICT: correct"])
     stored = []
@@ -290,7 +284,6 @@ LIES = {
 }
 
 
-@pytest.mark.security("S36")
 def test_what_the_server_should_not_say_is_masked() -> None:
     bodies = {name: lie if isinstance(lie, bytes) else json.dumps(lie).encode() for name, lie in LIES.items()}
     script = iter(bodies.values())
@@ -304,7 +297,6 @@ def test_what_the_server_should_not_say_is_masked() -> None:
 # As a program
 
 
-@pytest.mark.security("S30")
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -326,7 +318,6 @@ def test_a_mistake_ends_it_before_it_listens(
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.fault("F32")
 def test_sigterm_lets_what_is_under_way_finish(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -34,7 +34,6 @@ NO_TOKENS = [
 ]
 
 
-@pytest.mark.security("S31")
 def test_without_the_token_nothing_is_done(make: Make) -> None:
     server = make(token="secret")
     for headers in ({}, *({"Authorization": given} for given in NO_TOKENS)):
@@ -48,7 +47,6 @@ def test_without_the_token_nothing_is_done(make: Make) -> None:
     assert b" 401 " in raw(make(token="secret"), twice), "a token that is given twice is none"
 
 
-@pytest.mark.security("S31")
 @pytest.mark.parametrize("token", ["se\ncret", "se\rcret", "two words", "se\tcret", "gehé", "\x7f"])
 def test_a_token_that_no_header_can_bring_is_refused_at_the_start(
     token: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -60,7 +58,6 @@ def test_a_token_that_no_header_can_bring_is_refused_at_the_start(
     assert pytest.importorskip("factrl.server").server_token() == "secret"
 
 
-@pytest.mark.security("S32")
 def test_a_body_that_is_too_large_is_refused_before_it_has_come(make: Make) -> None:
     server = make(BODY_LIMIT=100_000)
     assert b" 413 " in raw(server, HEAD + b"Content-Length: 99999999\r\n\r\n")
@@ -69,7 +66,6 @@ def test_a_body_that_is_too_large_is_refused_before_it_has_come(make: Make) -> N
     assert server.ask("/health/live")[0] == 200
 
 
-@pytest.mark.security("S32")
 @pytest.mark.parametrize(
     "headers",
     [{"Content-Type": "application/octet-stream"}, {"Content-Encoding": "gzip"}, {"Content-Type": ""}],
@@ -84,7 +80,6 @@ def test_ready_says_why_not(make: Make) -> None:
     assert (status, answer["status"], "nobody listens" in answer["detail"]) == (503, "not ready", True)
 
 
-@pytest.mark.security("S32")
 def test_a_flood_without_a_length_is_never_held_whole(make: Make) -> None:
     """100 MB in chunks: what is held is the limit and not the flood, and nobody else is kept waiting."""
     server = make(BODY_LIMIT=8 << 20)
@@ -95,7 +90,6 @@ def test_a_flood_without_a_length_is_never_held_whole(make: Make) -> None:
     assert server.ask("/v1/score", request(RIGHT))[0] == 200
 
 
-@pytest.mark.security("S32")
 def test_slow_bodies_keep_nobody_waiting(make: Make) -> None:
     server = make()
     slow = []
@@ -123,7 +117,6 @@ UNASKED = {
 }
 
 
-@pytest.mark.security("S31", "S32")
 @pytest.mark.parametrize("body", [LENGTH, CHUNKS], ids=["length", "chunks"])
 def test_without_the_token_no_path_waits_for_a_body(make: Make, body: bytes) -> None:
     server = make(token="secret")
@@ -133,7 +126,6 @@ def test_without_the_token_no_path_waits_for_a_body(make: Make, body: bytes) -> 
         assert answer.startswith(b"HTTP/1.1 %d " % status), (line, answer)
 
 
-@pytest.mark.security("S32")
 def test_a_body_has_one_length(make: Make) -> None:
     server = make()
     head = b"POST /v1/score HTTP/1.1\r\n" + HOST + JSON
@@ -145,7 +137,6 @@ def test_a_body_has_one_length(make: Make) -> None:
 # What is told
 
 
-@pytest.mark.security("S31", "S37")
 def test_only_who_has_the_token_learns_why_a_server_is_not_ready(make: Make) -> None:
     server = make(FakeLLM([LLMError("connection", "http://10.0.0.7:8000/v1#judge")]), token="secret")
     mute = (503, {"status": "not ready", "detail": ""})
@@ -164,7 +155,6 @@ ELSEWHERE = [
 ]
 
 
-@pytest.mark.security("S49")
 def test_a_server_without_a_token_answers_to_names_of_this_machine_alone(make: Make) -> None:
     server = make()
     for path in (b"/health/live", b"/health/ready", b"/openapi.json"):
@@ -179,7 +169,6 @@ def test_a_server_without_a_token_answers_to_names_of_this_machine_alone(make: M
     assert (status, "no token" in answer["detail"], "localhost" in answer["detail"]) == (421, True, True)
 
 
-@pytest.mark.security("S49")
 def test_a_server_without_a_token_answers_no_page_of_another_host(make: Make) -> None:
     server = make()
     for host in ("localhost:3000", "127.0.0.1", "[::1]:8888"):
@@ -191,7 +180,6 @@ def test_a_server_without_a_token_answers_no_page_of_another_host(make: Make) ->
     assert b" 403 " in raw(server, b"GET /health/live HTTP/1.1\r\n" + HOST + two)
 
 
-@pytest.mark.security("S49")
 def test_nobody_is_sent_to_a_host_of_a_clients_choice(make: Make) -> None:
     headers = {**TOKEN, "Host": "evil.example"}
     assert make(token="secret").ask("/openapi.json/", headers=headers)[0] == 404
@@ -200,7 +188,6 @@ def test_nobody_is_sent_to_a_host_of_a_clients_choice(make: Make) -> None:
 # What the command is told
 
 
-@pytest.mark.security("S30", "S31", "S50")
 def test_the_command_listens_here_alone_through_such_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     config: dict[str, Any] = {}
     monkeypatch.setattr("factrl.server.run_announced", lambda _, __, options: config.update(options) or 0)

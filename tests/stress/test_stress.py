@@ -39,7 +39,7 @@ LISTED = [
     for paper, lists in weaknesses().items()
     for variant in sorted({"", *lists})
 ]
-FEW = ("--questions", "1", "--paraphrases", "1")
+FEW = ("--questions", "1")
 SOUND = """
 import factrl as fx
 
@@ -336,16 +336,8 @@ def test_klcf_says_whose_weights_it_takes(capsys: pytest.CaptureFixture[str]) ->
     assert "lost" not in told.err
 
 
-def test_live_asks_what_the_settings_name_and_no_oracle(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("truthrl", "--live", "--policies", "D29", "--json", *FEW) == 0
-    told = capsys.readouterr()
-    assert json.loads(told.out)["judges"] == "judge none, verifier local"  # rules alone compare answers
-    assert "Oracles" not in told.err
-
-
 def test_wrong_usage() -> None:
     for words, message in (
-        (("truthrl", "--judge", "oracle", "--live"), "--judge oracle is offline"),
         (("truthrl", "--policies", "D40"), "no policy 'D40'"),
         (("truthrll",), "unknown paper"),
         (("truthrl", "reward.wronk=1"), "wronk"),

@@ -259,14 +259,13 @@ def test_a_file_with_a_mistake_is_refused_when_it_is_read(tmp_path: Path, conten
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["--add", "thruthrl"], "did you mean"),
-        (["--add", ""], "--add needs a reward"),
-        (["--add", "nofile.py:x"], "nofile.py"),
+        (["thruthrl"], "did you mean"),
+        ([""], "a further row needs a reward"),
+        (["nofile.py:x"], "nofile.py"),
         (["--only", "truthrl/nope"], "is no step"),
-        (["--table", "none.csv"], "cannot be read"),
-        (["--table", ""], "cannot be read"),
         (["table=none.csv"], "cannot be read"),
-        (["--first-seed", "-5"], "first-seed"),
+        (["table="], "cannot be read"),
+        (["--seeds", "5-3"], "at least 5"),
         (["train.stepz=1"], "stepz"),
     ],
 )

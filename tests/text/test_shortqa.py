@@ -198,7 +198,6 @@ def test_what_a_grader_does_instead_of_grading() -> None:
             grade_completions(pairs, grader)
 
 
-@pytest.mark.security("S42")
 def test_causes_are_shown_as_they_are() -> None:
     def hostile(*_: Any, **__: Any) -> Grade:
         raise Unscored("[red]x[/red]\x1b[2J\nINFO forged", "")

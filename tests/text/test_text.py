@@ -95,14 +95,12 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.security("S13")
 @pytest.mark.parametrize(("raw", "cause"), MALFORMED)
 def test_malformed(raw: str, cause: str) -> None:
     blocks = think_answer(raw)
     assert (blocks.think, blocks.answer, blocks.malformed) == (None, None, cause)
 
 
-@pytest.mark.security("S13")
 def test_a_policy_that_opens_the_block_again_repeats_the_tag() -> None:
     assert think_answer("<think>a</think><answer>b</answer>", "<think>\n").malformed == "tag_repeated"
 
@@ -114,7 +112,6 @@ INVISIBLE = [
 ]
 
 
-@pytest.mark.security("S14")
 @pytest.mark.parametrize("char", INVISIBLE, ids=ascii)
 def test_invisible_characters_break_tags_and_leave_answers(char: str) -> None:
     assert think_answer(f"{GOOD_THINK}<ans{char}wer>Paris</answer>").malformed == "no_answer"
@@ -124,7 +121,6 @@ def test_invisible_characters_break_tags_and_leave_answers(char: str) -> None:
     assert clean(blocks.answer.text) == "Paris"
 
 
-@pytest.mark.security("S14")
 @pytest.mark.parametrize(
     "fake", ["<аnswer>", "＜answer＞", "<аｎswer>", "‹answer›", "〈answer〉", "<ɑnswer>"]
 )
@@ -145,7 +141,6 @@ def test_think_answer_never_raises_and_offsets_slice_the_raw_text(raw: str, pref
 # -- tag ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.security("S13")
 @pytest.mark.parametrize(
     ("raw", "first", "last"),
     [
@@ -243,7 +238,6 @@ def test_clean(raw: str, expected: str) -> None:
     assert clean(raw) == expected
 
 
-@pytest.mark.security("S16")
 @pytest.mark.parametrize(
     "bomb",
     ["\u0316\u0300", "\ufdfa", "\u200b", " ", "½", "각"],

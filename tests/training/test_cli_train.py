@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import resource
 import shlex
 import subprocess
@@ -101,21 +100,6 @@ def test_train_then_eval_then_resume(
         assert (run / "model" / "model.safetensors").stat() == before
     assert [line["step"] for line in read_metrics(run) if "reward" in line] == [1, 2, 3]
     assert "steps = 3" in (run / "config.toml").read_text()
-
-
-def test_a_measured_dry_run_takes_one_step_and_leaves_nothing(
-    train: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert train("--steps", "3", "--dry-run", "--measure") == 0
-    out, err = capsys.readouterr()
-    assert "steps = 3" in out
-    pattern = (
-        r"measured +the first step took \d+\.\d s, so all 3 about \d+:\d\d without .* \d+\.\d GB of memory"
-    )
-    assert re.search(pattern, err), err
-    assert list(tmp_path.iterdir()) == []
-    assert train("--measure") == 2
-    assert "--measure goes with --dry-run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("size", [100, 5_000, 120_000], ids=["folder", "metrics", "checkpoint"])

@@ -19,7 +19,6 @@ from factrl.bridges.verl import compute_score
 TEXTS = completions()
 
 
-@pytest.mark.fault("F29")
 def test_trl_gets_none_for_what_was_not_graded() -> None:
     columns = {"question": [QUESTION] * len(TEXTS), "answers": [list(ANSWERS)] * len(TEXTS)}
     assert not differences(to_trl(contract)(["asked"] * len(TEXTS), TEXTS, **columns), TEXTS)

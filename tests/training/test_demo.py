@@ -63,14 +63,12 @@ def test_a_quick_demo_on_a_tiny_model_shows_everything(
     (tmp_path / "my.py").write_text(
         "import factrl as fx\n\n\n@fx.reward\ndef sure(example, completion):\n    return {'x': 1.0}\n"
     )
+    monkeypatch.setattr("factrl.cli.demo.MODEL", str(tiny_model))
     words = [
         "demo",
         "--quick",
-        "--model",
-        str(tiny_model),
         "--output",
         str(tmp_path / "out"),
-        "--reward",
         f"{tmp_path / 'my.py'}:sure",
     ]
     words += ["start.steps=2", "start.freeze_layers=0", "calibrate.steps=2", "train.max_completion_length=4"]
@@ -89,7 +87,7 @@ def test_a_quick_demo_on_a_tiny_model_shows_everything(
         "small/truthrl",
     ):
         assert word in shown
-    assert "binary" not in shown  # that is of --full
+    assert "binary" not in shown
     folder = tmp_path / "out"
     ET.parse(folder / "demo.svg")  # noqa: S314 - our own
     held = json.loads((folder / "seed-0" / "rows" / "truthrl-ternary.json").read_text("utf-8"))

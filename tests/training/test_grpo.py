@@ -246,7 +246,6 @@ def test_the_reward_knows_how_many_tokens_were_written(trainer: Make) -> None:
     assert {c.prefill for c in seen.values()} == {"<think>"}
 
 
-@pytest.mark.fault("F18")
 def test_a_judge_that_dies_in_the_middle_of_training(trainer: Make, tmp_path: Path) -> None:
     """From the third step on, the judge fails for the last text: as if it had not been sampled."""
     step = 0

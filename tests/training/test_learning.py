@@ -56,7 +56,7 @@ def learnt(place: Path, study: str, rows: tuple[str, ...], *words: str) -> dict[
     command = ["study", study, "--output", str(out), "--model", str(place / "model")]
     for row in rows:
         only = ["--only", f"{study}/{row}"]
-        assert main([*command, "--table", str(place / "facts.csv"), *only, *SETTINGS, *words]) == 0
+        assert main([*command, f"table={place / 'facts.csv'}", *only, *SETTINGS, *words]) == 0
     sums = {}
     for path in (out / "seed-0" / "rows").glob("*.json"):
         made = json.loads(path.read_text("utf-8"))
@@ -69,7 +69,7 @@ def learnt(place: Path, study: str, rows: tuple[str, ...], *words: str) -> dict[
 
 def test_ternary_teaches_to_decline_what_can_only_be_guessed(place: Path) -> None:
     rows = ("random", "binary", "ternary", "broken_reward-sure")
-    words = ("--add", f"{BROKEN}:sure", "start.profiles=0", "calibrate.steps=0", "practice=0")
+    words = (f"{BROKEN}:sure", "start.profiles=0", "calibrate.steps=0", "practice=0")
     counts = learnt(place, "truthrl", rows, *words)
     start, by_chance, binary, ternary, broken = (counts[row] for row in ("start", *rows))
     assert ternary["wrong"] <= start["wrong"] - 20

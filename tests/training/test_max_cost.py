@@ -59,7 +59,7 @@ def test_a_run_stops_before_its_cap_and_goes_on_when_it_is_raised(
     train: Callable[..., int], judge: FaultServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A step costs at most 8 calls of $3, two for each text, so $80 hold two steps or more."""
-    assert train("--steps", "7", "--max-cost", "80") == 4
+    assert train("--steps", "7", "run.max_cost=80") == 4
     err, run = capsys.readouterr().err, only_run()
     account = read_account(run)
     assert len(judge.requests) == account.total.calls
@@ -72,15 +72,15 @@ def test_a_run_stops_before_its_cap_and_goes_on_when_it_is_raised(
     assert [row["step"] for row in read_metrics(run) if "reward" in row] == list(range(1, done + 1))
     assert all(not row.get("masked/budget") for row in read_metrics(run))
     assert f"factrl: step {done}: the judge has cost ${spent:.4g} of run.max_cost = $80" in err
-    assert f"factrl train --resume {run} --max-cost MORE" in err
+    assert f"factrl train --resume {run} run.max_cost=MORE" in err
     assert "Traceback" not in err
 
     asked = len(judge.requests)
     assert main(["train", "--resume", str(run)]) == 2
-    assert "to go on, raise it: --max-cost MORE" in capsys.readouterr().err
+    assert "to go on, raise it: run.max_cost=MORE" in capsys.readouterr().err
     assert len(judge.requests) == asked
 
-    assert main(["train", "--resume", str(run), "--max-cost", "1000"]) == 0
+    assert main(["train", "--resume", str(run), "run.max_cost=1000"]) == 0
     assert [row["step"] for row in read_metrics(run) if "reward" in row] == list(range(1, 8))
     assert read_account(run).total.calls == len(judge.requests) > asked
 
@@ -89,7 +89,7 @@ def test_a_cap_below_one_step_is_held_by_the_client(
     train: Callable[..., int], judge: FaultServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What is in flight is paid for; what is not asked any more is masked, and the run stops."""
-    assert train("--steps", "20", "--max-cost", "3.5", "judge.max_concurrency=1") == 4
+    assert train("--steps", "20", "run.max_cost=3.5", "judge.max_concurrency=1") == 4
     assert len(judge.requests) == 2  # the question whether it is there, and one verdict: 6 dollars
     metrics = [row for row in read_metrics(only_run()) if "reward" in row]
     assert len(metrics) == 1

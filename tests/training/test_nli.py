@@ -138,7 +138,6 @@ def test_pickled_weights_are_not_loaded(make: Maker, tmp_path: Path) -> None:
         CrossEncoder(tmp_path)
 
 
-@pytest.mark.security("S29")
 def test_code_of_a_model_is_not_run_unasked(make: Maker, tmp_path: Path) -> None:
     folder = tmp_path / "code"
     shutil.copytree(make(["entailment", "contradiction", "neutral"]), folder)

@@ -212,7 +212,6 @@ def test_what_an_adapter_was_tuned_to_is_the_whole_start_of_the_next_stage(
 # Killed and resumed
 
 
-@pytest.mark.fault("F20")
 def test_a_run_that_is_killed_three_times_ends_as_one_that_never_was(
     words: list[str], questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,7 +99,6 @@ def test_a_run_leaves_metrics_rollouts_checkpoints_and_a_model(whole: Path) -> N
     assert not (whole / "lock").exists()
 
 
-@pytest.mark.fault("F20")
 def test_a_run_that_is_killed_three_times_goes_on_with_the_same_curve(
     recipe: Path,
     whole: Path,
@@ -149,7 +148,6 @@ def test_trackers_are_told_that_a_run_is_the_same(tmp_path: Path, monkeypatch: p
     assert "WANDB_RUN_ID" not in os.environ
 
 
-@pytest.mark.fault("F32")
 def test_an_interrupt_leaves_a_complete_checkpoint(recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "interrupted"
     words = (f"run.output={run}", "train.steps=500", "train.save_steps=500", "train.eval_steps=400")
@@ -182,7 +180,6 @@ def test_a_second_interrupt_says_what_goes_on(tmp_path: Path) -> None:
         callback.train(cast(Any, trainer), None, "train sft")
 
 
-@pytest.mark.fault("F20")
 def test_a_checkpoint_that_was_not_finished_is_not_used(tmp_path: Path) -> None:
     for step, complete in ((2, True), (4, False)):
         folder = tmp_path / f"checkpoint-{step}"

@@ -23,7 +23,16 @@ def test_many_samples_of_a_random_model(
     write("facts.jsonl", *PASSAGES)
     Index.build(Path("kb"), ["facts.jsonl"])
     write("q.jsonl", *({"prompt": f"where is {name} from ?"} for name in ("ada", "bo", "cleo")))
-    words = ["prepare", "klcf", "q.jsonl", "--output", "out", "--model", str(tiny_model), "--samples", "2"]
+    words = [
+        "prepare",
+        "klcf",
+        "q.jsonl",
+        "--output",
+        "out",
+        "--model",
+        str(tiny_model),
+        "sampling.num_samples=2",
+    ]
     words += ["train.max_completion_length=6"]
     words += ["verifier.index=kb", "verifier.judge=weak", "verifier.cache=false"]
     code = main(words)

@@ -35,7 +35,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def study(place: Path, out: str, *more: str, name: str = "factreason") -> int:
     words = ["study", name, "--output", str(place / out), "--model", str(place / "model")]
-    return main([*words, "--table", str(place / "facts.csv"), *TOWN_STUDY, *more])
+    return main([*words, f"table={place / 'facts.csv'}", *TOWN_STUDY, *more])
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_a_study_with_a_row_of_ones_own_goes_on_where_it_was_stopped(
     place: Path, begun: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(begun, place / "out")
-    mine = ("--add", f"{place / 'my.py'}:sure")
+    mine = f"{place / 'my.py'}:sure"
     assert study(place, "out", *mine, "--only", "factreason/random") == 0
     assert {*rows(place, "out")} == {"start-profile", "factreason-random"}  # as after a kill behind it
     before = (place / "out" / "seed-0" / "rows" / "factreason-random.json").stat().st_mtime_ns
@@ -140,7 +140,7 @@ def test_mistakes_are_said_before_anything_is_trained(
 ) -> None:
     assert study(place, "bad", "--only", "factreason/nothing") == 2
     assert "is no step" in capsys.readouterr().err
-    assert study(place, "bad", "--add", f"{place / 'my.py'}:asks") == 2
+    assert study(place, "bad", f"{place / 'my.py'}:asks") == 2
     assert "oracle" in capsys.readouterr().err
     assert not (place / "bad" / "seed-0" / "start.safetensors").exists()
     assert study(place, "dry", "--dry-run") == 0
@@ -159,13 +159,13 @@ def test_every_row_that_is_shipped_passes_the_check_before_the_start(place: Path
 def test_a_row_that_cannot_be_trained_leaves_no_trace(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = ["--table", str(place / "facts.csv")]
+    table = [f"table={place / 'facts.csv'}"]
     command = ["study", "factreason", "--output", str(tmp_path / "out"), *table, *TOWN_STUDY]
     model = ["--model", str(place / "model")]
     for words, named in (
-        (("--add", f"{place / 'my.py'}:fails"), "not a finite number"),
-        (("--add", f"{place / 'my.py'}:leaves"), "failed on example"),
-        (("--add", f"{place / 'my.py'}:floors"), "floors the start's form"),
+        ((f"{place / 'my.py'}:fails",), "not a finite number"),
+        ((f"{place / 'my.py'}:leaves",), "failed on example"),
+        ((f"{place / 'my.py'}:floors",), "floors the start's form"),
         (("train.prompts_per_step=64", "train.micro_batch_size=64"), "fewer than the 64 of one step"),
         (("--model", f"{place}/nothere"), "nothere"),
     ):
@@ -177,7 +177,7 @@ def test_a_row_that_cannot_be_trained_leaves_no_trace(
 
 def test_a_row_without_one_graded_text_is_kept(place: Path, begun: Path) -> None:
     shutil.copytree(begun, place / "masked")
-    words = ("--add", f"{place / 'my.py'}:masked", "--only", "factreason/my-masked")
+    words = (f"{place / 'my.py'}:masked", "--only", "factreason/my-masked")
     assert study(place, "masked", *words) == 0
     assert {*rows(place, "masked")["factreason-my-masked"]["rewards"]} == {None}
 
@@ -189,7 +189,7 @@ def test_an_edited_file_is_no_longer_what_a_folder_was_begun_with(
     table, own = tmp_path / "facts.csv", tmp_path / "own.py"
     table.write_bytes((place / "facts.csv").read_bytes())
     own.write_bytes((place / "my.py").read_bytes())
-    words = ("--table", str(table), "--add", f"{own}:sure", "--only", "factreason/own-sure")
+    words = (f"table={table}", f"{own}:sure", "--only", "factreason/own-sure")
     assert study(place, "edited", *words) == 0
     own.write_text(own.read_text("utf-8").replace("float(len(completion))", "-5.0"), "utf-8")
     assert study(place, "edited", *words) == 2

@@ -49,7 +49,6 @@ def score(text: str, truth: Any = "", extra: Any = QUESTION, **which: Any) -> di
     return asyncio.run(compute_score("set", text, truth, extra, **which))
 
 
-@pytest.mark.fault("F29")
 def test_every_sample_has_the_same_keys_and_a_masked_one_no_number(own: Path) -> None:
     told = {name: score(name, paper=f"{own}:spans") for name in ("fine", "masked")}
     assert told["fine"].keys() == told["masked"].keys()

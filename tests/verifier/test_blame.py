@@ -459,7 +459,6 @@ def test_a_model_that_repeats_itself_once_is_asked_again_and_not_held_against_th
 FAULTS = [*WAYS.values()]
 
 
-@pytest.mark.fault("F07", "F10", "F13", "F15", "F16")
 @pytest.mark.parametrize("paper", ["knowrl", "factreason", "klcf:table-2-row"])
 def test_no_fault_by_chance_is_held_against_a_text(serve: Serve, paper: str) -> None:
     def misbehaves() -> Callable[[Handler], None]:

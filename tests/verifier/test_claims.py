@@ -254,7 +254,6 @@ NOT_SELF = [
 ]
 
 
-@pytest.mark.security("S10")
 def test_what_speaks_of_itself_is_told_from_what_speaks_of_the_world() -> None:
     assert {text: marks_of(text)[0] for text in SELF} == dict.fromkeys(SELF, "self")
     assert {text: marks_of(text)[0] for text in NOT_SELF} == dict.fromkeys(NOT_SELF)
@@ -388,7 +387,6 @@ def test_an_empty_text_asks_nobody() -> None:
         assert llm.calls == []
 
 
-@pytest.mark.fault("F13")
 def test_a_list_that_was_cut_is_not_a_list() -> None:
     class Cut(FakeLLM):
         def complete(self, messages: Sequence[Message], **options: Any) -> Reply:
@@ -398,7 +396,6 @@ def test_a_list_that_was_cut_is_not_a_list() -> None:
         claims_of(LLMClaims(Cut([])))
 
 
-@pytest.mark.security("S10")
 def test_a_claim_that_the_text_does_not_make_is_dropped_and_counted() -> None:
     facts = [
         "Marie Curie was born in Warsaw.",
@@ -410,7 +407,6 @@ def test_a_claim_that_the_text_does_not_make_is_dropped_and_counted() -> None:
     assert [claim.text for claim in claims_of(extractor)] == facts[:1]
 
 
-@pytest.mark.security("S10")
 @pytest.mark.parametrize(
     "payload",
     [

@@ -176,8 +176,6 @@ def test_an_engine_is_asked_in_its_form_and_its_results_become_passages(
     assert len(ask(serve(answers(200, found)), engine, k=1)) == 1
 
 
-@pytest.mark.fault("F27")
-@pytest.mark.security("S21", "S23", "S37")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("fault", "reason", "requests"),
@@ -230,7 +228,6 @@ def test_no_results_of_engines_that_did_not_answer_are_a_failure(serve: Serve) -
         ask(serve(answers(200, reply)), "searxng")
 
 
-@pytest.mark.security("S24")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_query_is_words_to_every_engine_and_no_longer_than_it_takes(serve: Serve, engine: str) -> None:
     server, provider = serve(answers(200, REPLIES[engine][1])), PROVIDERS[engine]
@@ -306,7 +303,6 @@ def test_a_server_that_was_down_is_tried_with_a_search_of_the_same_form(serve: S
     assert "gsrsearch=weather" in ping[1]
 
 
-@pytest.mark.fault("F27")
 def test_what_cannot_be_sent_is_not_asked_and_a_captcha_is_asked_again(serve: Serve) -> None:
     nobody = serve(answers(200, REPLIES["serper"][0]))
     assert ask(nobody, "serper", " ann.lee@example.org ") == []
@@ -328,7 +324,6 @@ PLAIN = [
 ]
 
 
-@pytest.mark.security("S25")
 def test_secrets_stay_here_and_words_are_no_secrets(serve: Serve) -> None:
     server = serve(answers(200, REPLIES["serper"][0]))
     ask(server, "serper", f"Ann Lee ({SECRETS[0]}) was born in 1867.")

@@ -27,7 +27,7 @@ _QUICK = (
     *("start.steps=27", "calibrate.steps=4", "known.questions=32", "size.test=60"),
     *("train.steps=4", "train.prompts_per_step=8", "train.micro_batch_size=64"),
 )
-_BINARY = "binary"  # beside the other in `factrl study truthrl` and with --full
+_LEFT_OUT = (RANDOM, "binary")  # rows of `factrl study truthrl`
 _SHOWN = 5
 _NEXT = "your own  factrl train small/truthrl --model FOLDER --data FILE (columns: question, answers)"
 
@@ -42,33 +42,28 @@ def add_verbs(verbs: Verbs) -> None:
         example=(
             "examples:\n"
             "  factrl demo --quick\n"
-            "  factrl demo --reward my.py:reward     # yours beside TruthRL's\n"
-            f"It is factrl study {_STUDY}, smaller and with one of its rewards; --full has its size and the\n"
-            "binary reward.  The same command again goes on where it was stopped."
+            "  factrl demo my.py:reward     # yours beside TruthRL's\n"
+            f"It is factrl study {_STUDY}, smaller and with one of its rewards.\n"
+            "The same command again goes on where it was stopped."
         ),
     )
-    add_option(parser, "--reward SPEC", "a further reward, such as my.py:mine")
-    size = parser.add_mutually_exclusive_group()
-    add_option(size, "--quick", "a few steps, to see that everything works")
-    add_option(size, "--full", "the study's own sizes, and the binary reward beside the ternary one")
+    parser.add_argument("reward", metavar="REWARD", nargs="?", help="a further reward, such as my.py:mine")
+    add_option(parser, "--quick", "a few steps, to see that everything works")
     add_seed(parser, "of the split and of all training")
     add_option(parser, "--output DIR", "folder of everything that is made (default: runs/demo)")
-    add_option(parser, "--model NAME", "start from this model")
     add_settings(parser, "any setting of the study, such as train.steps=30")
 
 
 def _demo(args: argparse.Namespace) -> int:
-    sizes = _QUICK if args.quick else () if args.full else _USUAL
-    study = load_study(_STUDY, (*sizes, *args.settings))
-    left_out = {RANDOM} if args.full else {RANDOM, _BINARY}
-    rows = {name: row for name, row in study.rows.items() if name not in left_out}
+    study = load_study(_STUDY, (*(_QUICK if args.quick else _USUAL), *args.settings))
+    rows = {name: row for name, row in study.rows.items() if name not in _LEFT_OUT}
     study = study.model_copy(update={"rows": rows})
     if args.reward:
         study = add_row(study, args.reward, like="ternary")
-    out = Path(args.output or f"runs/demo{'-quick' * args.quick}{'-full' * args.full}")
+    out = Path(args.output or f"runs/demo{'-quick' * args.quick}")
     seeds, last = [args.seed], f"{_STUDY}/{[*study.rows][-1]}"
     with hold(out):
-        results = run({_STUDY: study}, out, seeds, model=args.model or MODEL, keep=last)
+        results = run({_STUDY: study}, out, seeds, model=MODEL, keep=last)
         needs_extra("studies.picture", "demo").write_picture({_STUDY: study}, results, out / "demo.svg")
     say(render({_STUDY: study}, results))
     show_table(answers_table(results[args.seed], [CALIBRATED, *study.rows]))

@@ -20,10 +20,9 @@ from factrl.evals.grade import Texts, Tools
 from factrl.evals.report import output_table, write_eval_page
 from factrl.evals.samples import EvalSample
 from factrl.job import Job, read_job, unread_in_asking
-from factrl.rewards.grading import AnswerForm, Grader, graded_by
+from factrl.rewards.grading import AnswerForm, graded_by
 from factrl.runs.rows import Row, read_rows
 from factrl.runs.settings import AskSettings
-from factrl.text.escape import one_line
 from factrl.train.answering import open_writer
 from factrl.types import Example
 
@@ -162,8 +161,6 @@ def _eval(args: argparse.Namespace) -> int:
         say(output.document().rstrip())
     else:
         show_table(output_table(output))
-    if form == "short" and job.judge is None:
-        _tell_sentences([one for rows in samples.values() for one in rows])
     _tell_guessed([one for rows in samples.values() for one in rows])
     if page:
         tell(f"page: {page}")
@@ -312,19 +309,3 @@ def _tell_guessed(samples: Sequence[EvalSample]) -> None:
             f"{guessed} of {len(samples)} answers were graded by guess (people agree with 92 % of such "
             "guesses): a --judge decides them, grade.strict=true leaves them ungraded"
         )
-
-
-def _tell_sentences(samples: Sequence[EvalSample]) -> None:
-    """Name answers that are wrong only because a sentence stands around them."""
-    grader = Grader(form="sentence")
-    refused = [
-        one
-        for one in samples
-        if one.label == "incorrect"
-        and one.example.answers
-        and grader(one.example.question, one.answer, one.example.answers).label == "correct"
-    ]
-    if refused:
-        shown = "; ".join(one_line(one.answer)[:60] for one in refused[:3])
-        are = "wrong answer would" if len(refused) == 1 else "wrong answers would"
-        tell(f"{len(refused)} {are} be right as sentences (grade.form=sentence): {shown}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from factrl.errors import INSTALL, ConfigError, MissingExtra, SetupError
 from factrl.job import Job
 from factrl.llm import preflight
 from factrl.runs.disk import MayReplace, anything, check_free
-from factrl.runs.folder import version_of
+from factrl.runs.folder import settings_in, version_of
 from factrl.runs.settings import ModelSettings
 from factrl.verifier import Verifier
 
@@ -35,17 +36,20 @@ _FOR_SETTINGS: Mapping[str, tuple[str, str, str]] = {
         "model server that grades, e.g. http://host:8000/v1#model; `local` is a small one in this process",
     ),
     "paper": ("paper", "SPEC", "truthrl, truthrl:binary or my.py:reward"),
-    "rule": ("tune.rule", "RULE", "where pairs are from, for dpo: correctness or given"),
-    "probe": ("tune.probe", "FILE", "questions.jsonl of factrl eval --samples"),
-    "samples": ("sampling.num_samples", "N", "answers per question (default: 1)"),
     "steps": ("train.steps", "N", "optimizer steps"),
     "seed": ("run.seed", "N", "seed of everything that is random"),
-    "max_cost": (
-        "run.max_cost",
-        "USD",
-        "stop, with a checkpoint, before the judge has cost more; needs judge.price_in and price_out",
+    "docs": (
+        "verifier.docs",
+        "FILE",
+        "evidence: txt, md, html, pdf, docx, odt, jsonl, csv, parquet, or a folder of these",
     ),
-    "runs": (
+    "index": ("verifier.index", "FOLDER", "evidence: what factrl index made"),
+    "web": (
+        "verifier.web",
+        "ENGINE",
+        "evidence: searxng:URL, wikipedia, serper, tavily, brave, exa, or a server that speaks like Serper",
+    ),
+    "output": (
         "run.output",
         "DIR",
         "folder of the run, in which the same command goes on (default: a new one in runs)",
@@ -89,7 +93,7 @@ def add_options(parser: argparse.ArgumentParser, *names: str, **helps: str) -> N
     """Options that many verbs have, in this order.
 
     Args:
-        names: keys of `_FOR_SETTINGS` (`runs` is called --output), or `config`, `limit`, `resume`, `json`.
+        names: keys of `_FOR_SETTINGS`, or `config`, `limit`, `resume`, `json`.
         helps: the same, each with a help of its own.
     """
     others: Mapping[str, dict[str, Any]] = {
@@ -100,14 +104,13 @@ def add_options(parser: argparse.ArgumentParser, *names: str, **helps: str) -> N
     }
     stands_for = dict[str, str]()
     for name in (*names, *helps):
-        option = "--output" if name == "runs" else f"--{name.replace('_', '-')}"
+        told: dict[str, Any] = others.get(name, {})
         if name in _FOR_SETTINGS:
             stands_for[name], metavar, about = _FOR_SETTINGS[name]
-            parser.add_argument(option, dest=name, metavar=metavar, help=helps.get(name, about))
-        else:
-            parser.add_argument(
-                option, **{**others[name], **({"help": helps[name]} if name in helps else {})}
-            )
+            told = {"metavar": metavar, "help": about}
+        if name == "docs":
+            told |= {"nargs": "+", "action": "extend"}
+        parser.add_argument(f"--{name}", **{**told, **({"help": helps[name]} if name in helps else {})})
     parser.set_defaults(stands_for=stands_for)
 
 
@@ -139,9 +142,26 @@ def as_overrides(args: argparse.Namespace) -> list[str]:
     """Options as the settings they stand for, then the `key=value` words, which win."""
     given = {key: getattr(args, option) for option, key in args.stands_for.items()}
     return [
-        *(f"{key}={value}" for key, value in given.items() if value is not None),
+        *(
+            f"{key}={json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value}"
+            for key, value in given.items()
+            if value is not None
+        ),
         *getattr(args, "settings", ()),
     ]
+
+
+def resumed(args: argparse.Namespace, file: str, given: str | None) -> tuple[Path, list[str]]:
+    """The settings of the run that `--resume` names, and the overrides.
+
+    Raises:
+        ConfigError: it is no run, or something else is `given` that a run has already.
+    """
+    if args.output is not None:
+        raise ConfigError(f"--resume goes on in the run's own folder; leave out --output {args.output}")
+    if given:
+        raise ConfigError(f"--resume takes everything from the run; leave out {given!r}")
+    return settings_in(args.resume, file), [*as_overrides(args), f"run.output={args.resume}"]
 
 
 def is_setting(word: str) -> bool:
@@ -199,7 +219,8 @@ def within(least: int, most: int) -> Callable[[str], int]:
 
 
 at_least_one = within(1, 10**_DIGITS)
-a_seed = within(0, 2**32 - 1)
+LAST_SEED = 2**32 - 1
+a_seed = within(0, LAST_SEED)
 
 
 def between(low: float, high: float) -> Callable[[str], float]:

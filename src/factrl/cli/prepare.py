@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -56,7 +56,12 @@ _QUESTIONS = "questions, in any form that factrl train reads"
 def add_verbs(verbs: Verbs) -> None:
     """Add this module's verbs to the command line."""
     about = "make what training reads: KLCF's data, passages, rows for others"
-    parser = add_verb(verbs, "prepare", _explain, about=about, example="")
+    examples = (
+        "examples:\n"
+        "  factrl prepare retrieve questions.jsonl --index wiki --output retrieved.jsonl\n"
+        "  factrl prepare convert questions.jsonl --to trl --output train.parquet paper=truthrl"
+    )
+    parser = add_verb(verbs, "prepare", _explain, about=about, example=examples)
     for add in (_add_klcf, _add_retrieve, _add_convert):
         add(verbs)
     kinds = {each.dest: each.help for each in verbs._choices_actions if each.dest.startswith("prepare ")}
@@ -80,9 +85,9 @@ def _add_klcf(verbs: Verbs) -> None:
             "examples:\n"
             "  factrl prepare klcf prompts.jsonl --model SmolLM2-135M-Instruct --judge local \\\n"
             "      --output klcf verifier.index=wiki train.max_completion_length=160\n"
-            "  factrl prepare klcf prompts.jsonl --model http://host:8000/v1#Qwen2.5-14B --samples 4 \\\n"
+            "  factrl prepare klcf prompts.jsonl --model http://host:8000/v1#Qwen2.5-14B --output klcf \\\n"
             "      --demonstrations shots.jsonl --judge http://host:8001/v1#Qwen2.5-72B-Instruct \\\n"
-            "      --output klcf --against simpleqa.jsonl verifier.index=wiki\n"
+            "      --against simpleqa.jsonl verifier.index=wiki sampling.num_samples=4 data.limit=1000\n"
             "The same command again goes on where it was stopped, and asks nothing twice. Without --judge,\n"
             "claims are found by rule and no item is dropped for being unimportant.\n"
             "exit code: 0 there is a dataset; 2 something must be changed first; 3 no question is left"
@@ -90,7 +95,7 @@ def _add_klcf(verbs: Verbs) -> None:
     )
     parser.add_argument("file", metavar="PROMPTS", help="rows with a question, and maybe topic or evidence")
     judge = "finds claims, judges them and chooses the items; or local"
-    add_options(parser, "samples", "limit", "seed", "config", model=f"who answers: {_ASKED}", judge=judge)
+    add_options(parser, "config", model=f"who answers: {_ASKED}", judge=judge)
     add_option(parser, "--output DIR", "folder for the dataset and its journal", required=True)
     add_option(
         parser, "--demonstrations FILE", "questions with answers that are shown first; none by default"
@@ -106,13 +111,12 @@ def _add_retrieve(verbs: Verbs) -> None:
         about="put passages into the rows of questions",
         example=(
             "examples:\n"
-            "  factrl index wikipedia.jsonl --out wiki\n"
+            "  factrl index wikipedia.jsonl --output wiki\n"
             "  factrl prepare retrieve questions.jsonl --index wiki --k 50 --output retrieved.jsonl\n"
             "  factrl prepare retrieve questions.jsonl --index wiki --k 5 --distractors 3 --withhold 0.3 \\\n"
             "      --output retrieved.jsonl verifier.embedder=intfloat/e5-base-v2\n"
             "  factrl prepare retrieve crag.jsonl --withhold 0.3 --output withheld.jsonl\n"
-            "then: factrl train truthrl:retrieval --data retrieved.jsonl …\n"
-            "      factrl eval retrieved.jsonl --by helps …"
+            "then: factrl train truthrl:retrieval --data retrieved.jsonl …"
         ),
     )
     parser.add_argument("file", metavar="FILE", help=_QUESTIONS)
@@ -121,7 +125,6 @@ def _add_retrieve(verbs: Verbs) -> None:
     add_option(parser, "--distractors N", about, type=within(0, 1000), default=0)
     about = "share of the questions that lose every passage with an accepted answer (0)"
     add_option(parser, "--withhold SHARE", about, type=between(0, 1), default=0.0)
-    add_options(parser, "limit", "seed")
     add_option(
         parser,
         "--index FOLDER",
@@ -150,18 +153,17 @@ def _add_convert(verbs: Verbs) -> None:
     )
     parser.add_argument("file", metavar="FILE", help=_QUESTIONS)
     parser.add_argument("--to", required=True, choices=get_args(Target), help="the trainer")
-    add_options(parser, "config", "limit")
+    add_options(parser, "config")
     about = ".parquet or .jsonl; for trl also a folder, as TRL reads them, which gets a train.parquet"
     add_option(parser, "--output FILE", about, required=True)
     _add_against(parser, "prompt and columns, e.g. paper=truthrl data.system=... data.columns.question=q")
 
 
-def _add_against(parser: argparse.ArgumentParser, settings: str = "") -> None:
-    """`--against`, and maybe settings with this help."""
+def _add_against(parser: argparse.ArgumentParser, settings: str) -> None:
+    """`--against`, and settings with this help."""
     about = "an evaluation set, file or folder, whose questions are left out; may be repeated"
     add_option(parser, "--against EVAL", about, action="append", default=[])
-    if settings:
-        add_settings(parser, settings)
+    add_settings(parser, settings)
 
 
 def _klcf(args: argparse.Namespace) -> int:
@@ -199,7 +201,9 @@ def _klcf(args: argparse.Namespace) -> int:
 
 
 def _retrieve(args: argparse.Namespace) -> int:
-    settings = _settings(args)
+    check_place("--output", Path(args.output), ".jsonl")
+    overrides = [f"data.train={args.file}", "model.name=none", *args.settings]  # no model is opened
+    settings = read_job(None, overrides, AskSettings).settings
     search, pairs = open_search(index=args.index, embedder=settings.verifier.embedder), _rows(args, settings)
     with Progress("retrieve", len(pairs)) as progress:
         rows, counts = retrieve(
@@ -212,32 +216,18 @@ def _retrieve(args: argparse.Namespace) -> int:
             column=settings.data.columns.get("evidence") or "evidence",
             on_done=progress.advance,
         )
-    note = (
+    write_rows(Path(args.output), rows)
+    tell(
         f"{len(rows)} rows; {counts['own']} had evidence already, {counts['none']} have none, "
         f"{counts['withheld']} lost what holds an answer; in {counts['helps']} a passage holds an answer"
     )
-    return _write(args, rows, note)
-
-
-def _write(args: argparse.Namespace, rows: Iterable[Mapping[str, Any]], note: str = "") -> int:
-    """Write the rows of a kind; on stdout stands where they are."""
-    write_rows(Path(args.output), rows)
-    if note:
-        tell(note)
     say(args.output)
     return 0
 
 
-def _settings(args: argparse.Namespace) -> AskSettings:
-    """The settings of a verb that opens no model and writes rows."""
-    check_place("--output", Path(args.output), ".jsonl")
-    overrides = [f"data.train={args.file}", "model.name=none", *as_overrides(args)]
-    return read_job(None, overrides, AskSettings).settings
-
-
 def _rows(args: argparse.Namespace, settings: AskSettings) -> list[tuple[Mapping[str, Any], Example]]:
     """The rows of a file with their examples, without those of an evaluation set."""
-    data, examples = settings.data, load_training(settings.data, limit=args.limit, require_answers=False)
+    data, examples = settings.data, load_training(settings.data, require_answers=False)
     rows = itertools.islice(read_rows(data.train, data.split, data.subset), len(examples))
     kept = {example.id for example in _sifted(args, examples)[0]}
     return [(row, one) for row, one in zip(rows, examples, strict=True) if one.id in kept]
@@ -269,11 +259,9 @@ def _defaults(prompt: str) -> dict[str, Any]:
     }
 
 
-def _read(
-    args: argparse.Namespace, settings: RunSettings, *, require_answers: bool = False
-) -> tuple[list[Example], dict[str, Any] | None]:
+def _read(args: argparse.Namespace, settings: RunSettings) -> tuple[list[Example], dict[str, Any] | None]:
     """The questions that are in no evaluation set, and a report on those that are."""
-    return _sifted(args, load_training(settings.data, limit=args.limit, require_answers=require_answers))
+    return _sifted(args, load_training(settings.data, require_answers=False))
 
 
 def _sifted(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from factrl.errors import ConfigError, TooManyMasked
+from factrl.errors import TooManyMasked
 from factrl.job import REWARD_ALONE, Job, read_job
 from factrl.papers import form_of, length_of, load_reward
 from factrl.runs.progress import Progress
@@ -21,6 +21,7 @@ from .options import (
     add_options,
     add_settings,
     add_verb,
+    as_overrides,
     at_least_one,
     check_judge,
 )
@@ -29,7 +30,6 @@ from .terminal import say, show_rows, tell
 if TYPE_CHECKING:
     from factrl.stress import Finding, Setup, StressReport
 
-ORACLE = "oracle"
 HEAD = (
     *("id", "policy", "must not beat", "reward", "ceiling"),
     *("answer", "abstain", "margin", "held on", "verdict"),
@@ -49,8 +49,7 @@ def add_verbs(verbs: Verbs) -> None:
             "examples:\n"
             "  factrl stress truthrl\n"
             "  factrl stress my_reward.py:mine --json\n"
-            "  factrl stress robust --judge local --policies D01-D09 --questions 2\n"
-            "  factrl stress my_reward.py:mine --policies F01-F18\n"
+            "  factrl stress robust --judge local --policies D01-D09,F01-F18 --questions 2\n"
             "  factrl stress knowrl --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
             "held: cheating pays no more than its ceiling; broken: it pays; known: broken, as the paper is;\n"
             "repaired: on the paper's list of failures, and held; masked: too little could be graded\n"
@@ -60,15 +59,16 @@ def add_verbs(verbs: Verbs) -> None:
     )
     parser.add_argument("reward", metavar="REWARD", help="truthrl, truthrl:binary or my.py:reward")
     add_option(parser, "--policies IDS", "only these, e.g. D01,D07-D11,F01")
-    add_option(
+    add_options(
         parser,
-        "--judge WHO",
-        "oracle (default: exact, offline), local (the judges in this process), or a server's URL",
+        "config",
+        "json",
+        judge="a server's URL, or local: the small models in this process; by default oracles judge, exactly "
+        "and offline",
     )
-    add_option(parser, "--live", "judge and verifier of the settings, without oracles")
-    add_options(parser, "config", "json")
-    add_option(parser, "--questions N", "only the first N of 20 questions", type=at_least_one)
-    add_option(parser, "--paraphrases N", "only N of 3 wordings", type=at_least_one)
+    add_option(
+        parser, "--questions N", "only the first N of 20 questions, in one wording each", type=at_least_one
+    )
     add_option(parser, "--strict", "known failures count as broken")
     add_settings(parser, "any setting of the reward, judge or verifier, e.g. reward.wrong=-2")
 
@@ -92,48 +92,37 @@ def _stress(args: argparse.Namespace) -> int:
 def _setup(args: argparse.Namespace, job: Job) -> Setup:
     """The reward with its judges."""
     from factrl.stress import Setup, oracle_setup, stand_in
-    from factrl.stress.texts import WAYS, prompts
+    from factrl.stress.texts import prompts
 
-    if _is_offline(args):
+    if job.settings.judge.url is None:
         setup = oracle_setup(args.reward, job.reward)
-        tell("Oracles judge: they know by heart what is true here. --live asks the judges of your settings.")
+        tell("Oracles judge: they know by heart what is true here. --judge asks a model of yours.")
     else:
         reward, settings = job.supplied, job.settings
         check_judge(job, rules=False)
         claims = settings.verifier.judge or settings.verifier.preset
-        who = f"judge {settings.judge.url or 'none'}, verifier {claims}"
+        who = f"judge {settings.judge.url}, verifier {claims}"
         form, length = form_of(args.reward, reward), length_of(args.reward, reward)
         setup = Setup(args.reward, reward, form, length, judges=who)
     if job.settings.paper != args.reward and (why := stand_in(args.reward)[1]):
         tell(f"{why}.")
-    return replace(
-        setup,
-        questions=min(args.questions or len(prompts()), len(prompts())),
-        ways=min(args.paraphrases or WAYS, WAYS),
-    )
-
-
-def _is_offline(args: argparse.Namespace) -> bool:
-    """Whether oracles judge."""
-    return not args.live and args.judge in (None, ORACLE)
+    if args.questions is None:
+        return setup
+    return replace(setup, questions=min(args.questions, len(prompts())), ways=1)
 
 
 def _job(args: argparse.Namespace) -> Job:
     """The job of the reward, or of what stands in for it, and of its judges."""
     from factrl.stress import stand_in
 
-    if args.judge == ORACLE and args.live:
-        raise ConfigError("--judge oracle is offline; leave out --live, or name another judge")
     paper, other = args.reward, stand_in(args.reward)[0]
     if other != paper and not args.config:
         main, taken = load_reward(paper).knobs, load_reward(other).knobs
         given = {word.partition("=")[0].strip().removeprefix("reward.") for word in args.settings}
         if given.isdisjoint(name for name in main if main[name] != taken[name]):
             paper = other
-    judged = [] if _is_offline(args) or args.judge is None else [f"judge.url={args.judge}"]
-    if args.judge == LOCAL:
-        judged.append(f"verifier.judge={LOCAL}")
-    return read_job(args.config, [f"paper={paper}", *REWARD_ALONE, *judged, *args.settings])
+    judged = [f"verifier.judge={LOCAL}"] if args.judge == LOCAL else []
+    return read_job(args.config, [f"paper={paper}", *REWARD_ALONE, *judged, *as_overrides(args)])
 
 
 def _show(outcome: StressReport) -> None:

@@ -30,7 +30,17 @@ from factrl.studies.minutes import LOADING, seconds_left
 from factrl.studies.world import split
 from factrl.verifier.judges import Table
 
-from .options import Verbs, a_seed, add_option, add_settings, add_verb, at_least_one, needs_extra
+from .options import (
+    LAST_SEED,
+    Verbs,
+    a_seed,
+    add_option,
+    add_settings,
+    add_verb,
+    at_least_one,
+    needs_extra,
+    within,
+)
 from .terminal import say, tell
 
 _TABLE, _PICTURE = "table.md", "study.svg"
@@ -49,8 +59,8 @@ def add_verbs(verbs: Verbs) -> None:
             "examples:\n"
             "  factrl study knowrl --output out --dry-run\n"
             "  factrl study knowrl --output out --seeds 3\n"
-            "  factrl study factreason --output out --add my.py:reward\n"
-            "  factrl study klcf --output out --table facts.csv   # entity,relation,value\n"
+            "  factrl study factreason my.py:reward --output out           # yours as a further row\n"
+            "  factrl study klcf --output out table=facts.csv              # entity,relation,value\n"
             f"studies: {', '.join(study_names())}, {ALL}, or a TOML file\n"
             "Every row of the table is a reward, or a step towards one, from the same start.\n"
             "The same command again goes on where it was stopped."
@@ -59,11 +69,15 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument(
         "study", metavar="STUDY", help="a name, a TOML file, or `all`: every row from one start"
     )
+    parser.add_argument("rewards", metavar="REWARD", nargs="*", help="rewards as further rows: my.py:reward")
     add_option(parser, "--output DIR", "folder of everything that is made", required=True)
     add_option(
-        parser, "--seeds N", "how many seeds, from --first-seed on (default: 1)", type=at_least_one, default=1
+        parser,
+        "--seeds N",
+        "how many, e.g. 3; or which, e.g. 10-11 (default: 1)",
+        type=_seeds,
+        default=_seeds("1"),
     )
-    add_option(parser, "--first-seed N", "the first seed (default: 0)", type=a_seed, default=0)
     add_option(
         parser,
         "--only STEP",
@@ -73,19 +87,16 @@ def add_verbs(verbs: Verbs) -> None:
     )
     add_option(parser, "--model NAME", "start from this model")
     add_option(parser, "--dry-run", "print the rows and their settings; run nothing")
-    add_option(parser, "--add SPEC", "a reward as a further row", action="append", default=[])
-    add_option(parser, "--table FILE", "your own facts: entity,relation,value")
     add_option(parser, "--gpu", "the sizes of a GPU: more held-out texts, for knowrl larger steps")
     add_settings(parser, "any setting of the studies, such as train.steps=30")
 
 
 def _study(args: argparse.Namespace) -> int:
-    words = (*args.settings, *([] if args.table is None else [f"table={args.table}"]))
     names = study_names() if args.study == ALL else [args.study]
-    studies = {Path(name).stem: load_study(name, words, gpu=args.gpu) for name in names}
-    for spec in args.add:
+    studies = {Path(name).stem: load_study(name, args.settings, gpu=args.gpu) for name in names}
+    for spec in args.rewards:
         studies = {name: add_row(study, spec) for name, study in studies.items()}
-    out, seeds = Path(args.output), range(args.first_seed, args.first_seed + args.seeds)
+    out, seeds = Path(args.output), args.seeds
     _check_output(out)
     check_free(out / _PICTURE, lambda path: PICTURE_MARK in path.read_bytes())
     for path in {study.table for study in studies.values() if study.table is not None}:
@@ -144,6 +155,18 @@ def run(
 def _rows(studies: Mapping[str, StudySettings], only: Sequence[str]) -> list[str]:
     """The rows that are trained, as `study/row`."""
     return [row for row in steps_of(studies, only)[1:] if not only or row in only]
+
+
+def _seeds(text: str) -> range:
+    """An argparse type: a number of seeds from 0 on, or the first and the last one.
+
+    >>> _seeds("3"), _seeds("10-11")
+    (range(0, 3), range(10, 12))
+    """
+    first, dash, last = text.partition("-")
+    if not dash:
+        return range(at_least_one(text))
+    return range(a_seed(first), within(a_seed(first), LAST_SEED)(last) + 1)
 
 
 def _settings(values: Mapping[str, Any]) -> str:
@@ -213,7 +236,7 @@ def _differing(name: str, study: StudySettings, results: Mapping[int, Any]) -> I
             elif other := first_difference(held[key], row_identity(study, row)):
                 yield f"{row}, seed {seed}, was made with {other}."
     if others:
-        yield f"Not shown, as this command has no such row: {', '.join(others)}; give --add again."
+        yield f"Not shown, as this command has no such row: {', '.join(others)}; name it again."
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

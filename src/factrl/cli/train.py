@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from factrl.errors import ConfigError, SetupError
 from factrl.job import Job, read_job, unread_in_training
 from factrl.runs.config import dump_toml
-from factrl.runs.folder import gpus_here, read_metrics, settings_in
-from factrl.runs.progress import clock
+from factrl.runs.folder import gpus_here
 from factrl.runs.resume import going_on, nothing_to_do
 from factrl.runs.settings import RunSettings
 from factrl.stress.payoffs import try_out
@@ -30,6 +26,7 @@ from .options import (
     add_verb,
     as_overrides,
     needs_extra,
+    resumed,
 )
 from .terminal import say, tell
 
@@ -46,11 +43,10 @@ def add_verbs(verbs: Verbs) -> None:
             "  factrl train truthrl --model Qwen/Qwen2.5-0.5B-Instruct --data questions.jsonl \\\n"
             "      --judge http://localhost:8000/v1#Qwen/Qwen3-8B --steps 100 train.learning_rate=2e-6\n"
             "  factrl train small/truthrl --data mine.jsonl\n"
-            "  factrl train recipe.toml --dry-run --measure\n"
-            "  factrl train recipe.toml --max-cost 5 judge.price_in=0.15 judge.price_out=0.6\n"
-            "  factrl train recipe.toml --output here; killed, the same words again go on\n"
+            "  factrl train recipe.toml --output here           # killed, the same words again go on\n"
             "  factrl train --resume here --steps 200\n"
-            "exit code 4: the run stopped before --max-cost, with a checkpoint that --resume goes on from"
+            "  factrl train recipe.toml run.max_cost=5 judge.price_in=0.15 judge.price_out=0.6\n"
+            "exit code 4: the run stopped before run.max_cost, with a checkpoint that --resume goes on from"
         ),
     )
     parser.add_argument(
@@ -60,27 +56,18 @@ def add_verbs(verbs: Verbs) -> None:
         help="truthrl, truthrl:binary, my.py:reward, a recipe.toml that names it, or small/truthrl: a 135M "
         "model on a CPU",
     )
-    names = ("config", "model", "data", "judge", "steps", "seed", "runs", "max_cost", "resume")
-    add_options(parser, *names)
+    add_options(parser, "config", "model", "data", "judge", "steps", "seed", "output", "resume")
     add_option(
         parser,
         "--dry-run",
         "print the resolved settings, the plan and what it will take; train nothing, ask nobody",
-    )
-    add_option(
-        parser,
-        "--measure",
-        "with --dry-run: take one step, its judge included, to tell time and memory; nothing is kept",
     )
     add_settings(parser)
 
 
 def _train(args: argparse.Namespace) -> int:
     job = read_job(*_layers(args), unread=unread_in_training)
-    settings = job.settings
-    if args.measure and not args.dry_run:
-        raise ConfigError("--measure goes with --dry-run")
-    job = Job(going_on(settings, "config.toml"))
+    job = Job(going_on(job.settings, "config.toml"))
     settings = job.settings
     if (nothing := nothing_to_do(settings)) and not args.dry_run:
         tell(nothing)
@@ -97,8 +84,6 @@ def _train(args: argparse.Namespace) -> int:
             tell(as_lines({"repeated": plan.repeats}))
         if missing is not None:  # no trainer is here, so the plan is for another machine
             tell(as_lines({"not here": str(missing)}))
-        if args.measure:
-            tell(as_lines({"measured": _measured(plan)}))
         say(dump_toml(plan.settings).rstrip())
         return 0
     if plan.repeats:
@@ -120,37 +105,11 @@ def _train(args: argparse.Namespace) -> int:
     return 0
 
 
-def _measured(plan: Plan) -> str:
-    """What the first step took, in a run folder that is thrown away."""
-    import resource  # not on Windows
-
-    needs_extra("train.model", "train").for_command_line()
-    settings, place = plan.settings, Path(plan.settings.run.dir).absolute().parent
-    with TemporaryDirectory(prefix="factrl-measure-", dir=place) as folder:
-        train = settings.train.model_copy(update={"steps": 1, "eval_steps": None, "report_to": ()})
-        run = settings.run.model_copy(update={"dir": folder, "output": None, "max_cost": None})
-        job = Job(settings.model_copy(update={"train": train, "run": run}))
-        once = replace(plan, job=job, held_out=())
-        row = read_metrics(needs_extra("train.online", "train").train(once))[-1]
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e9 if sys.platform == "darwin" else 1e6)
-    whole = clock(row["step_time"] * plan.steps)
-    return (
-        f"the first step took {row['step_time']:.1f} s, so all {plan.steps} about {whole} without "
-        f"evaluations; at most {memory:.1f} GB of memory, a GPU's not counted"
-    )
-
-
 def _layers(args: argparse.Namespace) -> tuple[str | Path | None, list[str]]:
     """The recipe and the overrides behind the command line."""
     overrides = as_overrides(args)
     if args.resume is not None:
-        if args.runs is not None:
-            raise ConfigError(f"--resume goes on in the run's own folder; leave out --output {args.runs}")
-        if args.paper or args.config:
-            raise ConfigError(
-                f"--resume takes everything from the run; leave out {args.paper or '--config'!r}"
-            )
-        return settings_in(args.resume, "config.toml"), [*overrides, f"run.output={args.resume}"]
+        return resumed(args, "config.toml", args.paper or args.config)
     if args.paper is None:
         return args.config, overrides
     if not args.paper.endswith(".toml") and ("/" not in args.paper or ".py" in args.paper):

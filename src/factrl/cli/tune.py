@@ -10,7 +10,6 @@ from typing import get_args
 from factrl.errors import ConfigError
 from factrl.job import Job
 from factrl.runs.config import dump_toml
-from factrl.runs.folder import settings_in
 from factrl.runs.resume import going_on, nothing_to_do
 from factrl.train.tuning.plan import TunePlan, plan_tuning
 from factrl.train.tuning.settings import (
@@ -29,6 +28,7 @@ from .options import (
     add_verb,
     as_overrides,
     needs_extra,
+    resumed,
 )
 from .terminal import say, tell
 from .train import as_lines, limit_of_prompts
@@ -48,8 +48,8 @@ def add_verbs(verbs: Verbs) -> None:
             "  factrl tune sft rows.jsonl --model Qwen/Qwen2.5-0.5B-Instruct --output sft\n"
             "  factrl eval train.jsonl --model SmolLM2-135M-Instruct --samples 64 --output known\n"
             "  factrl tune r-tuning train.jsonl --model SmolLM2-135M-Instruct \\\n"
-            "      --probe known/questions.jsonl\n"
-            "  factrl tune dpo pairs.jsonl --model sft/model --rule given --output dpo\n"
+            "      tune.probe=known/questions.jsonl\n"
+            "  factrl tune dpo pairs.jsonl --model sft/model --output dpo tune.rule=given\n"
             "Rows of sft have `prompt` and `completion`, or `messages`, and are learned as they stand, or\n"
             "`question` and `answers`; given pairs have `prompt`, `chosen` and `rejected`.\n"
             "The same words again, with --output, go on where they were stopped."
@@ -57,8 +57,7 @@ def add_verbs(verbs: Verbs) -> None:
     )
     parser.add_argument("method", nargs="?", metavar="METHOD", help=", ".join(METHODS))
     parser.add_argument("file", nargs="?", metavar="QUESTIONS", help="questions, or rows as they are learned")
-    names = ("config", "model", "rule", "judge", "probe", "steps", "seed", "runs", "resume")
-    add_options(parser, *names)
+    add_options(parser, "config", "model", "judge", "steps", "seed", "output", "resume")
     add_option(parser, "--dry-run", "print the resolved settings and the plan; train nothing")
     add_settings(parser)
 
@@ -91,13 +90,8 @@ def _tune(args: argparse.Namespace) -> int:
 def _layers(args: argparse.Namespace) -> tuple[Path | str | None, list[str]]:
     """The file of settings and the overrides behind the command line."""
     overrides = as_overrides(args)
-    given = args.method or args.file or args.config
     if args.resume is not None:
-        if args.runs is not None:
-            raise ConfigError(f"--resume goes on in the run's own folder; leave out --output {args.runs}")
-        if given is not None:
-            raise ConfigError(f"--resume takes everything from the run; leave out {given!r}")
-        return settings_in(args.resume, TUNE), [*overrides, f"run.output={args.resume}"]
+        return resumed(args, TUNE, args.method or args.file or args.config)
     if args.method is None and args.config is None:
         raise ConfigError(f"name a method: factrl tune METHOD QUESTIONS, one of {', '.join(METHODS)}")
     if args.method is not None:

@@ -8,7 +8,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -16,20 +16,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factrl.errors import INSTALL, ConfigError, DataError, TooManyMasked, Unscored, nearest
-from factrl.llm import connect, preflight
-from factrl.runs.config import read_toml
+from factrl.job import REWARD_ALONE, open_judge, read_job, unread
+from factrl.llm import preflight
 from factrl.runs.disk import is_page, write_page
 from factrl.runs.progress import Progress
+from factrl.runs.settings import LOCAL, AskSettings
 from factrl.text.escape import one_line
 from factrl.verifier.claims import normalised
 from factrl.verifier.report import SURE, Check, Report, lines_of, page
 
-from .options import Verbs, add_option, add_options, add_verb, at_least_one, between, check_place
+from .options import (
+    Verbs,
+    add_option,
+    add_options,
+    add_verb,
+    as_overrides,
+    between,
+    check_place,
+    is_setting,
+)
 from .terminal import say, tell
 
 if TYPE_CHECKING:
     from factrl.verifier import Verifier
 
+_SECTIONS = ("judge.", "verifier.")  # of settings: a text may have an equals sign, too
 _LARGEST = 16 * 2**20  # bytes of text that are read at all
 _ALL = 10**9  # claims: a limit is for rewards, or the user's own
 _QUIET = 0.8  # seconds before anything is said of progress
@@ -52,17 +63,13 @@ def add_verbs(verbs: Verbs) -> None:
     parser = add_verb(
         verbs,
         "verify",
-        lambda args: _verify(args if args.config is None else _configured(parser, args)),
+        _verify,
         about="check a text: its claims, a verdict for each, and the evidence",
         example=(
             "examples:\n"
             '  factrl verify "Marie Curie was born in Warsaw in 1868." --docs curie.txt\n'
-            "  factrl verify answer.txt --index kb --html answer.html\n"
-            "  cat answer.txt | factrl verify --docs notes/*.md --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
             "  factrl verify docs/*.md --docs notes/ --strict --json > claims.jsonl\n"
-            '  factrl verify docs/*.md --config verify.toml   # docs = ["notes/"], strict = true, …\n'
-            "S supported, R refuted, ? unsure (between the two), U unknown (the evidence does not say),\n"
-            "! no verdict (the judge failed), – skipped (nothing to check: a question, an opinion, a hedge)\n"
+            "  cat answer.txt | factrl verify --index kb --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
             "exit code: 0 it was checked, whatever the verdicts; with --strict 1 unless there is a claim,\n"
             "and every one is supported for sure; 2 something must be changed; 3 it could not be checked"
         ),
@@ -71,62 +78,30 @@ def add_verbs(verbs: Verbs) -> None:
         "texts",
         nargs="*",
         metavar="TEXT | FILE | -",
-        help="what to check: a text, files (also html, pdf, docx, odt), or - for stdin",
+        help="a text, files (also html, pdf, docx, odt), or - for stdin; settings may stand among them: "
+        "verifier.judge=weak, verifier.preset=factscore, verifier.k=3, verifier.max_claims=9",
     )
     add_option(parser, "--question TEXT", "the question that the text answers", default="")
-    add_option(parser, "--topic TITLE", "search only the document with this title", default="")
-    evidence = parser.add_argument_group("evidence, one of them")
-    add_option(
-        evidence,
-        "--docs FILE",
-        "txt, md, html, pdf, docx, odt, jsonl, csv, parquet, or a folder of these; the text is left out",
-        nargs="+",
-        action="extend",
-        default=[],
-    )
-    add_option(evidence, "--index FOLDER", "made by factrl index")
-    add_option(
-        evidence,
-        "--web ENGINE",
-        "searxng:URL, wikipedia, serper, tavily, brave, exa, or a server that speaks like Serper",
-    )
-    add_option(parser, "--preset NAME", "local, factscore, veriscore, knowrl, fspo", default="local")
-    add_option(
+    add_options(
         parser,
-        "--judge URL",
-        "language model that finds the claims and judges them, e.g. http://host:8000/v1#model; `local` is a "
-        "small one in this process, which is the default where it is. What only judges claims is a word "
-        "among the texts: verifier.judge=weak, verifier.judge=nli:NAME",
+        "docs",
+        "index",
+        "web",
+        judge="language model that finds and judges claims, e.g. http://host:8000/v1#model; `local`, the "
+        "default where it is installed, is a small one in this process",
+        config="[verifier] and [judge] of a recipe",
+        json="print JSON instead of text, a line for each text",
     )
-    add_option(parser, "--html FILE", "write the report on all texts as one self-contained page")
-    add_option(
-        parser,
-        "--ignore FILE",
-        "accepted claims, one a line as they are printed, # for remarks: they are not judged and count for "
-        "and against nothing",
-    )
-    add_option(
-        parser,
-        "--config FILE.toml",
-        "options, each under its long name (docs, strict, max-claims, …); the command line's own win",
-    )
-    add_option(parser, "--k N", "passages that are searched for each claim", type=at_least_one)
-    add_option(parser, "--max-claims N", "claims that are looked at (default: all)", type=at_least_one)
-    add_option(parser, "--max-chars N", "a longer text is not read", type=at_least_one)
-    add_options(parser, json="print JSON instead of text, a line for each text")
+    add_option(parser, "--output FILE.html", "write the report on all texts as one page")
+    add_option(parser, "--ignore FILE", "accepted claims, one a line as printed; they are not judged")
     add_option(
         parser,
         "--sure P",
-        "the judge's probability from which on a claim is shown as supported, and not as unsure "
-        "(default: %(default)s)",
+        "probability from which on a claim is shown as supported, not unsure (default: %(default)s)",
         type=between(0.5, 1),
         default=SURE,
     )
-    add_option(
-        parser,
-        "--strict",
-        "exit code 1 unless there is a claim, and every one is supported for sure",
-    )
+    add_option(parser, "--strict", "exit code 1 unless every claim is supported for sure")
     add_option(parser, "--no-cache", "neither read nor keep verdicts")
     _add_index(verbs)
 
@@ -139,8 +114,8 @@ def _add_index(verbs: Verbs) -> None:
         about="build an index of passages from files or a Wikipedia dump",
         example=(
             "examples:\n"
-            "  factrl index notes/ facts.jsonl.gz --out kb\n"
-            "  factrl index enwiki-cirrussearch-content.json.gz --out wiki\n"
+            "  factrl index notes/ facts.jsonl.gz --output kb\n"
+            "  factrl index enwiki-cirrussearch-content.json.gz --output wiki\n"
             "Rows have a column text (or contents, passage), and may have title, url (or source) and id;\n"
             "those of a table without such a column are read as they are.\n"
             "An interrupted build begins anew when the same command is run again."
@@ -152,13 +127,13 @@ def _add_index(verbs: Verbs) -> None:
         metavar="FILE",
         help="jsonl, csv, tsv, txt, md, html (also .gz), pdf, docx, odt, parquet, db, or a folder of these",
     )
-    add_option(parser, "--out FOLDER", "where the index shall be", required=True)
+    add_option(parser, "--output FOLDER", "where the index shall be", required=True)
 
 
 def _index(args: argparse.Namespace) -> int:
     from factrl.verifier.search.index import Index
 
-    folder, started = Path(args.out).expanduser(), time.monotonic()
+    folder, started = Path(args.output).expanduser(), time.monotonic()
     index = Index.build(folder, args.files)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     seconds = time.monotonic() - started
@@ -166,85 +141,47 @@ def _index(args: argparse.Namespace) -> int:
     return 0
 
 
-def _configured(parser: argparse.ArgumentParser, args: argparse.Namespace) -> argparse.Namespace:
-    """The options with those of the file `--config` where the command line has none.
-
-    Raises:
-        ConfigError: the file is no TOML, or has what is no option.
-    """
-    path = Path(args.config).expanduser()
-    options = {action.dest: action for action in parser._actions if action.option_strings}
-    words: list[str] = []
-    for name, value in read_toml(path).items():
-        if name == "verifier" and isinstance(value, Mapping) and [*value] == ["judge"]:
-            if not any(word.startswith(_OWN_JUDGE) for word in args.texts):
-                args.texts = [*args.texts, f"{_OWN_JUDGE}{value['judge']}"]
-            continue
-        action = options.get(name.replace("-", "_"))
-        if action is None or action.dest in ("help", "config"):
-            raise ConfigError(f"{path}: verify has no option {name!r}{nearest(name, options)}")
-        option = action.option_strings[0]
-        if isinstance(value, bool) and action.nargs == 0:
-            words += [option] if value else []
-        elif isinstance(value, list) and action.nargs == "+":
-            words += [option, *map(str, value)]
-        elif isinstance(value, (str, int, float)) and not isinstance(value, bool) and action.nargs != 0:
-            words += [f"{option}={value}"]
-        else:
-            wanted = "true or false" if action.nargs == 0 else "a list" if action.nargs else "one value"
-            raise ConfigError(f"{path}: {name} = {value!r}; it takes {wanted}")
-    try:
-        read = parser.parse_args(words)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
-    for name, action in options.items():
-        if name in vars(args) and getattr(args, name) == action.default:
-            setattr(args, name, getattr(read, name))
-    return args
-
-
-_OWN_JUDGE = "verifier.judge="
-
-
-def _take_judge(args: argparse.Namespace) -> None:
-    """Tell a language model (`args.llm`) from what only judges claims (`args.judge`)."""
-    words = map(str, [*args.texts, *args.docs])  # behind --docs a word is taken for one of them
-    named = [word.removeprefix(_OWN_JUDGE) for word in words if word.startswith(_OWN_JUDGE)]
-    args.texts, args.docs = (
-        [word for word in some if not str(word).startswith(_OWN_JUDGE)] for some in (args.texts, args.docs)
-    )
-    asked, args.llm = args.judge, None
-    if asked is not None and asked != "local":
-        if "#" not in asked and "://" not in asked:
-            raise ConfigError(
-                f"--judge {asked} is no language model's address, such as http://host:8000/v1#model, and not "
-                f"local; what only judges claims is {_OWN_JUDGE}{asked}"
-            )
-        args.llm = asked
-    args.judge = named[-1] if named else "local" if asked == "local" else None
+def _read_settings(args: argparse.Namespace) -> AskSettings:
+    """The settings that stand among the texts or behind --docs, of the options, and of the recipe."""
+    words = [*args.texts, *(args.docs or ())]
+    args.settings = [word for word in words if word.startswith(_SECTIONS) and is_setting(word)]
+    args.texts = [word for word in args.texts if word not in args.settings]
+    args.docs = [word for word in args.docs or () if word not in args.settings] or None
+    words = [*REWARD_ALONE, *as_overrides(args)]
+    settings = read_job(
+        args.config, words, AskSettings, lambda job: unread(job.settings, ["verify"])
+    ).settings
+    url = settings.judge.url or ""
+    if url == "weak" or url.startswith(("nli:", "table:")):
+        raise ConfigError(
+            f"--judge {url} is no language model's address, such as http://host:8000/v1#model, and not "
+            f"local; what only judges claims is verifier.judge={url}"
+        )
+    return settings
 
 
 def _verify(args: argparse.Namespace) -> int:
-    _take_judge(args)
-    by_table = str(args.judge).startswith("table:")  # which has the documents itself
-    if not args.docs and args.index is None and args.web is None and not by_table:
+    settings = _read_settings(args)
+    verifier = settings.verifier
+    by_table = str(verifier.judge).startswith("table:")  # which has the documents itself
+    if not (verifier.docs or verifier.index or verifier.web or by_table):
         raise ConfigError(
             "no evidence to check the text against; name files with --docs, an index with --index or a "
             "search server with --web"
         )
-    if args.html is not None:
-        check_place("--html", Path(args.html), may_replace=partial(is_page, template="verifier/report.html"))
+    if args.output is not None:
+        ours = partial(is_page, template="verifier/report.html")
+        check_place("--output", Path(args.output), may_replace=ours)
     accepted = [] if args.ignore is None else _accepted(Path(args.ignore))
     texts = _texts(args.texts)
-    if args.docs:
-        args.docs = _evidence(args.docs, texts)
+    docs = _evidence(verifier.docs, texts) if verifier.docs else []
     try:
-        checked, max_chars = _checked(args, texts, accepted)
+        checked = _checked(args, settings, docs, texts, accepted)
     except Unscored as error:
         raise TooManyMasked(f"the text could not be checked: {error}") from error
-    if args.html is not None:
-        write_page(args.html, page(*(report for _, report in checked), names=[path for path, _ in checked]))
-        tell(f"report: {args.html}")
+    if args.output is not None:
+        write_page(args.output, page(*(report for _, report in checked), names=[path for path, _ in checked]))
+        tell(f"report: {args.output}")
     if args.ignore is not None:
         met = {normalised(c.claim.text) for _, r in checked for c in r.checks if c.claim.skip == "accepted"}
         for claim in [claim for claim in accepted if normalised(claim) not in met]:
@@ -252,7 +189,7 @@ def _verify(args: argparse.Namespace) -> int:
     for path, report in checked:
         where = f"{path}: " if len(checked) > 1 else ""
         try:
-            report.check_verdicts(max_chars)
+            report.check_verdicts(_LARGEST)
         except (ConfigError, TooManyMasked) as error:
             raise type(error)(f"{where}{error}") from error
         if missing := report.likelier["unjudged"]:
@@ -271,18 +208,24 @@ def _accepted(path: Path) -> list[str]:
 
 
 def _checked(
-    args: argparse.Namespace, texts: list[tuple[str, str]], accepted: list[str]
-) -> tuple[list[tuple[str, Report]], int]:
-    """The report on each text, printed as its claims are judged, and the most characters that are read.
+    args: argparse.Namespace,
+    settings: AskSettings,
+    docs: list[Path],
+    texts: list[tuple[str, str]],
+    accepted: list[str],
+) -> list[tuple[str, Report]]:
+    """The report on each text, printed as its claims are judged.
 
     A model in this process takes texts one after the other; a server is asked about all at once.
     """
     checked: list[tuple[str, Report]] = []
+    server = settings.judge.url not in (None, LOCAL)
     with ExitStack() as stack:
-        watch, spoken = _watch(stack, bar=args.json or args.llm is not None)
-        verifier = _open(args, accepted)
-        _tell_minutes(args, verifier, [text for _, text in texts])
-        for some in [texts] if args.llm is not None else [[one] for one in texts]:
+        watch, spoken = _watch(stack, bar=args.json or server)
+        verifier = _open(settings, docs, accepted, keep=not args.no_cache)
+        if not server:
+            _tell_minutes(verifier, [text for _, text in texts], args.question)
+        for some in [texts] if server else [[one] for one in texts]:
             alone = len(some) == 1 and not args.json
             lines = 0
 
@@ -299,7 +242,6 @@ def _checked(
             reports = verifier.batch(
                 [text for _, text in some],
                 [args.question] * len(some),
-                topics=[args.topic] * len(some),
                 watch=watch,
                 seen=show if alone else None,
             )
@@ -315,19 +257,19 @@ def _checked(
                 if own.failure is None and not own.floored:
                     say("\n".join(own.ending()) if lines else str(own))
             sys.stdout.flush()
-    return checked, verifier.max_chars
+    return checked
 
 
-def _tell_minutes(args: argparse.Namespace, verifier: Verifier, texts: list[str]) -> None:
+def _tell_minutes(verifier: Verifier, texts: list[str], question: str) -> None:
     """Say how long a model in this process will take, by the time that it takes for one claim."""
-    if args.llm is not None or not getattr(verifier.judge, "alone", 0) or verifier.judge.weak:
+    if not getattr(verifier.judge, "alone", 0) or verifier.judge.weak:
         return
     extract: Any = verifier.extract
-    claims = [claim for text in texts for claim in extract(text, args.question, args.topic)]
-    claims = [claim for claim in claims if claim.skip is None][: args.max_claims]
+    claims = [claim for text in texts for claim in extract(text, question)]
+    claims = [claim for claim in claims if claim.skip is None][: verifier.max_claims]
     if len(claims) < _MANY or verifier.search is None:
         return
-    passages: Any = verifier.search.search(claims[0].text, verifier.k, topic=args.topic)
+    passages: Any = verifier.search.search(claims[0].text, verifier.k)
     started = time.monotonic()
     verifier.judge.judge([(claims[0], passages)])
     minutes = len(claims) * (time.monotonic() - started) / 60
@@ -424,7 +366,7 @@ def _decoded(data: bytes, name: str) -> str:
         raise DataError(f"{name} is not UTF-8 text: {error.reason} at byte {error.start:,}") from None
 
 
-def _evidence(names: list[str], texts: list[tuple[str, str]]) -> list[Path]:
+def _evidence(names: Sequence[str], texts: list[tuple[str, str]]) -> list[Path]:
     """The files behind `--docs`, without those that are checked: a text would bear itself out."""
     from factrl.verifier.search.sources import find_sources
 
@@ -441,29 +383,29 @@ def _evidence(names: list[str], texts: list[tuple[str, str]]) -> list[Path]:
     return others
 
 
-def _open(args: argparse.Namespace, accepted: list[str]) -> Verifier:
+def _open(settings: AskSettings, docs: list[Path], accepted: list[str], *, keep: bool) -> Verifier:
+    """The verifier of the settings, without the limits that a reward has on claims and characters."""
     from factrl.llm.models import cache_folder
     from factrl.llm.store import Store
     from factrl.verifier import open_verifier
 
-    llm = None if args.llm is None else connect(args.llm)
+    checks = settings.verifier
+    local = settings.judge.url == LOCAL
+    llm = None if local else open_judge(settings.judge)
     if llm is not None:
         preflight(llm)  # one tiny question, before anything is read
     verifier = open_verifier(
-        args.preset,
-        docs=args.docs,
-        index=args.index,
-        web=args.web,
+        **checks.model_dump(exclude={"docs", "judge", "max_claims", "share", "deadline", "cache"}),
+        docs=docs,
+        judge=checks.judge or (LOCAL if local else None),
         llm=llm,
-        judge=args.judge,
-        k=args.k,
-        max_claims=args.max_claims or _ALL,
-        max_chars=args.max_chars,
-        store=None if args.no_cache else Store(cache_folder() / "verdicts.db"),
+        max_claims=checks.max_claims or _ALL,
+        max_chars=_LARGEST,
+        store=Store(cache_folder() / "verdicts.db") if keep and checks.cache else None,
         accepted=accepted,
     )
     verifier.deadline = _PATIENT
-    if verifier.judge.weak and args.judge != "weak":
+    if verifier.judge.weak and checks.judge != "weak":
         tell(_NO_MODEL)
     return verifier
 

@@ -1,4 +1,4 @@
-"""Guards against cheating, as pieces for a reward of your own; docs/stress.md says which hack each is for.
+"""Guards against cheating, as pieces for a reward of your own; docs/guards.md says which hack each is for.
 
     from factrl.rewards import guards
     claims = SentenceClaims()(text, example.question, example.topic)

@@ -1,7 +1,7 @@
 """The page of `factrl serve --page`: a text, documents to check it against, and its verdicts.
 
 The page is one file with one script (`page.html`, `page.js`).  The HTML of a report is made and escaped here,
-as by `factrl verify --html`.
+as by `factrl verify --output`.
 """
 
 from __future__ import annotations

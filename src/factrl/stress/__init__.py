@@ -57,7 +57,7 @@ def oracle_setup(spec: str, reward: Reward | None = None) -> Setup:
     if unknown:
         raise ConfigError(
             f"{spec} needs {unknown[0]!r}, for which the battery has no oracle (it has: "
-            f"{', '.join(oracles)}); supply it with .with_({unknown[0]}=…), or take --live"
+            f"{', '.join(oracles)}); supply it with .with_({unknown[0]}=…), or name a --judge"
         )
     reward = reward.with_(**{name: oracles[name] for name in reward.missing})
     return Setup(spec, reward, form_of(spec, reward), length_of(spec, reward), NAME)

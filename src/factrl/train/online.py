@@ -219,7 +219,7 @@ def _why_it_stopped(
             f"mend the judge, then: {resume}"
         )
     if spending is not None and (why := spending.why_over()):
-        return OverBudget(f"step {step}: {why}; a checkpoint was saved; to go on: {resume} --max-cost MORE")
+        return OverBudget(f"step {step}: {why}; a checkpoint was saved; to go on: {resume} run.max_cost=MORE")
     return Interrupted("train", run.path, step)
 
 

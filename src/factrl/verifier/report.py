@@ -263,7 +263,7 @@ class Report:
         if self.floored:
             raise ConfigError(
                 f"the text has {len(self.text):,} characters, more than the {max_chars:,} that are "
-                "read; shorten it or raise --max-chars"
+                "read; shorten it"
             )
         if self.is_unjudged:
             verdicts = [check.verdict for check in self.checks if check.verdict is not None]
@@ -352,7 +352,7 @@ class Report:
         by = " by the likelier verdicts" if self.counts["unsure"] else ""
         lines = [f"{parts} of {self.claims}; precision{by} {supported}/{self.claims} = {score}"]
         if left := self.not_looked_at:
-            lines.append(f"{left} not looked at: --max-claims")
+            lines.append(f"{left} not looked at: verifier.max_claims")
         if self.weak:
             lines.append("weak: compared by words and numbers only; this is not a verification")
         return lines

@@ -44,7 +44,7 @@ steps() {
     evaluate sft "$out/sft/model" base "${asked[@]}"
     step dpo-samples eval "$data/rl.jsonl" --long --samples 10 --model "${SAMPLER:-$base}" --config "$here/two_shot.toml" sampling.temperature=1 "${veriscore[@]}" "$vllm" # paper: 10 a prompt of the RL split, the same template; who samples is not said: the base, ours
     script dpo-pairs.jsonl "$here/pairs.py" margin "$out/dpo-samples"                              # paper: largest margin over .1, lengths within 10 %
-    step dpo tune dpo "$out/dpo-pairs.jsonl" --rule given --model "$out/sft/model" "${asked[@]}" train.epochs=1 train.learning_rate=1e-6 train.prompts_per_step=16 train.micro_batch_size=1 "${flat[@]}" # paper: 1 epoch, 1e-6, batch 1 (read as: on each of 16 GPUs); beta TRL's 0.1
+    step dpo tune dpo "$out/dpo-pairs.jsonl" tune.rule=given --model "$out/sft/model" "${asked[@]}" train.epochs=1 train.learning_rate=1e-6 train.prompts_per_step=16 train.micro_batch_size=1 "${flat[@]}" # paper: 1 epoch, 1e-6, batch 1 (read as: on each of 16 GPUs); beta TRL's 0.1
     evaluate dpo "$out/dpo/model" base "${asked[@]}"
     rewarded grpo factreason:paper "${relevance[@]}"                                               # paper: lambda 0, mu 0.1
     # Table 2

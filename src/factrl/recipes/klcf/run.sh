@@ -56,7 +56,7 @@ rewarded() { # ROW START BASELINE WORD…: GRPO, then its evaluation
     evaluate "$1" "$out/$1/model" "$3" --config "$here/recipe.toml"
 }
 paired() { # ROW PAIRS: DPO from SFT on given pairs, then its evaluation
-    step "$1" tune dpo "$2" --rule given --model "$sft" --config "$here/recipe.toml" "${cosine[@]}" train.prompts_per_step=64 # paper: LLaMA Factory; batch, epochs and beta lost
+    step "$1" tune dpo "$2" tune.rule=given --model "$sft" --config "$here/recipe.toml" "${cosine[@]}" train.prompts_per_step=64 # paper: LLaMA Factory; batch, epochs and beta lost
     evaluate "$1" "$out/$1/model" sft --config "$here/recipe.toml"
 }
 
@@ -66,7 +66,7 @@ steps() {
     step extractor tune sft "$out/extractor.jsonl" --model "$instruct" "${cosine[@]}" train.epochs=1           # paper: Qwen2.5-14B-Instruct; epochs lost
     script checker.jsonl "$here/data.py" lessons checklist-verifier "$data/checklists.jsonl" --teacher "$teacher" # paper: 10,139 rows by DeepSeek-R1-0528, no reasoning
     step checker tune sft "$out/checker.jsonl" --model "$instruct" "${cosine[@]}" train.epochs=2               # paper: Table 10, the second epoch is best
-    step dataset prepare klcf "$data/questions.jsonl" --model "$served" --judge "$JUDGE" --demonstrations "$data/shots.jsonl" --samples 1 verifier.index="$data/wiki" "${claims[@]}" # paper 2.2; number of samples, shots and passages lost
+    step dataset prepare klcf "$data/questions.jsonl" --model "$served" --judge "$JUDGE" --demonstrations "$data/shots.jsonl" verifier.index="$data/wiki" "${claims[@]}" # paper 2.2; number of samples, shots and passages lost
     script truthfulness.jsonl "$here/data.py" lessons truthfulness "$out/dataset/truthfulness.jsonl"           # paper B.1: refuted trebled, supported 2:1
     step truthfulness tune sft "$out/truthfulness.jsonl" --model "$base" "${cosine[@]}" train.epochs=1 data.chat=false "tune.target= {answer}" # paper B.1: the pre-trained model of the policy's size
 

@@ -62,7 +62,7 @@ steps() {
     evaluate sft "$OUT/sft/model"
     step samples eval "$DATA/train.jsonl" --samples 8 --model "$MODEL" "${ask[@]}" train.max_completion_length=1024 # ours
     script pairs/dpo.jsonl "$here/pairs.py" dpo "$DATA/r1.jsonl" "$OUT/samples"
-    step dpo tune dpo "$OUT/pairs/dpo.jsonl" --rule given paper=knowrl --model "$MODEL" train.learning_rate=1e-5 train.lr_scheduler_type=cosine train.warmup_steps=0.03 train.prompts_per_step=8 # ours: those of the reward's training; one epoch, beta 0.1
+    step dpo tune dpo "$OUT/pairs/dpo.jsonl" tune.rule=given paper=knowrl --model "$MODEL" train.learning_rate=1e-5 train.lr_scheduler_type=cosine train.warmup_steps=0.03 train.prompts_per_step=8 # ours: those of the reward's training; one epoch, beta 0.1
     evaluate dpo "$OUT/dpo/model"
     script pairs/facttune.jsonl "$here/pairs.py" facttune "$DATA/sft.jsonl" "judge.url=$JUDGE" "${facts[@]}"
     step facttune-fs tune sft "$OUT/pairs/facttune.jsonl" "${imitate[@]}" # summary: SFT data, filtered by FActScore

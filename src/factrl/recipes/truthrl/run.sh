@@ -45,9 +45,9 @@ steps() {
     local known=$OUT/known/questions.jsonl
     local imitate=(train.learning_rate=5e-6 train.prompts_per_step=16 train.lr_scheduler_type=cosine train.warmup_steps=0.03 train.epochs=1) # paper
     tuned sft sft "$data/train.jsonl" "$model" "${imitate[@]}"                         # paper: the accepted answer
-    tuned r-tuning r-tuning "$data/train.jsonl" "$model" --probe "$known" "${imitate[@]}" # paper: "I don't know" where out of knowledge
+    tuned r-tuning r-tuning "$data/train.jsonl" "$model" tune.probe="$known" "${imitate[@]}" # paper: "I don't know" where out of knowledge
     tuned rft rft "$known" "$model" --judge "$JUDGE" "$vllm" "${imitate[@]}" sampling.num_samples=64 sampling.temperature=0.6 sampling.top_p=0.9 # paper
-    local pairs=(--rule correctness --judge "$JUDGE" "$vllm" train.learning_rate=3e-6 train.prompts_per_step=32 train.epochs=1) last round # paper
+    local pairs=(tune.rule=correctness --judge "$JUDGE" "$vllm" train.learning_rate=3e-6 train.prompts_per_step=32 train.epochs=1) last round # paper
     pairs+=(tune.beta=0.1 sampling.num_samples=32 sampling.temperature=0.6 sampling.top_p=0.9) # TRL's; script; ours: as RFT. The paper has none of these
     tuned dpo dpo "$known" "$model" "${pairs[@]}"                                      # paper: right over wrong; out of knowledge "I don't know" over wrong
     last=$OUT/dpo/model

@@ -1,7 +1,7 @@
 """Rows that say themselves what is learned: a prompt with its completion, or with a better and a worse one.
 
     {"prompt": …, "completion": …}, {"messages": […]}                       for `factrl tune sft`
-    {"prompt": …, "chosen": …, "rejected": …}                               for `factrl tune dpo --rule given`
+    {"prompt": …, "chosen": …, "rejected": …}               for `factrl tune dpo tune.rule=given`
 
 As in TRL, a `prompt` that is a text is read by the model as it stands, and one that is a conversation through
 the chat template; of `messages` the last one is learned.  A `question` in place of `prompt`, or the column

@@ -81,7 +81,7 @@ def plan_tuning(job: Job[TuneSettings]) -> TunePlan:
         raise DataError(
             f"{tune.rule or tune.method} needs to know which questions the model knows, and none of "
             f"{len(examples)} has a flag `ook`; find out with: factrl eval QUESTIONS --model NAME "
-            "--output probed.jsonl, and give --probe probed.jsonl"
+            "--output probed.jsonl, and give tune.probe=probed.jsonl"
         )
     return TunePlan(job, examples, (), probed, notes)
 
@@ -98,9 +98,9 @@ def _probed(
     for number, row in enumerate(read_rows(file), start=1):
         if "id" not in row or "ook" not in row:
             raise ConfigError(
-                f"--probe {file} is no output of factrl eval --samples: a row without `id` or `ook`"
+                f"tune.probe={file} is no output of factrl eval --samples: a row without `id` or `ook`"
             )
-        at = f"--probe {file}, row {number}"
+        at = f"tune.probe={file}, row {number}"
         left_out = {*get_args(ColumnName)} - {"id", "question", "ook"}
         columns: dict[ColumnName, str] = dict.fromkeys(left_out, "")
         if column is not None:
@@ -115,14 +115,14 @@ def _probed(
     missing = [example for example in examples if example.id not in probed]
     if missing:
         raise DataError(
-            f"--probe {file} says nothing of {len(missing)} of {len(examples)} questions, first "
+            f"tune.probe={file} says nothing of {len(missing)} of {len(examples)} questions, first "
             f"{missing[0].id!r}; probe the same questions, or take its output as the questions"
         )
     others = [e for e in examples if probed[e.id][0].question not in ("", e.question)]
     if others:
         first, other = others[0], probed[others[0].id][0].question
         raise DataError(
-            f"--probe {file} asked something else under {len(others)} of {len(examples)} ids, first "
+            f"tune.probe={file} asked something else under {len(others)} of {len(examples)} ids, first "
             f"{first.id!r}: {other[:80]!r}, and here it is {first.question[:80]!r}; probe the same "
             "questions, or take its output as the questions"
         )
@@ -147,12 +147,12 @@ def _check_same_prompt(job: Job[TuneSettings], file: str) -> list[str]:
     try:
         about = json.loads(path.read_text("utf-8"))["about"]
     except FileNotFoundError:
-        return [f"--probe {file}: how it asked and read answers is unknown, as {path} is not there"]
+        return [f"tune.probe={file}: how it asked and read answers is unknown, as {path} is not there"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(f"{path} cannot be read; move it away, or run factrl eval again") from error
     asks = {name: getattr(settings.data, name) for name in ("prompt", "system", "prefill", "chat")}
     problems = [
-        f"--probe {file} was made with {name} = {about[name]!r}, and here it is {value!r}"
+        f"tune.probe={file} was made with {name} = {about[name]!r}, and here it is {value!r}"
         for name, value in {**asks, "extract": job.extract}.items()
         if name in about and about[name] != value
     ]
@@ -162,4 +162,4 @@ def _check_same_prompt(job: Job[TuneSettings], file: str) -> list[str]:
     policy = about.get("policy", settings.model.name)
     if policy == settings.model.name:
         return []
-    return [f"--probe {file}: it asked the model {policy}, and {settings.model.name} is trained"]
+    return [f"tune.probe={file}: it asked the model {policy}, and {settings.model.name} is trained"]

@@ -85,7 +85,7 @@ class TuneSettings(AskSettings):
         if not self.model.is_policy:
             yield (
                 f"model.name = {self.model.name!r} cannot be trained; give a folder or a hub id, and samples "
-                "that a server wrote with --probe"
+                "that a server wrote with tune.probe="
             )
         if self.model.load_in_4bit:
             yield "model.load_in_4bit is for factrl train: tune saves whole weights, which 4 bits do not hold"

@@ -67,7 +67,9 @@ def load_manifest(folder: Path) -> Manifest:
     """
     path = folder / NAME
     if not path.is_file():
-        raise SetupError(f"there is no index in {folder}; build it with: factrl index FILES --out {folder}")
+        raise SetupError(
+            f"there is no index in {folder}; build it with: factrl index FILES --output {folder}"
+        )
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         version, passages = document["format"], document.get("passages")
@@ -82,7 +84,7 @@ def load_manifest(folder: Path) -> Manifest:
 def _broken(folder: Path, problem: str, sources: Iterable[tuple[str, str]] = ()) -> BrokenIndex:
     """The error that says how to build this index again."""
     place, files = shlex.quote(str(folder)), [shlex.quote(path) for path, _ in sources]
-    again = f"rm -r {place} && factrl index {' '.join(files) or 'FILES'} --out {place}"
+    again = f"rm -r {place} && factrl index {' '.join(files) or 'FILES'} --output {place}"
     return BrokenIndex(f"the index in {folder} {problem}; build it again: {again}")
 
 
