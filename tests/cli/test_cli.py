@@ -16,7 +16,7 @@ import pytest
 
 from commands import process, write
 from factrl import cli
-from factrl.cli import main, options
+from factrl.cli import main, options, study
 from factrl.cli.show import knob_help
 from factrl.errors import OverBudget, SetupError, TooManyMasked
 from factrl.evals.ask import EvalSettings
@@ -174,6 +174,7 @@ def test_endings_have_codes(
     code: int,
     message: str,
 ) -> None:
+    monkeypatch.setattr(study, "find_spec", lambda name: name)
     replace(monkeypatch, "factrl.studies.engine", MODEL="", run_studies=mock.Mock(side_effect=error))
     assert main(["demo", "--output", str(tmp_path)]) == code
     assert capsys.readouterr().err.splitlines()[-1] == f"factrl: {message}"

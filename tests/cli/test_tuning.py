@@ -18,6 +18,7 @@ from factrl.cli import tune as cli
 from factrl.errors import ConfigError, DataError
 from factrl.job import Job
 from factrl.runs.config import flat, load_settings
+from factrl.runs.resume import settings_text
 from factrl.runs.settings import AskSettings, RunSettings
 from factrl.train.tuning.plan import plan_tuning
 from factrl.train.tuning.rules import RULES, UNDECIDED, Candidate, TargetFormat
