@@ -26,7 +26,12 @@ from .options import (
 )
 from .terminal import tell
 
-_OUTAGES = ("connection", "timeout", "http_5xx", "http_429")  # what may pass while `factrl serve --mcp` serves
+_OUTAGES = (
+    "connection",
+    "timeout",
+    "http_5xx",
+    "http_429",
+)  # what may pass while `factrl serve --mcp` serves
 _DRAIN = 25  # seconds that requests under way have to finish after SIGTERM; the service has 5 more
 
 
