@@ -217,18 +217,6 @@ def test_the_time_left_is_known_however_slow_a_unit_is(monkeypatch: pytest.Monke
 # -- In Python
 
 
-def test_what_a_session_shows() -> None:
-    judge = fx.FakeLLM([])
-    assert repr(fx.Grader()) == "<Grader short, rules alone>"
-    assert repr(fx.Grader(judge, form="sentence")).startswith("<Grader sentence, judge ")
-    by = "Qwen2.5-Coder-1.5B-Instruct@cc324af6fc5f xllamacpp 2026.10"
-    assert repr(fx.Verdict("supported", by, p=0.86)) == "Verdict('supported', p=0.86)"
-    assert repr(fx.Verdict("unjudged", by, cause="timeout")) == "Verdict('unjudged', cause='timeout')"
-    assert repr(fx.Report("", "", (), by, False)).endswith("judge Qwen2.5-Coder-1.5B-Instruct>")
-    assert not {"Any", "TYPE_CHECKING", "importlib", "annotations"} & {*dir(fx)}
-    assert {*fx.__all__} <= {*dir(fx)}
-
-
 MISTAKES: dict[str, tuple[Any, str]] = {
     "several texts": (lambda: fx.verify(["a", "b"], docs=["x"]), r"one text, not a list; .*batch\(texts\)"),
     "nothing": (lambda: fx.verify(None), "one text, not a NoneType"),

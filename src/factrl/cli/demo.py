@@ -51,7 +51,7 @@ def add_verbs(verbs: Verbs) -> None:
     add_option(parser, "--quick", "a few steps, to see that everything works")
     add_seed(parser, "of the split and of all training")
     add_option(parser, "--output DIR", "folder of everything that is made (default: runs/demo)")
-    add_settings(parser, "any setting of the study, such as train.steps=30")
+    add_settings(parser, "any setting of the study's file, such as train.steps=30")
 
 
 def _demo(args: argparse.Namespace) -> int:

@@ -41,7 +41,7 @@ _FOR_SETTINGS: Mapping[str, tuple[str, str, str]] = {
     "docs": (
         "verifier.docs",
         "FILE",
-        "evidence: txt, md, html, pdf, docx, odt, jsonl, csv, parquet, or a folder of these",
+        "evidence: txt, md, html, pdf, docx, odt, jsonl, csv, parquet, or a folder",
     ),
     "index": ("verifier.index", "FOLDER", "evidence: what factrl index made"),
     "web": (
@@ -131,11 +131,11 @@ def add_option(parser: Any, usage: str, about: str, **more: Any) -> None:
     parser.add_argument(option, help=about, **more)
 
 
-def add_settings(parser: argparse.ArgumentParser, about: str = "any other setting") -> None:
+def add_settings(
+    parser: argparse.ArgumentParser, about: str = "any other setting; factrl show --settings lists them"
+) -> None:
     """Free `key=value` words, last."""
-    parser.add_argument(
-        "settings", nargs="*", metavar="key=value", help=f"{about}; factrl show --settings lists them"
-    )
+    parser.add_argument("settings", nargs="*", metavar="key=value", help=about)
 
 
 def as_overrides(args: argparse.Namespace) -> list[str]:

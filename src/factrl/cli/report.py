@@ -18,7 +18,7 @@ from factrl.evals.metrics import Interval, Number
 from factrl.evals.paired import Paired, WinRate, compare_outputs, texts_in_both, win_rate
 from factrl.evals.published import AVERAGE, Published, read_published, row_name
 from factrl.job import open_judge
-from factrl.llm import LLM, preflight
+from factrl.llm import preflight
 from factrl.llm.models import cache_folder
 from factrl.llm.store import Store, kept
 from factrl.rewards.preference import second_wins
@@ -99,7 +99,7 @@ def _compare(args: argparse.Namespace) -> int:
         raise ConfigError("--judge tells which of two answers is better; name one AFTER")
     rates: dict[str, WinRate] = {}
     if args.judge is not None:
-        rates = _preferred(args.judge, before, others[0], [pair.name for pair in changed[0]])
+        rates = _win_rates(args.judge, before, others[0], [pair.name for pair in changed[0]])
     if args.json:
         documents = [_document(*one, rates, table) for one in zip(others, changed, strict=True)]
         names = [str(after.folder) for after in others]
@@ -132,25 +132,13 @@ def _document(
     return document
 
 
-def _judge(url: str | None) -> tuple[LLM, int]:
-    """The judge, which is there, and how many calls it takes at once."""
+def _win_rates(url: str, before: Output, after: Output, names: Sequence[str]) -> dict[str, WinRate]:
+    """The win rate of the later answers on each benchmark that has texts in both, by the judge at the URL."""
     settings = JudgeSettings(url=url)
     judge = open_judge(settings)
     if judge is None:
         raise ConfigError("--judge names no model; give `local` or http://host:8000/v1#model")
     preflight(judge)
-    return judge, settings.callers
-
-
-def _preferred(url: str, before: Output, after: Output, names: Sequence[str]) -> dict[str, WinRate]:
-    judge, workers = _judge(url)
-    return win_rates(judge, before, after, names, workers=workers)
-
-
-def win_rates(
-    judge: LLM, before: Output, after: Output, names: Sequence[str], *, workers: int
-) -> dict[str, WinRate]:
-    """The win rate of the later answers on every benchmark that has texts in both."""
     prefer = partial(second_wins, kept(judge, Store(cache_folder() / "verdicts.db")), max_tokens=512)
     rates = {}
     for name in names:
@@ -158,7 +146,7 @@ def win_rates(
         if not pairs:
             tell(f"{name}: no texts to prefer, its options were weighed")
             continue
-        rates[name] = win_rate(name, pairs, prefer, workers)
+        rates[name] = win_rate(name, pairs, prefer, settings.callers)
     return rates
 
 

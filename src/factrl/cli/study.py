@@ -88,7 +88,7 @@ def add_verbs(verbs: Verbs) -> None:
     add_option(parser, "--model NAME", "start from this model")
     add_option(parser, "--dry-run", "print the rows and their settings; run nothing")
     add_option(parser, "--gpu", "the sizes of a GPU: more held-out texts, for knowrl larger steps")
-    add_settings(parser, "any setting of the studies, such as train.steps=30")
+    add_settings(parser, "any setting of the study's file, such as train.steps=30")
 
 
 def _study(args: argparse.Namespace) -> int:

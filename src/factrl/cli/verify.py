@@ -87,8 +87,8 @@ def add_verbs(verbs: Verbs) -> None:
         "docs",
         "index",
         "web",
-        judge="language model that finds and judges claims, e.g. http://host:8000/v1#model; `local`, the "
-        "default where it is installed, is a small one in this process",
+        judge="model that finds and judges claims, e.g. http://host:8000/v1#model; `local`, the default, is "
+        "a small one in this process",
         config="[verifier] and [judge] of a recipe",
         json="print JSON instead of text, a line for each text",
     )
@@ -404,7 +404,8 @@ def _open(settings: AskSettings, docs: list[Path], accepted: list[str], *, keep:
         store=Store(cache_folder() / "verdicts.db") if keep and checks.cache else None,
         accepted=accepted,
     )
-    verifier.deadline = _PATIENT
+    verifier.share = checks.share
+    verifier.deadline = checks.deadline if "deadline" in checks.model_fields_set else _PATIENT
     if verifier.judge.weak and checks.judge != "weak":
         tell(_NO_MODEL)
     return verifier
