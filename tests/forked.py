@@ -40,7 +40,9 @@ def programs(folder: Path, **environment: str) -> Iterator[str]:
         call = CALL.format(python=sys.executable, address=address, factrl=name == "factrl")
         (folder / name).write_text(call, encoding="utf-8")
         (folder / name).chmod(0o755)
-    with subprocess.Popen([sys.executable, __file__, address], env=environment, stdout=subprocess.PIPE) as one:
+    with subprocess.Popen(
+        [sys.executable, __file__, address], env=environment, stdout=subprocess.PIPE
+    ) as one:
         assert one.stdout is not None
         assert one.stdout.readline() == b"loaded\n"
         try:
@@ -59,15 +61,16 @@ def serve(address: str) -> None:
     import trl
 
     import factrl.__main__
-    import factrl.cli.train  # noqa: F401
-    from factrl.train import grpo  # noqa: F401
+    import factrl.cli.train
+    from factrl.train import grpo
 
-    assert all((accelerate, datasets, transformers.LlamaForCausalLM, trl.DPOTrainer, trl.SFTTrainer))
+    assert all((accelerate, datasets, grpo, transformers.LlamaForCausalLM))
+    assert all(hasattr(trl, name) for name in ("DPOTrainer", "GRPOTrainer", "SFTTrainer"))  # loads them
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     server = socket.socket(socket.AF_UNIX)
     server.bind(address)
     server.listen()
-    print("loaded", flush=True)
+    os.write(1, b"loaded\n")
     while True:
         caller, _ = server.accept()
         if os.fork():

@@ -18,6 +18,7 @@ from factrl.runs.config import read_toml
 
 HERE = RECIPES / "factreason"
 
+
 def sample(text: str, supported: int, others: int, tokens: int, **more: Any) -> dict[str, Any]:
     counts = {"supported": supported, "refuted": 0, "unknown": others, "unjudged": 0}
     row: dict[str, Any] = {

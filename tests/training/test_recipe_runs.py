@@ -1,4 +1,4 @@
-"""`run.sh` of every paper by a tiny model and a stub judge over HTTP: killed twice, gone on with, called again.
+"""`run.sh` of every paper by a tiny model and a judge over HTTP: killed twice, gone on with, called again.
 
 Every line of each script, and with -s what became of it.
 """
@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 import torch
+from forked import programs
 from scripts import VERISCORE
 from tiny import word_tokenizer
 
@@ -27,7 +28,6 @@ from commands import write
 from factrl.evals.catalogue import benchmarks
 from factrl.runs import RECIPES
 from fault_server import FaultServer, Handler, answers, replies
-from forked import programs
 
 pytestmark = [
     pytest.mark.slow,
@@ -41,7 +41,12 @@ SAID = {
 EVIDENCE = ("Rome is a city in Italy.", "Oslo is a city in Norway.")
 ROW: dict[str, Any] = {  # whatever a step of any paper reads
     **{"question": "Which city is in Italy?", "answers": ["rome"], "topic": "Rome", "title": "Rome"},
-    **{"evidence": [*EVIDENCE], "checklist": [EVIDENCE[0]], "completion": SAID["rome"], "response": SAID["oslo"]},
+    **{
+        "evidence": [*EVIDENCE],
+        "checklist": [EVIDENCE[0]],
+        "completion": SAID["rome"],
+        "response": SAID["oslo"],
+    },
     **{"claim": EVIDENCE[0], "label": "supported", "claims": [EVIDENCE[0]], "chosen": SAID["rome"]},
     **{"rejected": SAID["oslo"], "question_type": "comparison"},
     **{"items": [EVIDENCE[0]], "hallucinated_answer": "oslo"},
@@ -58,7 +63,7 @@ TUNE = (
 
 
 def judge(message: str) -> str:
-    """What a model says to any of factrl's prompts: what speaks of Rome is right, and there is much to say."""
+    """What a model says to any of factrl's prompts; what speaks of Rome is right."""
     asked, mark, told = message.rpartition("\nDATA ")
     if not mark:
         return "- Is it?" if message.endswith("Questions:") else "Rome is in Italy. Oslo is in Italy."
@@ -206,8 +211,8 @@ def test_a_script_that_was_killed_twice_goes_on_and_does_nothing_twice(script: P
         assert whole(out) == before
         again = [json.dumps(one.body) for one in server.requests[asked:]]
         assert not [one for one in again if "Italy" in one], "a judge was asked twice"
-    print(
+    sys.stdout.write(
         f"{script.parent.name}: {len(steps)} steps, {len(trained)} of them trainings; killed in "
         f"{' and '.join(killed)}; {len(before)} files, {asked} requests; called again: the same files, "
-        "nothing asked"
+        "nothing asked\n"
     )

@@ -72,7 +72,9 @@ def sets(args):
         questions = filter(None, map(question_of, read_rows(getattr(args, name), split)))
         rows = [{"id": f"{name}-{n}", "question": text, "answers": []} for n, text in enumerate(questions)]
         if not rows:
-            raise fx.SetupError(f"{getattr(args, name)}: no row has a question, prompt, conversation or entity")
+            raise fx.SetupError(
+                f"{getattr(args, name)}: no row has a question, prompt, conversation or entity"
+            )
         path = Path(args.output) / "eval" / f"{name}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_rows(path, rows, anything)

@@ -86,7 +86,9 @@ def main(words=None):
             else:
                 rows.append({"id": example.id, "question": example.question, **journal[example.id]})
     if not rows:
-        sys.exit(f"{path} would have no answer; look at {args.server}, and run this again without the journal")
+        sys.exit(
+            f"{path} would have no answer; look at {args.server}, and run this again without the journal"
+        )
     write_rows(path, rows)
 
 
