@@ -62,14 +62,15 @@ def serve(address: str) -> None:
 
     import factrl.__main__
     import factrl.cli.train
-    from factrl.train import grpo  # noqa: F401
+    from factrl.train import grpo
 
-    assert all((accelerate, datasets, transformers.LlamaForCausalLM, trl.DPOTrainer, trl.SFTTrainer))
+    assert all((accelerate, datasets, grpo, transformers.LlamaForCausalLM))
+    assert all(hasattr(trl, name) for name in ("DPOTrainer", "GRPOTrainer", "SFTTrainer"))  # loads them
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     server = socket.socket(socket.AF_UNIX)
     server.bind(address)
     server.listen()
-    print("loaded", flush=True)
+    os.write(1, b"loaded\n")
     while True:
         caller, _ = server.accept()
         if os.fork():

@@ -1,4 +1,4 @@
-"""`run.sh` of every paper by a tiny model and a stub judge over HTTP: killed twice, gone on with, called again.
+"""`run.sh` of every paper by a tiny model and a judge over HTTP: killed twice, gone on with, called again.
 
 Every line of each script, and with -s what became of it.
 """
@@ -63,7 +63,7 @@ TUNE = (
 
 
 def judge(message: str) -> str:
-    """What a model says to any of factrl's prompts: what speaks of Rome is right, and there is much to say."""
+    """What a model says to any of factrl's prompts; what speaks of Rome is right."""
     asked, mark, told = message.rpartition("\nDATA ")
     if not mark:
         return "- Is it?" if message.endswith("Questions:") else "Rome is in Italy. Oslo is in Italy."
@@ -211,8 +211,8 @@ def test_a_script_that_was_killed_twice_goes_on_and_does_nothing_twice(script: P
         assert whole(out) == before
         again = [json.dumps(one.body) for one in server.requests[asked:]]
         assert not [one for one in again if "Italy" in one], "a judge was asked twice"
-    print(
+    sys.stdout.write(
         f"{script.parent.name}: {len(steps)} steps, {len(trained)} of them trainings; killed in "
         f"{' and '.join(killed)}; {len(before)} files, {asked} requests; called again: the same files, "
-        "nothing asked"
+        "nothing asked\n"
     )

@@ -306,7 +306,8 @@ def test_a_verb_on_two_processes_is_the_verb_on_one_also_when_it_was_killed(
     assert len(read_metrics(two)) == 4
     assert json.loads((two / "done.json").read_text()) == {"steps": 4}
     assert (two / "report.html").is_file() or method != "train"
-    print(method, *(f"one {a[1]:.7f} two {b[1]:.7f}" for a, b in zip(*losses, strict=True)), sep="\n  ")
+    told = [f"{one:.7f} {two:.7f}" for (_, one), (_, two) in zip(*losses, strict=True)]
+    sys.stdout.write(f"{method}: {', '.join(told)}\n")
 
 
 if __name__ == "__main__":

@@ -96,8 +96,8 @@ def _row(cells: Mapping[str, Any], where: str) -> Row:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise ConfigError(f"{where}: {key} = {value!r} must be a number; leave out what is not known")
     named = {_ALIASES.get(key, key): float(value) for key, value in values.items()}
-    known: dict[str, Any] = {"runs": None, "start": "", **{key: cells[key] for key in _KEYS if key in cells}}
-    return Row(**known | {"model": _bare(cells["model"])}, values=named)
+    known = {key: cells.get(key, "") for key in ("name", "set", "start")}
+    return Row(**known, model=_bare(cells["model"]), runs=cells.get("runs"), values=named)
 
 
 def row_name(output: Output) -> str:
