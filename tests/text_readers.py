@@ -21,7 +21,6 @@ from factrl.rewards import grading, guards, mathematics, preference
 from factrl.rewards.checklist import Checklist, read_checklist
 from factrl.rewards.truthfulness import shown_claim
 from factrl.runs.data import render_prompt
-from factrl.runs.folder import redact
 from factrl.runs.rows import read_separated
 from factrl.stress import oracle_setup
 from factrl.stress.texts import example_of
@@ -110,7 +109,6 @@ PLAIN: tuple[Any, ...] = (
         abstention.is_refusal,
         reasoning.without_reasoning,
         reasoning.announced,
-        redact,
         abstention.says_invalid_question,
     ),
     *(answers.normalize_answer, words.parse_number, answers.final_answer, answers.is_contentless),

@@ -470,6 +470,7 @@ def test_forty_sentences_fit_any_screen(
     done(browser)
     assert browser.js("document.querySelectorAll('#results .claim').length") == 40
     assert browser.js(wide) == 0
+    assert browser.js("document.getElementById('status').getBoundingClientRect().top < innerHeight")
     browser.picture(tmp_path / f"{width}-{scheme}.png")
     ground = browser.js("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", ground))) > 384) == (scheme == "light")
