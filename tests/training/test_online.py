@@ -72,6 +72,30 @@ def whole(tiny_model: Path, questions: Path, tmp_path_factory: pytest.TempPathFa
     return train(_plan(write_recipe(tmp_path_factory.mktemp("whole"), tiny_model, questions)))
 
 
+KILLED = ('train.report_to=["tensorboard"]',)
+
+
+@pytest.fixture(scope="module")
+def dead(tiny_model: Path, questions: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A recipe, beside it `killed`, a run killed twice, and `interrupted`, and what was said."""
+    folder = tmp_path_factory.mktemp("dead")
+    recipe = write_recipe(folder, tiny_model, questions)
+    killed = (f"run.output={folder / 'killed'}", *KILLED)
+    long = (
+        f"run.output={folder / 'interrupted'}",
+        "train.steps=500",
+        "train.save_steps=500",
+        "train.eval_steps=400",
+    )
+    codes, said = died(
+        ["train", "rollouts", 2, "kill", str(recipe), *killed],
+        ["train", "rollouts", 7, "kill", str(recipe), *killed],
+        ["train", "rollouts", 2, "interrupt", str(recipe), *long],
+    )
+    assert codes == [9, 9, 130]
+    return recipe, said
+
+
 def _plan(recipe: Path, *overrides: str) -> Plan:
     return make_plan(read_job(recipe, overrides))
 
@@ -100,16 +124,10 @@ def test_a_run_leaves_metrics_rollouts_checkpoints_and_a_model(whole: Path) -> N
 
 
 def test_a_run_that_is_killed_three_times_goes_on_with_the_same_curve(
-    recipe: Path,
-    whole: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    dead: tuple[Path, str], whole: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = tmp_path / "killed"
-    told = (f"run.output={run}", 'train.report_to=["tensorboard"]')
-    deaths = [["train", "rollouts", step, "kill", str(recipe), *told] for step in (2, 7)]
-    assert died(*deaths)[0] == [9, 9]
+    recipe, run = dead[0], dead[0].parent / "killed"
+    told = (f"run.output={run}", *KILLED)
     written = read_metrics(run)
     assert written
     assert written[-1]["step"] < STEPS
@@ -148,16 +166,11 @@ def test_trackers_are_told_that_a_run_is_the_same(tmp_path: Path, monkeypatch: p
     assert "WANDB_RUN_ID" not in os.environ
 
 
-def test_an_interrupt_leaves_a_complete_checkpoint(recipe: Path, tmp_path: Path) -> None:
-    run = tmp_path / "interrupted"
-    words = (f"run.output={run}", "train.steps=500", "train.save_steps=500", "train.eval_steps=400")
-    codes, said = died(["train", "rollouts", 2, "interrupt", str(recipe), *words])
-    assert codes == [130]
+def test_an_interrupt_leaves_a_complete_checkpoint(dead: tuple[Path, str]) -> None:
+    run, said = dead[0].parent / "interrupted", dead[1]
     assert "finishing this step; again stops now" in said
     assert re.search(r"stopped after step 3; go on with: factrl train --resume", said)
-    found = last_checkpoint(run / "checkpoints")
-    assert found is not None
-    assert found[1] == 3
+    assert last_checkpoint(run / "checkpoints") == (run / "checkpoints" / "checkpoint-3", 3)
     assert not (run / "lock").exists()
 
 
