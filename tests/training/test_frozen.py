@@ -13,7 +13,7 @@ FROZEN = json.loads(frozen.FILE.read_text("utf-8"))
 CASES = {  # every kind with one loss, and of the others what differs by the loss; `frozen.py` has all
     name: settings
     for name, settings in frozen.cases().items()
-    if name.startswith("dapo") or name.endswith(("train.beta=0.1 passes=2", "no accumulation", " shortcuts"))
+    if name.startswith("dapo") or name.endswith(("beta=0.1 passes=2", "no accumulation", " shortcuts"))
 }
 LORA = [name for name in CASES if CASES[name].get("lora")]
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from factrl.text.words import CARDINALS, STOP_WORDS, stem
 
-_LONGEST = 1_000  # characters of a text that are read
+LONGEST = 1_000
+"""Characters of a claim or a piece of evidence that are compared word by word."""
 _LONGEST_NAME = 3  # words of a text in capitals that may be a name; in a longer one capitals mark none
 _TOKEN = re.compile(
     r"(?P<clock>\d{1,2}:\d\d(?![\d:]))|(?P<number>\d{1,3}(?:[., '’]\d{3})+(?:[.,]\d{1,2})?(?!\d)(?![.,-]\d)"
@@ -122,13 +123,13 @@ def read(text: str) -> Read:
 
 
 @lru_cache(maxsize=8_192)
-def tokens(text: str) -> tuple[Token, ...]:
-    """The words of a text, its first thousand characters, with their values."""
+def tokens(text: str, most: int = LONGEST) -> tuple[Token, ...]:
+    """The words of the first `most` characters of a text, with their values."""
     found: list[Token] = []
     scales = lexicon()[1]
     capitals = text.isupper() and len(text.split()) > _LONGEST_NAME
     opens = True
-    for match in _TOKEN.finditer(text[:_LONGEST]):
+    for match in _TOKEN.finditer(text[:most]):
         word, low = match[0], match[0].lower().replace("’", "'")
         if "'" in low:
             low = low.removesuffix("'s").removesuffix("'")
@@ -144,8 +145,6 @@ def tokens(text: str) -> tuple[Token, ...]:
             scaled = f"{float(last.value[1]) * scales[low]:.12g}"
             found[-1] = last._replace(value=("number", scaled), key=scaled, end=match.end())
             continue
-        elif low in scales:
-            value = ("number", f"{scales[low]:.12g}")
         else:
             counted = bool(
                 last and last.value and last.value[0] == "number" and last.end >= match.start() - 1
@@ -167,7 +166,10 @@ def denies(one: Token) -> bool:
 
 
 def _plain(digits: str) -> str:
-    """A number in one spelling: 1203 for "1,203" and "1 203", 1.5 for "1,5"."""
+    """A number in one spelling: 1203 for "1,203" and "1 203", 1.5 for "1,5", 3 for "3.00".
+
+    A zero behind another decimal stays: version 3.10 is not 3.1.
+    """
     if re.fullmatch(r"\d{1,3}(?:[., '’]\d{3})+", digits) and not digits.startswith("0"):
         return re.sub(r"\D", "", digits)
     if re.search(r"[.,]\d{3}[.,]", digits):
@@ -176,4 +178,7 @@ def _plain(digits: str) -> str:
         )
         digits = re.sub(r"\D", "", whole) + "." + part
     plain = re.sub(r"[ '’]", "", digits).replace(",", ".")
-    return f"{float(plain):.12g}" if plain.count(".") <= 1 and len(plain) < 16 else plain
+    if plain.count(".") > 1 or len(plain) >= 16:
+        return plain
+    part = plain.partition(".")[2]
+    return f"{float(plain):.{len(part) if part.strip('0') else 0}f}"

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from factrl.text.sentences import sentences
 from factrl.text.words import STOP_WORDS
 from factrl.types import Passage
-from factrl.verifier.tokens import denies, stemmed, tokens
+from factrl.verifier.tokens import LONGEST, denies, stemmed, tokens
 
 MAX_EVIDENCE = 100_000
 """Characters of evidence that are read for one claim, over all its passages."""
@@ -59,7 +59,9 @@ def words_of(text: str) -> Words:
     numbers: set[str] = set()
     names: set[str] = set()
     negated, subject = False, -1  # until its end is known
-    for one in tokens(text):
+    for one in tokens(text) if len(text) <= LONGEST else tokens(text, len(text)):
+        parts = one.low.split("-") if one.value is None else ()
+        keys = [*map(stemmed, parts)] if len(parts) > 1 else [one.key]
         if one.value and one.value[0] == "number":
             numbers.add(one.value[1])
         elif denies(one):
@@ -68,11 +70,10 @@ def words_of(text: str) -> Words:
         elif one.low in STOP_WORDS:
             continue
         elif one.named:
-            names.update({one.key} if not one.opens else ())
+            names.update(keys if not one.opens else ())
         elif subject < 0:
             subject = len(stems)
-        parts = one.low.split("-") if one.value is None else ()
-        stems.update(dict.fromkeys(map(stemmed, parts) if len(parts) > 1 else (one.key,)))
+        stems.update(dict.fromkeys(keys))
     return Words(tuple(stems), frozenset(numbers), frozenset(names), negated, max(subject, 0))
 
 
