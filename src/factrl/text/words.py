@@ -332,7 +332,9 @@ _KEPT = 1_000  # characters
 
 @lru_cache(maxsize=4_096)
 def _reading(text: str) -> Reading:
-    text = _HALF.sub(r" \1m", _RANGE.sub(r"\1\2-\1", _COMMA.sub(".", clean(text))))
+    text = clean(text)
+    if any(map(str.isdecimal, text)):
+        text = _HALF.sub(r" \1m", _RANGE.sub(r"\1\2-\1", _COMMA.sub(".", text)))
     tokens = list(TOKEN.finditer(text))
     spelt = [match[0] for match in tokens]
     low = [word.lower() for word in spelt]
