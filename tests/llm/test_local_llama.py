@@ -19,7 +19,7 @@ LETTERS = (" A", " B", " C")
 PREFIX = "".join(
     f"Evidence: {n} is {'even' if n % 2 == 0 else 'odd'}.\nClaim: {n} is even.\n"
     f"Answer:{' A' if n % 2 == 0 else ' B'}\n\n"
-    for n in range(10)
+    for n in range(5)
 )
 
 
@@ -82,7 +82,7 @@ def test_a_damaged_prefix_is_computed_again(model: LlamaModel) -> None:
     model._held = ""  # as after a chat, which takes the slot
     computed = _counted(model)
     np.testing.assert_allclose(model.letter_logprobs(prefix, [prompt], LETTERS), first, atol=1e-3)
-    assert sum(computed) > 100
+    assert sum(computed) > 70
 
 
 def test_a_prompt_cannot_forge_a_role(model: LlamaModel, monkeypatch: pytest.MonkeyPatch) -> None:

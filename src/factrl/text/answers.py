@@ -193,15 +193,17 @@ _ABBREVIATED = {
 }
 _INITIALS = re.compile(r"\b([A-Z])(?:\. ?| )(?=[A-Z]\b(?!'))")
 _LETTER_DOT = re.compile(r"\b([A-Z]{1,6})\.(?!\w)")
+_OPERATORS = frozenset("+*^=<>≤≥×·±→")
+_SPACED = re.compile(r"(?<=\w) ?([+*^=<>≤≥×·±→]) ?(?=[\w(√\[-])")
 _JOINED = re.compile(r"\d{1,4}(?:st|nd|rd|th)\b|\d[\d.,]*|[^\W\d_]+(?:'[^\W\d_]+)*|\d+")
 
 
 def _respelt(text: str) -> str:
     """A text with `&` as a word, initials without stops and spaces, and no space beside operators."""
-    text = re.sub(r" & ", " and ", text)
-    text = _LETTER_DOT.sub(r"\1", _INITIALS.sub(r"\1", text))
-    text = re.sub(r"(?<=\w) ?([+*^=<>≤≥×·±→]) ?(?=[\w(√\[-])", r"\1", text)
-    text = re.sub(r"(?<=[A-Z])-(?=\d)", "", text)  # F-16
+    text = _LETTER_DOT.sub(r"\1", _INITIALS.sub(r"\1", text.replace(" & ", " and ")))
+    if not _OPERATORS.isdisjoint(text):
+        text = _SPACED.sub(r"\1", text)
+    text = re.sub(r"(?<=[A-Z])-(?=\d)", "", text) if "-" in text else text  # F-16
     return text.strip().rstrip(".,;:") if len(text) > 1 else text
 
 

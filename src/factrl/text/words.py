@@ -129,7 +129,10 @@ def canonical(number: str) -> str:
     """
     number = number.rstrip(".,")
     value = None if _SPELLING_MATTERS.fullmatch(number) else parse_number(number)
-    return number if value is None else f"{value.normalize():f}" if abs(value.adjusted()) < 40 else number
+    if value is None or abs(value.adjusted()) > MAX_NUMBER:
+        return number
+    plain = f"{value:f}"  # exactly; `normalize` would round to 28 digits
+    return plain.rstrip("0").rstrip(".") if "." in plain else plain
 
 
 _TENS = ("", "X", "XX", "XXX", "XL", "L", "LX", "LXX", "LXXX")
@@ -332,7 +335,9 @@ _KEPT = 1_000  # characters
 
 @lru_cache(maxsize=4_096)
 def _reading(text: str) -> Reading:
-    text = _HALF.sub(r" \1m", _RANGE.sub(r"\1\2-\1", _COMMA.sub(".", clean(text))))
+    text = clean(text)
+    if any(map(str.isdecimal, text)):
+        text = _HALF.sub(r" \1m", _RANGE.sub(r"\1\2-\1", _COMMA.sub(".", text)))
     tokens = list(TOKEN.finditer(text))
     spelt = [match[0] for match in tokens]
     low = [word.lower() for word in spelt]
@@ -385,8 +390,8 @@ def _number_at(tokens: list[re.Match[str]], low: list[str], place: int) -> tuple
     ):
         power += scale
         end += 1
-    if power and (scaled := parse_number(text)) is not None:
-        text = f"{scaled.scaleb(power):f}"
+    if power and (scaled := parse_number(f"{text}e{power}")) is not None:
+        text = f"{scaled:f}"
     elif match["suffix"] in ("s", "'s"):
         text += "s"  # a decade
     return f"#{sign}{canonical(text)}", end

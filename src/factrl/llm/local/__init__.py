@@ -156,9 +156,6 @@ class Network:
                     values = (rows[number] or {})[name]
                     padded.append([*pad, *values] if left else [*values, *pad])
                 inputs[name] = self.torch.tensor(padded, device=self.device)
-            if getattr(self.config, "is_encoder_decoder", False):  # its first word is asked for
-                start = self.config.decoder_start_token_id
-                inputs["decoder_input_ids"] = self.torch.full((len(batch), 1), start, device=self.device)
             if left:
                 inputs["position_ids"] = (inputs["attention_mask"].cumsum(1) - 1).clamp(min=0)
             with self.torch.inference_mode():
