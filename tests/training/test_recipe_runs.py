@@ -114,7 +114,7 @@ def make_files(folder: Path, names: Sequence[str], shown: str) -> None:
     """What the printed steps read: files of rows, an index where a name has no ending, and test sets."""
     from factrl.verifier.search import Index
 
-    (folder / "facts.txt").write_text(" ".join(EVIDENCE), encoding="utf-8")
+    (folder / "Rome.txt").write_text(" ".join(EVIDENCE), encoding="utf-8")
     words = {*shown.split()}
     known = [one.local.partition(".")[0] + ".jsonl" for name, one in benchmarks().items() if name in words]
     for name in [*names, *known]:
@@ -127,7 +127,7 @@ def make_files(folder: Path, names: Sequence[str], shown: str) -> None:
         elif path.suffix == ".toml":
             path.write_text('[data]\nchat = false\nprompt = "{question}"\n', encoding="utf-8")
         elif not path.exists():
-            Index.build(path, [folder / "facts.txt"])
+            Index.build(path, [folder / "Rome.txt"])
 
 
 def whole(out: Path) -> dict[str, str]:
