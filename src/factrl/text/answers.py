@@ -134,6 +134,7 @@ def _formed(text: str) -> _Form:
     text = without_markup(text) if len(text) <= MAX_ANSWER else ""
     bare = _respelt(text)
     signs = Counter(char for char in _NUMBER.sub("", bare) if not (char.isalnum() or char in _LIGHT))
+    signs["!"] += len(_NOT.findall(bare))
     spoken = [bare.replace("-", " "), bare.replace("-", "")] if "-" in bare else [bare]
     words = tuple(dict.fromkeys(_words(one) for one in spoken))
     expression = (
@@ -145,6 +146,7 @@ def _formed(text: str) -> _Form:
 
 
 _LIGHT = frozenset(" .,;:!?'\"()[]{}/-_¿¡…、。・「」『』《》〈〉【】")
+_NOT = re.compile(r"!(?=\w)")  # a sign for "not"
 _ITEMS = re.compile(r",(?= \d{3}(?!\d))")  # 100, 200 is not 100,200
 _APART = re.compile(r"(?<!\d) | (?!\d)")  # a space in an expression, unless it parts two numbers
 _LONG_WORD = re.compile(r"[^\W\d_]{3}|[\u0900-\u0dff\u0e00-\u9fff\uac00-\ud7ff]")
