@@ -78,7 +78,7 @@ def judge(message: str) -> str:
         return "\n".join(json.dumps({"id": i, "quote": q, "verdict": v}) for i, v, q in verdicts)
     if verdicts := [*dict.fromkeys(re.findall(r"VERDICT: (Not \w+|\w+)", asked))]:
         return f"Because.\nVERDICT: {verdicts[0 if right else -1]}"
-    return "\n".join(f"- {one}" for one in re.findall(r"\w+ is in Italy\.", told)) or "None."
+    return "\n".join(f"- {one}" for one in re.findall(r"\w+ is in Italy\.", told)) or "No verifiable claim."
 
 
 def save_models(folder: Path, name: str) -> Path:
