@@ -111,7 +111,7 @@ def _weights(trainer: Recorded) -> torch.Tensor:
 
 @pytest.mark.parametrize("values", [[None] * 4, [1.0, None, None, None]])
 def test_a_step_without_two_grades_changes_nothing(trainer: Make, values: Values) -> None:
-    quiet = trainer(values, "weight_decay=0.0")
+    quiet = trainer(values, "train.weight_decay=0.0")
     before = _weights(quiet)
     quiet.train()
     assert quiet.losses == [0.0]

@@ -273,7 +273,7 @@ def test_settings_are_trls_by_their_names(recipe: Path, tmp_path: Path) -> None:
 def test_what_is_frozen_stays_and_the_rest_moves(recipe: Path, tiny_model: Path) -> None:
     from safetensors.torch import load_file
 
-    frozen = ("freeze_embeddings=true", "model.freeze_layers=1", "weight_decay=0.1")
+    frozen = ("model.freeze_embeddings=true", "model.freeze_layers=1", "train.weight_decay=0.1")
     run = train(_plan(recipe, *frozen, "train.steps=2", "train.eval_steps=2", "train.save_steps=2"))
     before, after = (load_file(folder / "model.safetensors") for folder in (tiny_model, run / "model"))
     still = {name for name in before if before[name].equal(after[name])}

@@ -54,7 +54,7 @@ def test_a_study_with_a_row_of_ones_own_goes_on_where_it_was_stopped(
     place: Path, begun: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(begun, place / "out")
-    mine = f"{place / 'my.py'}:sure"
+    mine = (f"{place / 'my.py'}:sure",)
     assert study(place, "out", *mine, "--only", "factreason/random") == 0
     assert {*rows(place, "out")} == {"start-profile", "factreason-random"}  # as after a kill behind it
     before = (place / "out" / "seed-0" / "rows" / "factreason-random.json").stat().st_mtime_ns

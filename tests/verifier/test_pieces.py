@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from factrl.verifier.lexicon import lexicon
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from factrl.verifier.pieces import cut, found_in, pieces_in, ranked
 from factrl.verifier.report import _excerpt
 from factrl.verifier.search import Given
 from factrl.verifier.subjects import Context, heads, other_subject
+from factrl.verifier.tokens import lexicon
 from factrl.verifier.values import _SIZES, contradicts, is_verbatim, other_value, rivals
 
 TABLE = (

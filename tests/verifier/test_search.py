@@ -167,11 +167,11 @@ def test_a_table_is_evidence_row_by_row(tmp_path: Path) -> None:
     (tmp_path / "texts.tsv").write_text("Title\tText\nA\tPlain.\n")
     first, second = read(tmp_path / "sales.csv")
     assert (first.text, first.title, first.id) == (
-        "region: North; quarter: Q1; units_sold: 1,203",
+        "region: North; quarter: Q1; units sold: 1,203",
         "sales",
         "row 1",
     )
-    assert second.text == "region: South; units_sold: 88"
+    assert second.text == "region: South; units sold: 88"
     assert [one.text for one in read(tmp_path / "t.parquet")] == ["Region: North; sold: 1203"]
     assert [(one.title, one.text) for one in read(tmp_path / "texts.tsv")] == [("A", "Plain.")]
 

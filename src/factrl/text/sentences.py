@@ -344,7 +344,10 @@ _NUMBERED = frozenset(
     januar februar märz april mai juni juli august september oktober november dezember jahrhundert weltkrieg
     """.split()  # noqa: SIM905
 )
-_ORDINAL_AFTER = frozenset("der die das den dem des am vom im zum zur beim ins bis seine ihre".split())  # noqa: SIM905
+_ORDINAL_AFTER = re.compile(
+    r"am|vom|im|zum|zur|beim|ins|bis|d(?:as|e[rsnm]|ie)"
+    r"|(?:ein|kein|mein|dein|sein|ihr|unser)(?:e[rsnm]?)?|(?:dies|jed|jen)e[rsnm]?"
+)  # contractions, and determiners in all their forms
 _GERMAN_STARTERS = frozenset(
     """
     er sie es wir ihr ich du man der die das den dem des ein eine im in am an auf bei mit nach von vor zu um
@@ -444,7 +447,7 @@ def _period_ends(second: str, last: str, word: str, first: str, inside: bool) ->
     lower = last.lower()
     if not inside and ((last.isdigit() and len(last) < 4) or len(last) == 1):
         return False  # "1. The first", "A. Smith"
-    ordinal = second in _ORDINAL_AFTER and word.lower() not in _GERMAN_STARTERS
+    ordinal = _ORDINAL_AFTER.fullmatch(second) and word.lower() not in _GERMAN_STARTERS
     if last.isdigit() and len(last) < 3 and word and (ordinal or word.lower() in _NUMBERED):
         return False
     begun = word[:1].isupper() and word.lower() in STARTERS
