@@ -1,6 +1,6 @@
-"""What is made before training: KLCF's dataset, fact-seeking prompts, and rows for other trainers.
+"""What is made before training: KLCF's dataset, retrieved passages, and rows for other trainers.
 
-`klcf` makes checklists and truthfulness rows from a model's own answers, `prompts` has a model write new
+`klcf` makes checklists and truthfulness rows from a model's own answers, `retrieve` puts passages beside
 questions, and `dataset` writes files, those of TRL, verl and OpenRLHF among them.  Here is what they share:
 having many texts written, which part of a text is the answer, and keeping questions of an evaluation set out.
 
