@@ -69,7 +69,8 @@ def judge(message: str) -> str:
         return "- Is it?" if message.endswith("Questions:") else "Rome is in Italy. Oslo is in Italy."
     data = json.loads(told.split("\n")[1])
     lists = [(name, data[name]) for name in ("claims", "facts", "items") if isinstance(data.get(name), list)]
-    said = [value for name, value in data.items() if re.search("answer|reply|reasoning|response|claim", name)]
+    written = re.compile("(?!accepted).*(answer|reply|reasoning|response|claim)")
+    said = [value for name, value in data.items() if written.match(name)]
     right = "rome" in str(said or data).lower()
     for name, items in lists:
         words = {"claims": ("supported", "refuted"), "facts": ("keep",), "items": ("consistent", "missing")}

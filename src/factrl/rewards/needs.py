@@ -78,9 +78,13 @@ class Supplier:
 
     def _extractor(self) -> Any:
         """What finds claims by `judge.extractor_model`, asked as it was trained."""
-        from factrl.verifier.claims.llm import LLMClaims
+        from factrl.llm.store import CachedLLM
+        from factrl.verifier.claims.llm import LLMClaims, read_facts
 
-        return LLMClaims(self._tuned(str(self.models.extractor_model)), "veriscore_response")
+        llm = self._cached(self._tuned(str(self.models.extractor_model)))
+        if isinstance(llm, CachedLLM):
+            llm = llm.accepting(read_facts)
+        return LLMClaims(llm, "veriscore_response")
 
     def compare(self) -> Any:
         if (own := self.models.preference_model) is not None:
