@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import frozen
 import pytest
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 FROZEN = json.loads(frozen.FILE.read_text("utf-8"))
-CASES = {  # every kind with one loss, and of the others what differs by the loss; `frozen.py` has all
-    name: settings
-    for name, settings in frozen.cases().items()
-    if name.startswith("dapo") or name.endswith(("beta=0.1 passes=2", "no accumulation", " shortcuts"))
-}
+CASES = frozen.cases()
 LORA = [name for name in CASES if CASES[name].get("lora")]
 
 
-@pytest.mark.parametrize("case", [name for name in CASES if name not in LORA])
+def marked(case: str) -> Any:
+    """Every kind with one loss, and each loss once; the others with the slow tests."""
+    usual = case.startswith("dapo") or case.endswith("beta=0.1 passes=2")
+    return case if usual else pytest.param(case, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("case", [marked(name) for name in CASES if name not in LORA])
 def test_steps_on_given_texts(case: str, tmp_path: Path) -> None:
     assert frozen.differences(frozen.numbers(tmp_path, **CASES[case]), FROZEN[case]) < 1e-5
 
 
 # An adapter begins with random numbers, which another TRL draws at another time.
-@pytest.mark.parametrize("case", LORA)
+@pytest.mark.parametrize("case", [marked(name) for name in LORA])
 def test_steps_of_an_adapter(case: str, tmp_path: Path) -> None:
     found = frozen.numbers(tmp_path, **CASES[case])
     assert found["losses"][:4] == pytest.approx(FROZEN[case]["losses"][:4], abs=1e-5)

@@ -300,7 +300,7 @@ def test_no_two_judges_share_a_control(serve: Serve, asked: str, way: str) -> No
     def behaves(handler: Handler, how: Callable[[Handler], None]) -> None:
         if "Vehm" in prompt_of(handler) and key in data_of(prompt_of(handler)) and id(how) not in met:
             met.add(id(how))  # the first control of each is under way until the other's is too
-            both.wait(3)
+            both.wait(0.5)
         how(handler)
 
     refuses_some, is_down = (refusing(WAYS[way], key), lambda handler: WAYS[way](handler))
