@@ -207,7 +207,9 @@ def test_a_script_that_was_killed_twice_goes_on_and_does_nothing_twice(script: P
         for name, _ in steps:
             assert any(one == name or one.startswith(f"{name}/") for one in before), name
         for name in trained:
-            assert any(re.fullmatch(rf"{name}/model/\w+\.safetensors", one) for one in before), name
+            assert any(re.fullmatch(rf"{re.escape(name)}/model/\w+\.safetensors", one) for one in before), (
+                name
+            )
         assert run() == 0, end()
         assert whole(out) == before
         again = [json.dumps(one.body) for one in server.requests[asked:]]

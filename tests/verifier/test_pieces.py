@@ -73,7 +73,7 @@ def test_any_text_can_be_cut(text: str) -> None:
     ("claim", "sentence", "says"),
     [
         ("the Lamp costs forty euros", "The lamp costs 40 euros.", True),
-        ("Water is held for 40 days.", "In 2020 water is held for 40 days, then used.", True),
+        ("Water is held for 40 days.", "In 2020 water is held for 40 days, then used.", False),
         ("Co\u00adoperation is free.", "Cooperation is free.", True),
         ("The pump is new.", "If the pump is new, call us.", False),
         ("The Moon is made of cheese.", "Nobody says the Moon is made of cheese.", False),

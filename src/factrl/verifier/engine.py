@@ -33,6 +33,7 @@ from factrl.verifier.pieces import Found, Piece, found_in, ranked, stems
 from factrl.verifier.report import UNLIKELY, VERBATIM
 from factrl.verifier.search import Given, Search
 from factrl.verifier.subjects import ELSE, Context, contexts, heads, may_be_same, other_subject, subject_of
+from factrl.verifier.tokens import read
 from factrl.verifier.values import contradicts, is_verbatim, other_value, rivals
 
 if TYPE_CHECKING:
@@ -287,7 +288,7 @@ class _Group:
 
     def _choose(self, item: Item) -> None:
         """Put the pieces that bear on a claim in place of its passages, and settle what is there verbatim."""
-        found = found_in(item.passages)
+        found = [one for one in found_in(item.passages) if not one.pieces[0].asks]
         known = heads(found)
         best = ranked(item.words, found, item.context.words) or found
         if not best:  # blank, or of signs only: no evidence
@@ -305,8 +306,9 @@ class _Group:
         def says(one: Found) -> bool:
             """Whether it says the claim word for word, or with its subject where the claim names that."""
             (piece, *more) = one.pieces
-            said = is_verbatim(item.words, piece.text) or is_verbatim(item.words, piece.text, subject_of(one))
-            return not more and said and not doubt(one)
+            said = is_verbatim(item.words, piece.text, subject_of(one))
+            said = said or is_verbatim(piece.text, item.words, item.context.subject)
+            return not more and said and not doubt(one) and not read(one.passage.title).denies
 
         def differs(claim: str, one: Found, check: Callable[[str, Piece, str], bool]) -> bool:
             return len(one.pieces) == 1 and check(claim, one.pieces[0], one.passage.title) and not other(one)
@@ -485,9 +487,11 @@ def _weighed(item: Item, verdicts: Mapping[int, Verdict], *, together: bool = Fa
     supports a claim and another one has its words with another value, the documents disagree.
     """
     weighed: dict[int, Verdict] = {}
+    held_back = False
     for number, verdict in verdicts.items():
         place = verdict.quote[0] if verdict.quote else number
         why = item.doubts[place] if not together or verdict.quote else ""
+        held_back |= why == ELSE and verdict.label == "supported"
         if why and verdict.label == "supported":
             verdict = replace(verdict, label="unknown", p=min(verdict.p or 1.0, AT_MOST), why=why)
         elif verdict.label == "refuted" and (why == ELSE or not (together or item.bears[place])):
@@ -506,6 +510,9 @@ def _weighed(item: Item, verdicts: Mapping[int, Verdict], *, together: bool = Fa
     own = [number for number in weighed if number != item.perhaps or number < item.best]
     best = max(own or weighed, key=rank)
     verdict = weighed[best]
+    if verdict.label == "refuted" and item.context.subject and held_back:
+        # Whom it is about stands in another sentence, and of somebody else it is true.
+        return replace(verdict, label="unknown", p=AT_MOST, why=ELSE)
     place = verdict.quote[0] if together and verdict.quote else best
     # A refutation counts against another document where it would be shown as one.
     refuting = [

@@ -67,6 +67,11 @@ class Piece(NamedTuple):
     paragraph: int = 0
 
     @property
+    def asks(self) -> bool:
+        """Whether it is a question, which says nothing; what answers it leans on it."""
+        return self.kind not in ("item", "row") and self.text.endswith(("?", "？", "؟"))
+
+    @property
     def shown(self) -> str:
         """Its words behind what it leans on."""
         return f"{self.before} {self.text}".lstrip()

@@ -27,6 +27,7 @@ NEGATIONS = frozenset(
     cannot denied denies failed fails hardly neither never no nobody none nor not nothing unable without
     refuse refuses kein keine keinem keinen keiner keines nicht nie niemals ohne ne pas sans aucun aucune
     jamais no sin nunca non senza mai niet geen ně ani nie bez не нет без
+    inte ingen inget inga ikke ikkje aldrig aldri não nem nenhum nenhuma ei eivät δεν μην değil
     """.split()  # noqa: SIM905
 )
 
