@@ -442,7 +442,7 @@ def test_several_texts_of_several_formats_share_one_page_and_accepted_claims(
         ("page.txt", b" <!DOCTYPE html><p>x", ".html"),
         ("page.md", b"%PDF-1.7", ".pdf"),
         ("letter.txt", b"PK\x03\x04", ".docx"),
-        ("letter.docx", b"none", "cannot be read as DOCX"),
+        ("letter.docx", b"none", "letter.docx cannot be read as .docx"),
         ("v.toml", b"verifier.dcos = ['a']", "did you mean 'verifier.docs'"),
     ],
 )
