@@ -78,7 +78,7 @@ def test_all_problems_come_at_once_each_with_its_place(tmp_path: Path) -> None:
         ("data.columns.qestion=q", "did you mean 'question'?"),
         ("data.prompt=\\boxed{}", "data.prompt: {} is not a column name"),
         ("data.prompt=Answer.", "data.prompt 'Answer.' names no column"),
-        ("paper.name=x", "paper is a value elsewhere"),
+        ("paper.name=x", "[paper]"),
         ("model.trust_remote_code=true", "model.revision"),
         ("train.micro_batch_size=7", "train.micro_batch_size = 7"),
         ("train.eval_steps=5", "data.eval"),
