@@ -89,6 +89,24 @@ def test_one_wrong_override_is_one_line(override: str, named: str) -> None:
     assert named in line
 
 
+@pytest.mark.parametrize(
+    ("toml", "named"),
+    [
+        ("model = 3", "[model]"),
+        ("nothing = 1", "nothing"),
+        ("train.steps = 'five'", "train.steps"),
+        ("reward.wrong.deep = 1", "reward.wrong"),
+    ],
+)
+def test_what_is_wrong_in_a_recipe_names_it(tmp_path: Path, toml: str, named: str) -> None:
+    told = problems(*NEEDED[::2], "model.dtype=float32", toml=toml, tmp_path=tmp_path, knobs=KNOBS)
+    lines = [line for line in told if "is required" not in line]
+    assert len(lines) == 1
+    assert named in lines[0]
+    assert "(in recipe.toml)" in lines[0]
+    assert "recipe.toml" not in problems(*NEEDED, "train.steps=x", toml=toml, tmp_path=tmp_path)[-1]
+
+
 @pytest.mark.parametrize("url", ["http://user:sesame@host/v1", "https://host/v1?api_key=sesame"])
 def test_a_key_in_the_judge_url_is_refused_and_not_repeated(url: str) -> None:
     (line,) = problems(*NEEDED, f"judge.url={url}")
