@@ -313,14 +313,17 @@ _BREAKS = frozenset(
 
 def _read_html(path: Path) -> _Rows:
     try:
-        from lxml import html
+        from lxml import etree, html  # pyright: ignore[reportAttributeAccessIssue]  (compiled, without types)
     except ImportError as error:
         raise MissingExtra("lxml", "files") from error
     text = _whole(path, html=True)
     if OWN_PAGE in text[:_HEAD]:  # a report shows the text that it judged, which would bear itself out
         return
     # Decoded above; the parser refuses texts that declare an encoding, so it gets bytes again.
-    page: Any = html.document_fromstring(text.encode(), html.HTMLParser(encoding="utf-8"))
+    try:
+        page: Any = html.document_fromstring(text.encode(), html.HTMLParser(encoding="utf-8"))
+    except etree.ParserError:  # there is no element in it
+        return
     title = " ".join(page.xpath("string(//title)").split())
     text = "" if page.body is None else marked_up(page.body)
     yield "it", {"text": text, "title": title or _title(path)}
