@@ -357,10 +357,13 @@ def test_resume_takes_the_settings_of_the_run(
         [line] = capsys.readouterr().err.splitlines()
         assert other[0].strip("-").partition("=")[0] in line
     Path("out/done.json").write_text('{"steps": 20}')
+    Path("out/model").mkdir()
     for words in (["--resume", "out"], ["--resume", "out", "--steps", "20"]):
         assert main(["train", *words]) == 0
         assert capsys.readouterr().err == "nothing to do: 20 of 20 steps are done\n"
     assert len(calls) == 3
+    Path("out/checkpoints/checkpoint-20").mkdir(parents=True)
+    Path("out/checkpoints/checkpoint-20/complete").touch()
     assert main(["train", "--resume", "out", "--steps", "21"]) == 0
     assert len(calls) == 4
 

@@ -97,17 +97,17 @@ def test_a_reward_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
+    ("name", "code", "why"),
     [
-        ("odd", "it depends on oracle, which nothing here can stand in for"),
-        ("mine", "reward 'mine' failed on example 'probe' with KeyError: 'mine'"),
-        ("masked", "none of the probes could be graded"),
+        ("odd", 1, "it depends on oracle, which nothing here can stand in for"),
+        ("mine", 2, "reward 'mine' failed on example 'probe' with KeyError: 'mine'"),
+        ("masked", 1, "none of the probes could be graded"),
     ],
 )
 def test_pay_that_is_not_known_is_said_and_fails(
-    name: str, why: str, capsys: pytest.CaptureFixture[str]
+    name: str, code: int, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["show", f"own.py:{name}"]) == 1
+    assert main(["show", f"own.py:{name}"]) == code
     out, err = capsys.readouterr()
     assert err == f"factrl: what own.py:{name} pays is not known: {why}\n"
     assert re.search(rf"^variant +what differs[\s\S]*^{name} ", out, re.M)

@@ -329,6 +329,7 @@ def test_headings_and_code_are_told_and_not_dropped() -> None:
 
 def test_a_text_is_checked_from_end_to_end(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["verify", TEXT, "--docs", "curie.txt", *WEAK, "--output", "out.html"]
+    Path("half.bin").write_bytes(b"\x94")
     assert main(words) == 0
     out, err = capsys.readouterr()
     assert "\x1b" not in out
@@ -341,6 +342,10 @@ def test_a_text_is_checked_from_end_to_end(capsys: pytest.CaptureFixture[str]) -
     assert "<mark>Marie Curie was born in Warsaw in 1867.</mark>" in html
     assert "Weak: this is not a verification." in html
     assert "<script" not in html
+    assert main([*words[:-1], "out.txt"]) == 2
+    assert "out.txt" in capsys.readouterr().err
+    assert main([*words[:-2], "--ignore", "half.bin"]) == 2
+    assert "half.bin is not UTF-8" in capsys.readouterr().err
     assert main([*words[:-2], "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["weak"] is True
@@ -442,7 +447,7 @@ def test_several_texts_of_several_formats_share_one_page_and_accepted_claims(
         ("page.txt", b" <!DOCTYPE html><p>x", ".html"),
         ("page.md", b"%PDF-1.7", ".pdf"),
         ("letter.txt", b"PK\x03\x04", ".docx"),
-        ("letter.docx", b"none", "cannot be read as DOCX"),
+        ("letter.docx", b"none", "letter.docx cannot be read as .docx"),
         ("v.toml", b"verifier.dcos = ['a']", "did you mean 'verifier.docs'"),
     ],
 )

@@ -445,5 +445,6 @@ def test_a_run_goes_on_with_its_own_settings(tmp_path: Path, capsys: pytest.Capt
     with pytest.raises(DataError, match=r"none\.jsonl"):
         run("--resume", str(tmp_path), "--steps", "7", "--dry-run")
     (tmp_path / "done.json").write_text('{"steps": 7}')
+    (tmp_path / "model").mkdir()
     assert run("--resume", str(tmp_path)) == 0
     assert "7 of 7 steps" in capsys.readouterr().err

@@ -349,6 +349,11 @@ def test_eval_and_report(verbs: Any, tmp_path: Path, capsys: pytest.CaptureFixtu
             verbs("report", *sides)
     with pytest.raises(DataError, match="holds no evaluation"):
         read_output(tmp_path)
+    whole = (Path(a) / "samples.jsonl").read_text(encoding="utf-8")
+    (Path(a) / "samples.jsonl").write_text(whole.partition("\n")[0], encoding="utf-8")
+    with pytest.raises(DataError, match=r"samples\.jsonl holds 1 "):
+        verbs("report", a, b)
+    (Path(a) / "samples.jsonl").write_text(whole, encoding="utf-8")
     stored = ["--completions", f"{b}/samples.jsonl", "--output", c, "--limit", "6", "--json"]
     assert verbs("eval", "simpleqa", *stored) == 0
     again = json.loads(capsys.readouterr().out)["benchmarks"]["simpleqa"]["numbers"]

@@ -117,6 +117,15 @@ def test_what_a_trainer_cannot_ask_is_refused(converted: Callable[..., Path]) ->
         converted("trl", ".parquet", DATA.model_copy(update={"prefill": "<think>"}))
 
 
+def test_rows_of_no_use_to_the_paper_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write("q.jsonl", {"question": "Who?", "answers": ["a"]}, {"question": "Where?"})
+    words = ["prepare", "convert", "q.jsonl", "--to", "trl", "--output", "t.jsonl"]
+    assert main([*words, "paper=truthrl"]) == 2
+    assert "'answers'" in capsys.readouterr().err
+    assert not Path("t.jsonl").exists()
+    assert main(words) == 0
+
+
 def test_with_the_prompt_of_a_paper(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"question": f"Who founded town {n}?", "answer": f"Person {n}", "id": n} for n in range(3)]
     write("q.jsonl", *rows)

@@ -13,7 +13,7 @@ import pytest
 import factrl as fx
 from commands import write
 from factrl.cli import main
-from factrl.errors import ConfigError, RewardBug
+from factrl.errors import ConfigError, NoScore, RewardBug
 from factrl.stress import chosen, guards
 from factrl.stress.payoffs import PROBE, try_out
 from factrl.stress.texts import HONEST_ANSWERS
@@ -44,6 +44,18 @@ async def later(completions: list[str], log_metric: Any, **columns: Any) -> list
 
 def short(completions: list[str], **columns: Any) -> list[float]:
     return [1.0]
+
+
+def scalar(completions: list[str], **columns: Any) -> float:
+    return 1.0
+
+
+def texts(completions: list[str], **columns: Any) -> list[str]:
+    return ["good"] * len(completions)
+
+
+def one_none(completions: list[str], **columns: Any) -> None:
+    return None
 
 
 @fx.from_trl
@@ -114,8 +126,9 @@ def test_a_batch_is_handed_over_together() -> None:
 def test_what_such_a_function_lacks_or_does_wrong_is_named() -> None:
     with pytest.raises(fx.SetupError, match="year"):
         fx.from_trl(dated).check_examples([fx.Example("?")])
-    with pytest.raises(RewardBug, match="2 completions"):
-        values(fx.from_trl(short), "a", "b")
+    for function, returned in ((short, "1.0"), (scalar, "1.0"), (texts, "good"), (one_none, "None")):
+        with pytest.raises(NoScore, match=rf"{function.__name__}.*{returned}.* for 3 completions"):
+            try_out(fx.from_trl(function), PROBE)
     with pytest.raises(RewardBug, match="nothing"):
         values(fx.from_trl(lambda completions, **columns: [text.nothing for text in completions]), "a")
     with pytest.raises(ConfigError, match="completions"):
@@ -167,6 +180,10 @@ import factrl as fx
 def mine(example, completion, *, grade):
     return {"a": example.meta["nothing"]}
 """
+NOTHING = """
+def mine(completions, **columns):
+    return [None] * len(completions)
+"""
 
 
 def test_a_plain_function_by_its_path(tmp_path: Path) -> None:
@@ -195,11 +212,15 @@ def test_a_bug_is_told_before_a_run(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert "nothing" in told
         assert "mine" in told
     assert not out.exists()
+    (tmp_path / "bug.py").write_text(NOTHING, encoding="utf-8")
+    assert main(["train", spec, "--model", "m", "--data", str(rows), few, "--dry-run"]) == 0
+    assert "'mine' could grade none of 3" in capsys.readouterr().err
 
 
 def test_every_paper_can_be_tried_out() -> None:
     for name in fx.paper_names():
-        try_out(fx.load_reward(name), PROBE)
+        tried = try_out(fx.load_reward(name), PROBE)
+        assert not tried or any(result.value is not None for result in tried), name
 
 
 def test_every_cheat_has_what_closes_it() -> None:

@@ -78,7 +78,7 @@ def test_all_problems_come_at_once_each_with_its_place(tmp_path: Path) -> None:
         ("data.columns.qestion=q", "did you mean 'question'?"),
         ("data.prompt=\\boxed{}", "data.prompt: {} is not a column name"),
         ("data.prompt=Answer.", "data.prompt 'Answer.' names no column"),
-        ("paper.name=x", "paper is a value elsewhere"),
+        ("paper.name=x", "[paper]"),
         ("model.trust_remote_code=true", "model.revision"),
         ("train.micro_batch_size=7", "train.micro_batch_size = 7"),
         ("train.eval_steps=5", "data.eval"),
@@ -87,6 +87,24 @@ def test_all_problems_come_at_once_each_with_its_place(tmp_path: Path) -> None:
 def test_one_wrong_override_is_one_line(override: str, named: str) -> None:
     (line,) = problems(*NEEDED, override)
     assert named in line
+
+
+@pytest.mark.parametrize(
+    ("toml", "named"),
+    [
+        ("model = 3", "[model]"),
+        ("nothing = 1", "nothing"),
+        ("train.steps = 'five'", "train.steps"),
+        ("reward.wrong.deep = 1", "reward.wrong"),
+    ],
+)
+def test_what_is_wrong_in_a_recipe_names_it(tmp_path: Path, toml: str, named: str) -> None:
+    told = problems(*NEEDED[::2], "model.dtype=float32", toml=toml, tmp_path=tmp_path, knobs=KNOBS)
+    lines = [line for line in told if "is required" not in line]
+    assert len(lines) == 1
+    assert named in lines[0]
+    assert "(in recipe.toml)" in lines[0]
+    assert "recipe.toml" not in problems(*NEEDED, "train.steps=x", toml=toml, tmp_path=tmp_path)[-1]
 
 
 @pytest.mark.parametrize("url", ["http://user:sesame@host/v1", "https://host/v1?api_key=sesame"])

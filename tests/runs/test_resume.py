@@ -9,7 +9,7 @@ import pytest
 from factrl.errors import ConfigError, DataError
 from factrl.job import read_job
 from factrl.runs.folder import Run
-from factrl.runs.resume import DONE, going_on, nothing_to_do, settings_text
+from factrl.runs.resume import COMPLETE, DONE, going_on, nothing_to_do, settings_text
 from factrl.runs.settings import RunSettings
 
 WORDS = ["paper=truthrl", "model.name=m", "data.train=q.jsonl", "judge.url=http://a:1/v1#big"]
@@ -57,6 +57,7 @@ def test_what_a_run_costs_and_where_may_change(tmp_path: Path, words: list[str])
     ("words", "name"),
     [
         (["run.seed=1"], "run.seed"),
+        (["paper=knowrl"], "paper = "),
         (["train.learning_rate=0.1"], "train.learning_rate"),
         (["judge.url=http://a:1/v1#small"], "judge.url"),
         (["data.system=Be brief."], "data.system"),
@@ -76,9 +77,20 @@ def test_a_finished_run_says_so_until_more_steps_are_wanted(tmp_path: Path) -> N
     begin(tmp_path, "train.steps=3")
     assert nothing_to_do(told(tmp_path)) == ""
     (tmp_path / DONE).write_text('{"steps": 3}')
+    with pytest.raises(DataError, match="checkpoints"):
+        nothing_to_do(told(tmp_path))
+    (tmp_path / "model").mkdir()
     for words in ([], ["train.steps=3"]):
         assert nothing_to_do(told(tmp_path, *words)) == "nothing to do: 3 of 3 steps are done"
+    fewer = going_on(told(tmp_path, "train.steps=2"), "config.toml")
+    assert nothing_to_do(fewer) == "nothing to do: 3 of 2 steps are done"
+    with pytest.raises(DataError, match="checkpoints"):
+        nothing_to_do(told(tmp_path, "train.steps=4"))
+    (tmp_path / "checkpoints/checkpoint-3").mkdir(parents=True)
+    (tmp_path / "checkpoints/checkpoint-3" / COMPLETE).touch()
     assert nothing_to_do(told(tmp_path, "train.steps=4")) == ""
+    (tmp_path / "model").rmdir()
+    assert nothing_to_do(told(tmp_path)) == "", "the model is made again of its checkpoint"
     (tmp_path / DONE).write_text("{")
     with pytest.raises(DataError, match=DONE):
         nothing_to_do(told(tmp_path))

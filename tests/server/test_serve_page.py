@@ -147,7 +147,8 @@ WRONG = {
     "an archive": (body(TEXT, document(name="here.txt.gz")), "here.txt.gz is of no format"),
     "no base64": (body(TEXT, {"name": "here.txt", "data": "%"}), "Only base64 data is allowed"),
     "an empty one": (body(TEXT, document(" \n")), "here.txt has no text"),
-    "no PDF": (body(TEXT, document("text", "here.pdf")), "here.pdf cannot be read as PDF"),
+    "no PDF": (body(TEXT, document("text", "here.pdf")), "here.pdf cannot be read as .pdf"),
+    "no DOCX": (body(TEXT, document("text", "here.docx")), "here.docx cannot be read as .docx"),
     "no UTF-8": (body(TEXT, document(b"\xff\xfe\xfd", "here.txt")), "here.txt is not UTF-8 text"),
     "a long one": (body(TEXT, document("Paris. " * 99)), "here.txt has too much text: 500 characters"),
     "no text": (body(" "), "the text is empty"),
@@ -167,6 +168,9 @@ def test_what_cannot_be_read_is_named_in_a_line(
     assert "factrl-" not in json.dumps(answer), "of the server's own folder nothing is told"
 
 
+CELL = {"cell_type": "markdown", "source": ["Paris is in a cell."]}
+
+
 def test_documents_are_those_of_verify_docs_and_without_any_the_servers_own_are_searched(
     make: Any, tmp_path: Path
 ) -> None:
@@ -176,9 +180,10 @@ def test_documents_are_those_of_verify_docs_and_without_any_the_servers_own_are_
     files = [
         document(pdf("Paris is on\nthe first page."), "a.pdf"),
         document("Paris is in here, too.", "a.pdf.md"),
+        document(json.dumps({"cells": [CELL]}), "a.ipynb"),
     ]
     *_, last = lines(server, body("Paris is right here.", *files))
-    for shown in ("Paris is on the first page.", "Paris is in here, too."):
+    for shown in ("Paris is on the first page.", "Paris is in here, too.", "Paris is in a cell."):
         assert shown in last["html"]
     *_, last = lines(server, {"text": "Paris is right here."})
     assert "Paris is the server's own." in last["html"].replace("&#x27;", "'")

@@ -134,7 +134,9 @@ def test_openrlhf_gets_numbers_and_never_one_for_what_was_not_graded(make: Make)
     assert "of 1" in answer["detail"]  # how many of the request, and why
 
 
-def test_a_broken_reward_is_the_servers_fault_and_keeps_its_secrets(make: Make, monkeypatch: Any) -> None:
+def test_a_broken_reward_is_the_servers_fault_and_keeps_its_secrets(
+    make: Make, monkeypatch: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     @reward
     def broken(example: Example, completion: str) -> Any:
         raise KeyError("secret")
@@ -143,6 +145,7 @@ def test_a_broken_reward_is_the_servers_fault_and_keeps_its_secrets(make: Make, 
     monkeypatch.setitem(server.service.rewards, "steps", broken)
     status, answer = server.ask("/v1/score", request("x", reward="steps"))
     assert (status, answer) == (500, {"detail": "the reward is broken; the server's log says how"})
+    assert "KeyError: 'secret'" in caplog.text
     with pytest.raises(RewardBug, match="broken"):
         remote(server.url, "steps").batch([PARIS] * 2, ["a", "b"])
 

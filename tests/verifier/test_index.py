@@ -212,7 +212,10 @@ Index.build({str(tmp_path / "kb")!r}, {list(map(str, sources))!r})
 
 
 def test_the_verb(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write(Path("a.jsonl"), *CURIE)
@@ -220,6 +223,9 @@ def test_the_verb(
         assert main(["index", ".", "--output", "kb"]) == 0
         assert capsys.readouterr().out.startswith("kb: 7 passages, 0.0 MB, ")
     Path("empty.jsonl").write_text("\n")
+    assert main(["index", "a.jsonl", "empty.jsonl", "--output", "beside"]) == 0
+    assert "no text in empty" in caplog.text
+    capsys.readouterr()
     assert main(["index", "empty.jsonl", "--output", "other"]) == 2
-    assert "there is no text in empty" in capsys.readouterr().err
+    assert "no text in empty" in capsys.readouterr().err
     assert not Path("other").exists()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
+import os
 import sqlite3
+import zipfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +19,7 @@ import pyarrow.parquet
 import pytest
 
 from factrl.errors import DataError
+from factrl.runs.rows import LONGEST_LINE
 from factrl.types import Passage
 from factrl.verifier.pieces import KEPT_WORDS, MAX_WORDS
 from factrl.verifier.search import Given
@@ -44,10 +48,17 @@ def read(path: Path) -> list[Passage]:
     return list(documents(path))
 
 
+def zipped(name: str, content: str) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, content)
+    return made.getvalue()
+
+
 def refusal(path: Path, content: bytes | str) -> str:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(DataError) as caught:
-        read(path)
+        Given.read([path])
     return str(caught.value).replace(f"{path.parent}/", "")
 
 
@@ -227,15 +238,22 @@ def test_a_file_is_in_the_encoding_that_it_declares(
 
 
 def test_what_cannot_be_read_is_named_and_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for name, data in (("a.txt", "Paris."), ("b.doc", "x"), ("c.jsonl", '{"body": 1}'), ("d.pdf", "none")):
+    for name, data in (
+        ("a.txt", "Paris."),
+        ("b.doc", "x"),
+        ("c.jsonl", '{"body": 1}'),
+        ("d.pdf", "none"),
+        ("e.md", " "),
+    ):
         (tmp_path / name).write_text(data)
     assert [one.text for one in Given.read(sorted(tmp_path.iterdir())).passages] == ["Paris."]
     assert [one.message.split(" is left out")[0][-5:] for one in caplog.records if one.name == "factrl"] == [
         "b.doc",
         "jsonl",
         "d.pdf",
+        "/e.md",
     ]
-    with pytest.raises(DataError, match="cannot be read as PDF"):
+    with pytest.raises(DataError, match=r"d\.pdf cannot be read as \.pdf"):
         Given.read([tmp_path / "d.pdf"])
 
 
@@ -253,10 +271,19 @@ def test_what_cannot_be_read_is_named_and_left_out(tmp_path: Path, caplog: pytes
         ("x.csv", 'text,id\n"a" b,1\n', "x.csv, line 2 cannot be read"),
         ("x.html", '<meta charset="klingon"><p>x', "x.html declares an encoding that is not known"),
         ("x.jsonl", b'{"text": "a"}\n{"text": "\xff"}', "x.jsonl is not UTF-8 text: invalid start byte"),
-        ("x.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 99, mtime=0)[:-9], "cannot be read after"),
-        ("x.db", b"no database at all" * 99, "cannot be read after 0 documents"),
-        ("x.pdf", pdf("One.")[:400], "x.pdf cannot be read as PDF"),
+        ("x.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 99, mtime=0)[:-9], "cannot be read as .jsonl"),
+        ("x.db", b"no database at all" * 99, "x.db cannot be read as .db"),
+        ("x.pdf", pdf("One.")[:400], "x.pdf cannot be read as .pdf"),
         ("x.pdf", pdf("", ""), "x.pdf has no text on any page; if it is scanned"),
+        ("x.docx", zipped("[Content_Types].xml", "<Types/>"), "x.docx cannot be read as .docx"),
+        ("x.docx", zipped("much", "0" * (LONGEST_LINE + 1)), "x.docx has more than"),
+        ("x.odt", zipped("a", "b"), "x.odt cannot be read as .odt"),
+        ("x.ipynb", "{}", "x.ipynb cannot be read as .ipynb"),
+        ("x.html", "<!-- only -->", "no text in x.html"),
+        ("x.html", "", "no text in x.html"),
+        ("x.html", "<html></html>", "no text in x.html"),
+        ("x.html", "<script>a</script>", "no text in x.html"),
+        ("x.md", "", "no text in x.md"),
         ("x.xml", "<mediawiki></mediawiki>", "of Wikipedia take the Cirrus dump, .json.gz"),
     ],
 )  # fmt: skip
@@ -267,13 +294,19 @@ def test_broken_files(tmp_path: Path, name: str, content: bytes | str, told: str
 # Finding files
 
 
-def test_a_folder_is_every_file_in_it_that_can_be_read(tmp_path: Path) -> None:
+def test_a_folder_is_every_file_in_it_that_can_be_read_and_the_others_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / ".git").mkdir()
     for name in ("b.txt", "deep/a.md", "picture.png", ".git/c.txt", ".d.txt"):
         (tmp_path / name).write_text("x")
+    (tmp_path / "dangling.txt").symlink_to("nowhere")
+    (tmp_path / "round").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "pipe.txt")
     found = find_sources([tmp_path, tmp_path / "b.txt"])
     assert [file.name for file in found] == ["b.txt", "a.md"]
+    assert "dangling.txt, picture.png, pipe.txt, round" in caplog.text
     assert [file.name for file in find_sources([tmp_path], outside=tmp_path / "deep")] == ["b.txt"]
 
 

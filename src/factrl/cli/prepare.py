@@ -174,7 +174,7 @@ def _klcf(args: argparse.Namespace) -> int:
     overrides = [f"data.train={args.file}", *as_overrides(args)]
     settings = load_settings(AskSettings, args.config, overrides, _defaults(template))
     template, own = settings.data.prompt, settings.data.prompt in (ZERO_SHOT, FEW_SHOT)
-    examples, contamination = _read(args, settings)
+    examples, contamination = _sifted(args, load_training(settings.data, require_answers=False))
     data = settings.data.model_copy(update={"prompt": few_shot(template, shown)})
     settings = settings.model_copy(update={"data": data})
     quiet_policy(settings.model)
@@ -241,8 +241,12 @@ def _convert(args: argparse.Namespace) -> int:
     else:
         check_place("--output", path, ".parquet", ".jsonl")
     overrides = [f"data.train={args.file}", "model.name=none", *args.settings]  # no model is opened
-    settings = read_job(args.config, overrides, AskSettings).settings
-    examples, _ = _read(args, settings)
+    job = read_job(args.config, overrides, AskSettings)
+    settings, reward = job.settings, job.reward if job.settings.paper else None
+    needs_answers = reward is not None and reward.needs_answers
+    examples, _ = _sifted(args, load_training(settings.data, require_answers=needs_answers))
+    if reward is not None:
+        reward.check_examples(examples)
     path.parent.mkdir(exist_ok=True)
     convert(examples, args.to, settings.data, path)
     for line in _usage(args.to, path, settings):
@@ -259,14 +263,10 @@ def _defaults(prompt: str) -> dict[str, Any]:
     }
 
 
-def _read(args: argparse.Namespace, settings: RunSettings) -> tuple[list[Example], dict[str, Any] | None]:
-    """The questions that are in no evaluation set, and a report on those that are."""
-    return _sifted(args, load_training(settings.data, require_answers=False))
-
-
 def _sifted(
     args: argparse.Namespace, examples: Sequence[Example]
 ) -> tuple[list[Example], dict[str, Any] | None]:
+    """The questions that are in no evaluation set, and a report on those that are."""
     if not args.against:
         return list(examples), None
     kept, matches = Sieve.read(args.against).sift(examples)

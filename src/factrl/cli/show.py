@@ -44,7 +44,8 @@ def add_verbs(verbs: Verbs) -> None:
         about="list the papers, or what one's reward pays, its knobs, variants",
         example="examples:\n  factrl show truthrl:binary\n  factrl show truthrl reward.wrong=-3\n"
         "  factrl show --settings\n"
-        "exit code: 0 all is shown; 1 what the reward pays is not known",
+        "exit code: 0 all is shown; 1 what the reward pays is not known;\n"
+        "2 the reward is broken",
     )
     parser.add_argument("paper", nargs="?", metavar="SPEC", help="truthrl, truthrl:binary or my.py:reward")
     add_option(parser, "--settings", "list every setting of train and eval", dest="list_settings")
@@ -79,21 +80,21 @@ def kind(annotation: Any) -> str:
 
 
 def _explain(spec: str, words: Sequence[str]) -> int:
-    """Everything about one reward; 1 where nobody can tell what it pays."""
+    """Everything about one reward; 1 where nobody can tell what it pays, 2 where it is broken."""
     paper = load_paper(split_spec(spec)[0])
     reward = read_job(None, [f"paper={spec}", *REWARD_ALONE, *words]).reward
     if paper.about:
         say(f"{paper.about}\n")
     about = " ".join((inspect.getdoc(reward.fn) or "").partition("\n\n")[0].split())
     say(f"{spec}: {about}" if about else spec)
-    unknown = ""
+    unknown, broken = "", False
     try:
         paid = payoffs(reward)
         _show_payoffs(paid)
         if not any(payoff.value(name) is not None for payoff in paid for name in OUTCOMES):
             unknown = "none of the probes could be graded"
     except (ConfigError, RewardBug) as error:
-        unknown = str(error)
+        unknown, broken = str(error), isinstance(error, RewardBug)
     helps = knob_help(reward, paper)
     knobs = [(name, shown(value), helps.get(name, "")) for name, value in reward.knobs.items()]
     needs = [
@@ -112,7 +113,7 @@ def _explain(spec: str, words: Sequence[str]) -> int:
         say(f"\nits settings, with the source of each: {path}")
     if unknown:
         complain(f"what {spec} pays is not known: {unknown}")
-    return int(bool(unknown))
+    return 2 if broken else int(bool(unknown))
 
 
 def _show_payoffs(paid: Sequence[Payoff]) -> None:

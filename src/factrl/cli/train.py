@@ -74,7 +74,11 @@ def _train(args: argparse.Namespace) -> int:
         say(str(settings.run.output))
         return 0
     plan = make_plan(job)
-    try_out(job.reward, plan.examples[0])  # a mistake in it comes before any model
+    tried = try_out(job.reward, plan.examples[0])  # a mistake in it comes before any model
+    if tried and all(result.value is None for result in tried):
+        tell(
+            f"reward {job.reward.name!r} could grade none of {len(tried)} texts in a trial: {tried[0].detail}"
+        )
     missing = not_installed(settings, job.reward)
     if missing is not None and find_spec("torch") is not None and find_spec("trl") is not None:
         raise missing

@@ -171,7 +171,7 @@ def _verify(args: argparse.Namespace) -> int:
         )
     if args.output is not None:
         ours = partial(is_page, template="verifier/report.html")
-        check_place("--output", Path(args.output), may_replace=ours)
+        check_place("--output", Path(args.output), ".html", ".htm", may_replace=ours)
     accepted = [] if args.ignore is None else _accepted(Path(args.ignore))
     texts = _texts(args.texts)
     docs = _evidence(verifier.docs, texts) if verifier.docs else []
@@ -202,8 +202,10 @@ def _verify(args: argparse.Namespace) -> int:
 def _accepted(path: Path) -> list[str]:
     try:
         lines = path.expanduser().read_text("utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--ignore {path} cannot be read: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"--ignore {path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"--ignore {path} is not UTF-8 text: write claims there, one a line") from error
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 

@@ -204,6 +204,14 @@ def read_output(folder: str | Path) -> Output:
             raise DataError(f"{answers}, line {number} is not a graded answer: {error}") from error
         if sample is not None:
             samples.setdefault(sample.benchmark, []).append(sample)
+    for name, row in benchmarks.items():
+        there = len(samples[name])
+        counted = row.get("answers", there)
+        if counted != there:
+            raise DataError(
+                f"{answers} holds {there} answers of {name}, and {RESULTS} counts {counted}; copy the whole "
+                "folder again"
+            )
     return Output(Path(folder), document, benchmarks, samples)
 
 

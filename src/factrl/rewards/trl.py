@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
-from factrl.errors import ConfigError, Unscored
+from factrl.errors import ConfigError, NoScore, Unscored
 from factrl.llm.background import Call, wait_for
 from factrl.rewards import Needs, Reward
 from factrl.runs.data import columns_of
@@ -116,24 +117,29 @@ class _Function:
         """A number for each call, or the error that masks it."""
         rows = [args for args, _ in calls]
         try:
-            values = self._values(rows, self.messages or False)
+            returned = self._call(rows, self.messages or False)
         except (TypeError, AttributeError, IndexError) as error:
             if self.messages is not None:
                 raise
             try:  # it may read conversations
-                values, self.messages = self._values(rows, True), True
+                returned, self.messages = self._call(rows, True), True
             except Exception:  # noqa: BLE001  (what it says of texts is the error)
                 raise error from None
         self.messages = self.messages or False
-        if len(values) != len(rows):
-            raise TypeError(f"it returned {len(values)} values for {len(rows)} completions")
         name = self.function.__name__
-        return [
-            Unscored("no_reward", f"{name} returned None for it") if value is None else float(value)
-            for value in values
-        ]
+        masked = Unscored("no_reward", f"{name} returned None for it")
+        try:
+            values = [masked if value is None else float(value) for value in returned]
+        except (TypeError, ValueError):
+            values = []
+        if len(values) != len(rows):
+            raise NoScore(
+                f"reward {name!r} returned {reprlib.repr(returned)} for {len(rows)} completions; return a "
+                "list with a number for each, or None where it has none"
+            )
+        return values
 
-    def _values(self, rows: Sequence[tuple[Example, str]], messages: bool) -> Sequence[Any]:
+    def _call(self, rows: Sequence[tuple[Example, str]], messages: bool) -> Any:
         columns = [_columns(example) for example, _ in rows]
         named: dict[str, Any] = {
             name: [row.get(name) for row in columns]
@@ -144,7 +150,7 @@ class _Function:
         named |= {name: _ignore for name in _IGNORED if name in self.takes}
         given = {name: value for name, value in named.items() if self.takes_all or name in self.takes}
         returned = self.function(**given)
-        return list(wait_for(returned) if inspect.iscoroutine(returned) else returned)
+        return wait_for(returned) if inspect.iscoroutine(returned) else returned
 
 
 def _key(parts: Sequence[Reward], part: Reward, resource: str) -> str:

@@ -71,7 +71,14 @@ def load_settings(
         ConfigError: one line per problem; a file that cannot be read or parsed at all comes alone.
     """
     keys, free = settable(cls), dict(knobs or {})
-    values, given, found = _read(keys, source, overrides, defaults, free, named)
+    file = {} if source is None else read_toml(_recipe(source))
+    values, given, conflicts = _read(keys, file, overrides, defaults, free, named)
+
+    def place(key: str) -> str:
+        """Where the value of a key that is wrong stands, unless it is an override."""
+        return f" (in {source})" if key not in given and _get(file, key) is not None else ""
+
+    found = [f"{problem}{place(key)}" for key, problem in conflicts]
     for section in {key.split(".")[0] for key in keys if "." in key}:
         values.setdefault(section, {})  # so that what is missing in it is named by its key
     settings = None
@@ -79,7 +86,7 @@ def load_settings(
         settings = cls.model_validate(values)
     except ValidationError as error:
         names = [*keys, *(f"{table}.{name}" for table, known in free.items() for name in known)]
-        found += [where + line for line in _explain(error.errors(include_url=False), keys, names)]
+        found += [where + line for line in _explain(error.errors(include_url=False), keys, names, place)]
     for table, known in free.items():
         told = values.get(table)
         found += check_knobs(told, known, table) if isinstance(told, Mapping) else []
@@ -111,7 +118,13 @@ def read_setting(cls: type[BaseModel], source: Path | str | None, overrides: Seq
     Raises:
         ConfigError: the file cannot be read or parsed; other problems are left to `load_settings`.
     """
-    value: Any = _read(settable(cls), source, overrides, None, {})[0]
+    file = {} if source is None else read_toml(_recipe(source))
+    return _get(_read(settable(cls), file, overrides, None, {})[0], key)
+
+
+def _get(values: Mapping[str, Any], key: str) -> Any:
+    """The value of a dotted key; None when absent."""
+    value: Any = values
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
@@ -156,32 +169,35 @@ def settable(cls: type[BaseModel]) -> dict[str, FieldInfo]:
     return keys
 
 
-def _merge(into: dict[str, Any], values: Mapping[str, Any], at: str = "") -> list[str]:
-    """Put later values over earlier ones; returns what cannot stand there."""
-    problems = []
+_NO_TABLE = "a value, where a table is meant; remove it, or write its keys below [{}]"
+
+
+def _merge(into: dict[str, Any], values: Mapping[str, Any], at: str = "") -> list[tuple[str, str]]:
+    """Put later values over earlier ones; returns the keys with what cannot stand there, and why."""
+    problems = list[tuple[str, str]]()
     for key, value in values.items():
+        name = f"{at}{key}"
         if _too_large(value):
-            problems.append(f"{at}{key} has a whole number of more than 64 bits")
+            problems.append((name, f"{name} has a whole number of more than 64 bits"))
         elif not isinstance(value, Mapping):
             into[key] = value
         elif isinstance(inner := into.setdefault(key, {}), dict):
-            problems += _merge(inner, value, f"{at}{key}.")
+            problems += _merge(inner, value, f"{name}.")
         else:
-            problems.append(f"{at}{key} is a value elsewhere and cannot be a table here")
+            problems.append((name, f"{name} = {_short(inner)}: {_NO_TABLE.format(name)}"))
     return problems
 
 
 def _read(
     keys: Mapping[str, FieldInfo],
-    source: Path | str | None,
+    file: Mapping[str, Any],
     overrides: Sequence[str],
     defaults: Mapping[str, Any] | None,
     knobs: Mapping[str, Knobs],
     named: Mapping[str, Any] | None = None,
-) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
-    """The merged values, those of the overrides by dotted key, and the problems so far."""
+) -> tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]]:
+    """The merged values, those of the overrides by dotted key, and the problems so far by key."""
     values, given = dict[str, Any](), dict[str, Any]()
-    file = {} if source is None else read_toml(_recipe(source))
     layers = (
         {table: _without_none(known) for table, known in knobs.items()},
         defaults or {},
@@ -193,7 +209,7 @@ def _read(
         try:
             path, value = _parse_override(override, keys)
         except ConfigError as error:
-            problems.append(str(error))
+            problems.append(("", str(error)))
             continue
         given[".".join(path)] = value
         for part in reversed(path):
@@ -280,10 +296,13 @@ def _takes_text(path: Sequence[str], keys: Mapping[str, FieldInfo]) -> bool:
 
 
 def _explain(
-    errors: Iterable[ErrorDetails], keys: Mapping[str, FieldInfo], names: Sequence[str]
+    errors: Iterable[ErrorDetails],
+    keys: Mapping[str, FieldInfo],
+    names: Sequence[str],
+    place: Callable[[str], str],
 ) -> list[str]:
     """One line per problem; the alternatives of a union, which pydantic reports one by one, are joined."""
-    lines, wanted = list[str](), dict[str, list[str]]()
+    lines, wanted = list[str](), dict[tuple[str, str], list[str]]()
     for error in errors:
         dotted, value, kind = ".".join(_path_of(error["loc"], keys)), error["input"], error["type"]
         if kind == "missing":
@@ -291,15 +310,17 @@ def _explain(
         elif kind == "extra_forbidden":
             what = "section" if "." not in dotted and isinstance(value, Mapping) else "key"
             known = {name.split(".")[0] for name in names} if what == "section" else names
-            lines.append(f"unknown {what} {dotted}{_suggest(dotted, known)}")
+            told = _suggest(dotted, known) or "; factrl show --settings lists all"
+            lines.append(f"unknown {what} {dotted}{told}{place(dotted)}")
         elif kind == "value_error":
             lines += str(error.get("ctx", {}).get("error", error["msg"])).split("\n")
         else:
-            wanted.setdefault(f"{dotted} = {_short(value)}", []).append(_in_short(error["msg"]))
-    for problem, options in wanted.items():
+            why = _NO_TABLE.format(dotted) if kind in ("model_type", "dict_type") else _in_short(error["msg"])
+            wanted.setdefault((dotted, _short(value)), []).append(why)
+    for (dotted, value), options in wanted.items():
         told = " or ".join(dict.fromkeys(options))
-        close = nearest(problem.partition(" = ")[2].strip("'"), re.findall(r"'([^']+)'", told))
-        lines.append(f"{problem}: {told}{close}")
+        close = nearest(value.strip("'"), re.findall(r"'([^']+)'", told))
+        lines.append(f"{dotted} = {value}: {told}{close}{place(dotted)}")
     return lines
 
 

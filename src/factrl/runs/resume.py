@@ -12,6 +12,7 @@ from factrl.runs.config import dump_toml, flat, read_toml
 from factrl.runs.settings import RunSettings
 
 DONE = "done.json"  # of a run folder: how many steps its model has; the last file that a run writes
+COMPLETE = "complete"  # an empty file that says a checkpoint was written to its end
 _MAY_CHANGE = {  # what a run costs, and where; not what the model learns
     *("train.steps", "train.save_steps", "train.micro_batch_size", "train.gradient_checkpointing"),
     *("train.report_to", "train.max_masked_share", "train.use_vllm", "train.vllm_mode"),
@@ -46,7 +47,8 @@ def going_on(settings: S, file: str) -> S:
     before = flat(read_toml(path))
     now = {name: value for name, value in flat(settings.model_dump()).items() if value is not None}
     now.pop("run.output")
-    for name in sorted({*before, *now} - _MAY_CHANGE):
+    # Another paper is why other settings differ.
+    for name in sorted({*before, *now} - _MAY_CHANGE, key=lambda name: (name != "paper", name)):
         if _meant(name, before) != _meant(name, now):
             raise ConfigError(
                 f"{path.parent} was begun with {_shown(name, before)}, not {_shown(name, now)}; give the "
@@ -55,7 +57,8 @@ def going_on(settings: S, file: str) -> S:
     steps, wanted = before.get("train.steps"), settings.train.steps
     if steps is not None and wanted is None:
         return settings.model_copy(update={"train": settings.train.model_copy(update={"steps": steps})})
-    if steps is not None and wanted is not None and wanted < steps:
+    done = (path.parent / DONE).is_file()  # and `nothing_to_do` says so
+    if steps is not None and wanted is not None and wanted < steps and not done:
         raise ConfigError(f"train.steps = {wanted} is fewer than the {steps} of {path.parent}; give more")
     return settings
 
@@ -74,7 +77,7 @@ def nothing_to_do(settings: RunSettings) -> str:
     """That the run in `run.output` is finished, in words; "" where it is not, or there is none.
 
     Raises:
-        DataError: the file that says so is damaged.
+        DataError: the file that says so is damaged, or the run has no checkpoint to go on from.
     """
     path = Path(settings.run.output or "", DONE)
     if not settings.run.output or not path.is_file():
@@ -84,4 +87,11 @@ def nothing_to_do(settings: RunSettings) -> str:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} cannot be read; remove it, and the run ends anew") from error
     wanted = settings.train.steps or steps
-    return f"nothing to do: {steps} of {wanted} steps are done" if steps >= wanted else ""
+    if steps >= wanted and (path.parent / "model").is_dir():
+        return f"nothing to do: {steps} of {wanted} steps are done"
+    if not any(path.parent.glob(f"checkpoints/*/{COMPLETE}")):
+        raise DataError(
+            f"{path} says that {steps} steps are done, and {path.parent / 'checkpoints'} holds no complete "
+            "checkpoint; put it back, or give another --output"
+        )
+    return ""

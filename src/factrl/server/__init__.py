@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
+import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
@@ -28,6 +30,7 @@ from factrl.rewards.needs import Supplier, outside_training, supply
 from factrl.rewards.remote import TOKEN
 from factrl.runs.data import label_example, to_example
 from factrl.runs.settings import AskSettings
+from factrl.text.escape import visible
 from factrl.text.messages import completion_of, last_message, reasoning_of, text_of, with_reasoning
 from factrl.types import Completion, Example, Passage
 from factrl.verifier import Verifier
@@ -43,6 +46,7 @@ from .schema import (
     VerifyRequest,
 )
 
+_LOG = logging.getLogger("factrl")
 SETTINGS = "FACTRL_SERVE"  # the variable with which `factrl serve` configures its workers; holds no key
 WORKING = 8  # requests that are worked on at the same time
 READY_SECONDS = 10.0  # how long the result of a readiness check is kept
@@ -366,6 +370,7 @@ def _add_handlers(api: FastAPI) -> None:
 
     @api.exception_handler(RewardBug)
     async def broken(_: Request, error: RewardBug) -> JSONResponse:
+        _LOG.error("%s", visible("".join(traceback.format_exception(error)).rstrip()))
         return JSONResponse(
             {"detail": "the reward is broken; the server's log says how"}, 500, {FAULT: BROKEN}
         )

@@ -38,9 +38,15 @@ from factrl.verifier.search.sources import documents, passages_of
 
 from .schema import CheckRequest, Document, ReportRequest
 
-FORMATS = (".txt", ".md", ".html", ".htm", ".pdf", ".json", ".jsonl", ".csv", ".tsv", ".parquet")
-"""What is read of documents that come over the wire: no archives, and no databases."""
-_READ_WITH = {".pdf": "pypdf", ".parquet": "pyarrow", **dict.fromkeys((".html", ".htm"), "lxml")}
+_READ_WITH = {
+    ".pdf": "pypdf",
+    ".parquet": "pyarrow",
+    ".docx": "docx",
+    ".odt": "odfdo",
+    **dict.fromkeys((".html", ".htm"), "lxml"),
+}
+FORMATS = (".txt", ".md", ".ipynb", ".json", ".jsonl", ".csv", ".tsv", *_READ_WITH)
+"""What is read of documents that come over the wire: nothing packed as .gz, and no databases."""
 MAX_READ = 2 * REQUEST_LIMIT  # characters of the documents of one check, whose files can be compressed
 DOCUMENTS = REQUEST_LIMIT * 3 // 4 - (1 << 18)  # bytes of their files, which travel in base64 beside the text
 KEPT = 16  # reports that can still be shown at another level of `--sure`

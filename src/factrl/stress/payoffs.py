@@ -113,18 +113,20 @@ def payoffs(reward: Reward) -> list[Payoff]:
     return kinds
 
 
-def try_out(reward: Reward, example: Example) -> None:
-    """Call a reward with the scripted judges on a right, a declining and an empty answer to an example.
+def try_out(reward: Reward, example: Example) -> Sequence[Result]:
+    """What a reward with the scripted judges makes of a right, a declining and an empty answer, together.
 
-    >>> try_out(fx.load_reward("truthrl"), PROBE)
+    >>> [result.value for result in try_out(fx.load_reward("truthrl"), PROBE)]
+    [-1.0, 0.0, -1.0]
 
     Raises:
         RewardBug: of the reward, which names the example and the error.
     """
     ready = scripted(reward)
-    if not ready.missing:  # of the others nothing stands in for what only Python supplies
-        for text in (*example.answers[:1], "I don't know.", ""):
-            ready(example, Completion(text))
+    if ready.missing:  # nothing stands in for what only Python supplies
+        return ()
+    texts = [Completion(text) for text in (*example.answers[:1], "I don't know.", "")]
+    return ready.batch([example] * len(texts), texts)
 
 
 def scripted(reward: Reward, *, good: bool = True) -> Reward:

@@ -28,12 +28,11 @@ from factrl.llm.spending import Spending
 from factrl.runs.disk import write_whole
 from factrl.runs.folder import Run
 from factrl.runs.progress import Progress
-from factrl.runs.resume import DONE
+from factrl.runs.resume import COMPLETE, DONE
 from factrl.runs.settings import RunSettings
 
 from .model import check_start, uses_bf16
 
-COMPLETE = "complete"  # an empty file that says a checkpoint was written to its end
 _TRACKER = "tracker.json"
 _NO_MODEL = (  # of a checkpoint: what goes on with training
     *("optimizer*", "scheduler*", "scaler*", "rng_state*", "trainer_state.json", "training_args.bin"),

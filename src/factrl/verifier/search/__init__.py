@@ -92,12 +92,14 @@ class Given:
         problems: dict[Path, SetupError] = {}
         for file in files:
             try:
-                passages += [p for document in documents(file) for p in passages_of(document)]
-            except (DataError, MissingExtra) as error:  # noqa: PERF203
+                found = [p for document in documents(file) for p in passages_of(document)]
+            except (DataError, MissingExtra) as error:
                 problems[file] = error
+                continue
+            passages += found
+            if not found:
+                problems[file] = DataError(f"no text in {file}")
         leave_out(problems, passages)
-        if not passages:
-            raise DataError(f"no text in {', '.join(map(str, files))}")
         return cls(passages)
 
     def search(self, query: str, k: int = 5, *, topic: str = "") -> list[Passage]:

@@ -29,6 +29,7 @@ from factrl.verifier.search.sources import (
     documents,
     find_sources,
     fingerprint,
+    leave_out,
     passages_of,
     title_key,
     title_keys,
@@ -226,9 +227,10 @@ def _write(folder: Path, files: Sequence[Path], manifest: Manifest) -> None:
     try:
         with _writing(folder):
             writer.delete_all_documents()  # of a build that was killed
-        total = 0
+        total, empty = 0, dict[Path, SetupError]()
         with Progress("index (files)", len(files)) as bar:
             for file in files:
+                before = total
                 for passage in (one for document in documents(file) for one in passages_of(document)):
                     entry = _entry(total, passage)
                     with _writing(folder):
@@ -236,9 +238,10 @@ def _write(folder: Path, files: Sequence[Path], manifest: Manifest) -> None:
                     total += 1
                     if total % 1000 == 0:
                         bar.advance(0, f"{total:,} passages")
+                if total == before:
+                    empty[file] = DataError(f"no text in {file}")
                 bar.advance(1, f"{total:,} passages")
-        if not total:
-            raise DataError(f"there is no text in {', '.join(map(str, files))}")
+        leave_out(empty, range(total))
         with _writing(folder):
             writer.commit()
             writer.wait_merging_threads()

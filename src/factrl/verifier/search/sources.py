@@ -16,22 +16,20 @@ those of HotpotQA, which hold both ends of a question, cost 11 points of hit@5.
 from __future__ import annotations
 
 import codecs
-import csv
 import hashlib
 import json
 import logging
 import re
 import sqlite3
 import unicodedata
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
-from zipfile import BadZipFile
+from zipfile import ZipFile
 
-from factrl.errors import DataError, MissingExtra, SetupError, nearest
+from factrl.errors import DataError, FactrlError, MissingExtra, SetupError, first_line, nearest
 from factrl.runs import rows as limits
 from factrl.runs.rows import opened, read_lines, read_rows, read_separated
 from factrl.text import encodable
@@ -70,10 +68,16 @@ def documents(path: Path) -> Iterator[Passage]:
             document = _document(path, row, place)
             if document.text and not document.text.isspace():
                 yield document
+    except FactrlError:
+        raise
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text: {error.reason}") from None
-    except (OSError, EOFError, zlib.error, csv.Error, sqlite3.Error) as error:
-        raise DataError(f"{path} cannot be read after {number:,} documents: {error}") from error
+    except Exception as error:  # whatever a library raises on a file that is not what it says
+        why = f"{type(error).__name__}: {first_line(error)}; it is damaged, encrypted or of another kind"
+        if isinstance(error, OSError) and error.strerror:
+            why = error.strerror
+        after = f" after {number:,} documents" if number else ""
+        raise DataError(f"{path} cannot be read as {kind_of(path)}{after}: {why}") from error
 
 
 def _document(path: Path, row: Mapping[str, Any], place: str) -> Passage:
@@ -170,17 +174,17 @@ def _files_in(folder: Path, outside: Path | None) -> list[Path]:
     others: list[str] = []
     for path in sorted(folder.rglob("*")):
         hidden = any(part.startswith((".", "~$")) for part in path.relative_to(folder).parts)
-        if hidden or not path.is_file() or (outside and outside.resolve() in path.resolve().parents):
+        folded = path.is_dir() and not path.is_symlink()  # links to folders are not followed
+        if hidden or folded or (outside and outside.resolve() in path.resolve().parents):
             continue
-        if kind_of(path) in _READERS:
+        if path.is_file() and kind_of(path) in _READERS:
             found.append(path)
         else:
             others.append(str(path.relative_to(folder)))
     if others:
         more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-        _LOG.warning(
-            "%s", one_line(f"{folder}: not read, of no known format: {', '.join(others[:_NAMED])}{more}")
-        )
+        told = f"{folder}: not read, no file of a known format: {', '.join(others[:_NAMED])}{more}"
+        _LOG.warning("%s", one_line(told))
     return found
 
 
@@ -210,10 +214,7 @@ def _read_json(path: Path) -> Iterable[Any]:
     whole = start.startswith(b"[") or start.partition(b"\n")[0].strip() == b"{"
     if not whole:
         return read_lines(path)
-    try:
-        value = json.loads(_whole(path))
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not JSON: {error}") from error
+    value = json.loads(_whole(path))
     return value if isinstance(value, list) else [value]
 
 
@@ -283,7 +284,16 @@ def _read_text(path: Path) -> _Rows:
 
 
 def _small(path: Path) -> Path:
-    if path.stat().st_size > limits.LONGEST_LINE:  # all of it is in memory at once
+    return _check_size(path, path.stat().st_size)
+
+
+def _small_archive(path: Path) -> Path:
+    with ZipFile(_small(path)) as archive:  # what reads it unpacks no more than it says here
+        return _check_size(path, sum(part.file_size for part in archive.infolist()))
+
+
+def _check_size(path: Path, size: int) -> Path:
+    if size > limits.LONGEST_LINE:  # all of it is in memory at once
         raise DataError(f"{path} has more than {limits.LONGEST_LINE:,} bytes; cut it into several")
     return path
 
@@ -303,16 +313,20 @@ _BREAKS = frozenset(
 
 def _read_html(path: Path) -> _Rows:
     try:
-        from lxml import html
+        from lxml import etree, html  # pyright: ignore[reportAttributeAccessIssue]  (compiled, without types)
     except ImportError as error:
         raise MissingExtra("lxml", "files") from error
     text = _whole(path, html=True)
     if OWN_PAGE in text[:_HEAD]:  # a report shows the text that it judged, which would bear itself out
         return
     # Decoded above; the parser refuses texts that declare an encoding, so it gets bytes again.
-    page: Any = html.document_fromstring(text.encode(), html.HTMLParser(encoding="utf-8"))
+    try:
+        page: Any = html.document_fromstring(text.encode(), html.HTMLParser(encoding="utf-8"))
+    except etree.ParserError:  # there is no element in it
+        return
     title = " ".join(page.xpath("string(//title)").split())
-    yield "it", {"text": marked_up(page.body), "title": title or _title(path)}
+    text = "" if page.body is None else marked_up(page.body)
+    yield "it", {"text": text, "title": title or _title(path)}
 
 
 def marked_up(page: Any) -> str:
@@ -359,22 +373,19 @@ def as_row(own: Sequence[str], *, ruled: bool) -> str:
 
 def _read_pdf(path: Path) -> _Rows:
     try:
-        from pypdf import PdfReader, errors
+        from pypdf import PdfReader
     except ImportError as error:
         raise MissingExtra("pypdf", "files") from error
     if not (log := logging.getLogger("pypdf")).level:  # what it warns of would stand beside our one line
         log.setLevel(logging.CRITICAL)
     empty = True
     _small(path)
-    try:
-        reader = PdfReader(path)
-        title = (reader.metadata and reader.metadata.title) or _title(path)
-        for number, page in enumerate(reader.pages, start=1):
-            text = _WRAPPED.sub(" ", _HYPHEN.sub("", page.extract_text().strip()))
-            empty = empty and not text
-            yield f"page {number}", {"text": text, "title": title, "id": f"page {number}"}
-    except (errors.PyPdfError, errors.DependencyError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} cannot be read as PDF: {error}") from error
+    reader = PdfReader(path)
+    title = (reader.metadata and reader.metadata.title) or _title(path)
+    for number, page in enumerate(reader.pages, start=1):
+        text = _WRAPPED.sub(" ", _HYPHEN.sub("", page.extract_text().strip()))
+        empty = empty and not text
+        yield f"page {number}", {"text": text, "title": title, "id": f"page {number}"}
     if empty:
         raise DataError(f"{path} has no text on any page; if it is scanned, make it searchable first (OCR)")
 
@@ -382,14 +393,10 @@ def _read_pdf(path: Path) -> _Rows:
 def _read_docx(path: Path) -> _Rows:
     try:
         import docx
-        from docx.opc.exceptions import PackageNotFoundError
         from docx.table import Table
     except ImportError as error:
         raise MissingExtra("python-docx", "files") from error
-    try:
-        document = docx.Document(str(_small(path)))
-    except (PackageNotFoundError, KeyError, ValueError, BadZipFile) as error:
-        raise DataError(f"{path} cannot be read as DOCX: {error}") from error
+    document = docx.Document(str(_small_archive(path)))
     parts: list[str] = []
     for block in document.iter_inner_content():
         if isinstance(block, Table):
@@ -408,20 +415,14 @@ def _read_odt(path: Path) -> _Rows:
         import odfdo
     except ImportError as error:
         raise MissingExtra("odfdo", "files") from error
-    try:
-        document: Any = odfdo.Document(str(_small(path)))
-        text, title = document.to_markdown(), document.meta.title
-    except (KeyError, ValueError, AttributeError, BadZipFile) as error:
-        raise DataError(f"{path} cannot be read as ODT: {error}") from error
+    document: Any = odfdo.Document(str(_small_archive(path)))
+    text, title = document.to_markdown(), document.meta.title
     yield "it", {"text": text.strip(), "title": title or _title(path)}
 
 
 def _read_notebook(path: Path) -> _Rows:
-    try:
-        cells = json.loads(_whole(path))["cells"]
-        text = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(f"{path} cannot be read as a notebook: {error!r}") from error
+    cells = json.loads(_whole(path))["cells"]
+    text = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     yield "it", {"text": text.strip(), "title": _title(path)}
 
 
