@@ -131,7 +131,7 @@ def _form(text: str) -> _Form:
 @lru_cache(maxsize=4_096)
 def _formed(text: str) -> _Form:
     text = clean(text)
-    text = without_markup(text) if len(text) <= MAX_ANSWER else ""
+    text = _MINUS.sub("-", without_markup(text)) if len(text) <= MAX_ANSWER else ""
     bare = _respelt(text)
     signs = Counter(char for char in _NUMBER.sub("", bare) if not (char.isalnum() or char in _LIGHT))
     signs["!"] += len(_NOT.findall(bare))
@@ -146,6 +146,7 @@ def _formed(text: str) -> _Form:
 
 
 _LIGHT = frozenset(" .,;:!?'\"()[]{}/-_¿¡…、。・「」『』《》〈〉【】")
+_MINUS = re.compile(r"^(?:minus|negative|[-−–]) ?(?=[\d.])", re.IGNORECASE)
 _NOT = re.compile(r"!(?=\w)")  # a sign for "not"
 _ITEMS = re.compile(r",(?= \d{3}(?!\d))")  # 100, 200 is not 100,200
 _APART = re.compile(r"(?<!\d) | (?!\d)")  # a space in an expression, unless it parts two numbers

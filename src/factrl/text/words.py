@@ -152,24 +152,30 @@ _SPELLING_MATTERS = re.compile(r"0\d+(?:\.\d+)?|\d+\.(?=\d*[1-9])\d*0|\d{1,3}\.0
 _UNITS = {
     name: unit
     for unit, names in {
-        **{"metre": "m metre meter", "kilometre": "km kms kilometre kilometer", "mile": "mi mile"},
-        **{"centimetre": "cm centimetre centimeter", "millimetre": "mm millimetre millimeter"},
-        **{"foot": "ft foot feet", "inch": "inch inches", "kilogram": "kg kgs kilogram", "gram": "g gram"},
-        **{"milligram": "mg milligram", "lb": "lb lbs", "ounce": "oz ounce", "tonne": "tonne", "ton": "ton"},
-        **{"litre": "l L litre liter", "second": "sec second", "minute": "min minute", "day": "day"},
-        **{"hour": "h hr hrs hour", "week": "week", "month": "month", "year": "yr yrs year"},
-        **{"percent": "% percent percentage", "celsius": "celsius", "fahrenheit": "fahrenheit"},
-        **{
-            "dollar": "$ usd dollar",
-            "pound": "£ pound gbp",
-            "euro": "€ euro",
-            "yen": "¥ yen",
-            "cent": "cent",
-        },
-        **{"mph": "mph", "km/h": "kmh kph", "am": "am", "pm": "pm", "bc": "bc bce"},
+        **{"kilometre": "kms", "kilogram": "kgs", "mile": "mi mile", "foot": "ft foot feet"},
+        **{"inch": "inch inches", "lb": "lb lbs", "ounce": "oz ounce", "tonne": "tonne", "ton": "ton"},
+        **{"second": "sec second", "minute": "min minute", "hour": "h hr hrs hour", "day": "day"},
+        **{"week": "week", "month": "month", "year": "yr yrs year", "percent": "% percent percentage"},
+        **{"celsius": "celsius", "fahrenheit": "fahrenheit", "dollar": "$ usd dollar", "cent": "cent"},
+        **{"pound": "£ pound gbp", "euro": "€ euro", "yen": "¥ yen", "mph": "mph", "km/h": "kmh kph"},
+        **{"am": "am", "pm": "pm", "bc": "bc bce"},
     }.items()
     for name in names.split()
 }
+_PREFIXES = {
+    **{"": "", "n": "nano", "µ": "micro", "μ": "micro", "m": "milli", "c": "centi"},
+    **{"k": "kilo", "M": "mega", "G": "giga", "T": "tera"},
+}
+_BASES = {
+    **{"m": "metre meter", "g": "gram", "l": "litre liter", "L": "litre liter", "J": "joule", "W": "watt"},
+    **{"V": "volt", "A": "ampere amp", "N": "newton", "Hz": "hertz", "Pa": "pascal", "B": "byte", "Ω": "ohm"},
+}
+for _prefix, _long in _PREFIXES.items():
+    for _base, _names in _BASES.items():
+        _unit = _long + _names.split()[0]
+        _UNITS.update(dict.fromkeys((_long + name for name in _names.split()), _unit))
+        if (_prefix or _base in "mglL") and f"{_prefix}{_base}" not in ("TV", "MA", "GA"):  # two are states
+            _UNITS[f"{_prefix}{_base}"] = _unit  # a capital tells mJ from MJ
 _DEGREES = {"c": "celsius", "celsius": "celsius", "f": "fahrenheit", "fahrenheit": "fahrenheit"}
 _SHAPES = {"square": "square", "sq": "square", "cubic": "cubic"}
 
