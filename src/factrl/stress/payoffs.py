@@ -116,8 +116,8 @@ def payoffs(reward: Reward) -> list[Payoff]:
 def try_out(reward: Reward, example: Example) -> Sequence[Result]:
     """What a reward with the scripted judges makes of a right, a declining and an empty answer, together.
 
-    >>> [result.value for result in try_out(fx.load_reward("truthrl"), PROBE)]
-    [-1.0, 0.0, -1.0]
+    >>> [result.value for result in try_out(fx.load_reward("truthrl"), PROBE)]  # none is in \\boxed{}
+    [-1.0, -1.0, -1.0]
 
     Raises:
         RewardBug: of the reward, which names the example and the error.
