@@ -170,12 +170,13 @@ _BASES = {
     **{"m": "metre meter", "g": "gram", "l": "litre liter", "L": "litre liter", "J": "joule", "W": "watt"},
     **{"V": "volt", "A": "ampere amp", "N": "newton", "Hz": "hertz", "Pa": "pascal", "B": "byte", "Ω": "ohm"},
 }
-for _prefix, _long in _PREFIXES.items():
-    for _base, _names in _BASES.items():
-        _unit = _long + _names.split()[0]
-        _UNITS.update(dict.fromkeys((_long + name for name in _names.split()), _unit))
-        if (_prefix or _base in "mglL") and f"{_prefix}{_base}" not in ("TV", "MA", "GA"):  # two are states
-            _UNITS[f"{_prefix}{_base}"] = _unit  # a capital tells mJ from MJ
+_UNITS |= {
+    name: long + names.split()[0]
+    for prefix, long in _PREFIXES.items()
+    for base, names in _BASES.items()
+    for name in (f"{prefix}{base}", *(long + name for name in names.split()))
+    if name not in ("TV", "MA", "GA") and (len(name) > 1 or name in "mglL")  # two are states
+}  # a capital tells mJ from MJ
 _DEGREES = {"c": "celsius", "celsius": "celsius", "f": "fahrenheit", "fahrenheit": "fahrenheit"}
 _SHAPES = {"square": "square", "sq": "square", "cubic": "cubic"}
 
