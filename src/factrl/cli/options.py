@@ -251,7 +251,8 @@ def check_place(option: str, path: Path, *suffixes: str, may_replace: MayReplace
     if path.is_dir() or not path.parent.is_dir():
         wrong = "is a folder" if path.is_dir() else f"is in {path.parent}, which does not exist"
         raise ConfigError(f"{option} {path} {wrong}")
-    if suffixes and path.suffix.lower() not in suffixes:
+    device = path.exists() and not path.is_file()  # or a pipe, which has no name of its own
+    if suffixes and path.suffix.lower() not in suffixes and not device:
         raise ConfigError(f"{option} {path} must end in {' or '.join(suffixes)}")
     check_free(path, may_replace)
 

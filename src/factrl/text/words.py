@@ -185,7 +185,7 @@ def unit_of(word: str) -> str:
     """The name of the unit that a word is; empty for another word.
 
     >>> unit_of("km"), unit_of("Kilometres"), unit_of("Mm")
-    ('kilometre', 'kilometre', '')
+    ('kilometre', 'kilometre', 'megametre')
     """
     if word in _UNITS or len(word) < 2 or (len(word) == 2 and not word.isupper()):
         return _UNITS.get(word, "")
