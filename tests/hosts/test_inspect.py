@@ -100,7 +100,7 @@ def test_a_log_is_scored_on_inspects_command_line(tmp_path: Path) -> None:
     log = run(tmp_path, bridge.outcome())
     for words in (
         ["factrl/outcome"],
-        ["factrl/reward", "-S", "paper=truthrl:binary", "-S", "settings=answer=text"],
+        ["factrl/reward", "-S", "paper=truthrl:binary", "-S", "settings=reward.answer=text"],
     ):
         command = [str(Path(sys.executable).with_name("inspect")), "score", log.location, "--scorer", *words]
         more = ["--action", "append", "--overwrite", "--display", "none"]

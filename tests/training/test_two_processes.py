@@ -71,8 +71,8 @@ class Given(GivenTexts, FactualGRPOTrainer):
         self.parts: list[list[tuple[int, Any, Any]]] = []
         super().__init__(*args, **kwargs)
 
-    def mended(self, inputs: Any) -> Any:
-        batch = super().mended(inputs)
+    def corrected(self, inputs: Any) -> Any:
+        batch = super().corrected(inputs)
         rows = zip(self.numbers(inputs), batch["advantages"], batch["completion_mask"], strict=True)
         self.parts.append([*rows])
         return batch
