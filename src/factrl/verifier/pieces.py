@@ -44,6 +44,8 @@ _PRONOUNS = frozenset(
 )
 ARTICLES = frozenset("a an the der die das dem den des le la les el los las il lo gli de het".split())  # noqa: SIM905
 
+QUESTION_MARKS = ("?", "？", "؟")
+
 
 class Piece(NamedTuple):
     """One stretch of a passage, `passage.text[start:end]`, as it is judged.
@@ -69,7 +71,7 @@ class Piece(NamedTuple):
     @property
     def asks(self) -> bool:
         """Whether it is a question, which says nothing; what answers it leans on it."""
-        return self.kind not in ("item", "row") and self.text.endswith(("?", "？", "؟"))
+        return self.kind not in ("item", "row") and self.text.endswith(QUESTION_MARKS)
 
     @property
     def shown(self) -> str:
@@ -200,7 +202,7 @@ def _pieces(text: str) -> list[Piece]:
             else:
                 before = [question]
                 columns = []
-            asks = unit.kind != "item" and seen.endswith(("?", "？", "؟"))
+            asks = unit.kind != "item" and seen.endswith(QUESTION_MARKS)
             back = "" if asks else refers_back(seen)
             if back and said:
                 names = [

@@ -1,9 +1,8 @@
 """Whether a claim has another value than a sentence in the same place, and whether it has all of its words.
 
 A value is what a sentence turns on: a number in digits or in words, a code, a month or weekday, a unit, or
-one of
-the words of `values.txt` that exclude each other (open and closed, more and less).  A claim that has another
-one than the evidence is at most unsure, however sure a model is.
+one of the words of `values.txt` that exclude each other (open and closed, more and less).  A claim that has
+another one than the evidence is at most unsure, however sure a model is.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import NamedTuple
 
-from .pieces import ARTICLES, Piece, refers_back
+from .pieces import ARTICLES, QUESTION_MARKS, Piece, refers_back
 from .tokens import Read, Token, read, silent, stemmed, tokens
 
 _NEAR = 3  # words that one value may have
@@ -47,15 +46,17 @@ def is_verbatim(claim: str, text: str, about: Collection[str] = ()) -> bool:
     False
     """
     wanted, held = _spelling(claim), _spelling(text)
-    if len(wanted) < 3 or text.rstrip().endswith(("?", "？", "؟")):
+    if len(wanted) < 3 or text.rstrip().endswith(QUESTION_MARKS):
         return False
     if [one.strip() for one in _SIGNS.findall(claim)] != [one.strip() for one in _SIGNS.findall(text)]:
         return False
-    if held and about and refers_back(held[0]) == "pronoun":
-        more = len(wanted) - len(held) + 1
-        named = 0 < more <= _NEAR and all(stemmed(word) in about for word in wanted[:more])
-        return (named and wanted[more:] == held[1:]) or wanted == held
-    return wanted == held
+    if wanted == held:
+        return True
+    if not (held and about and refers_back(held[0]) == "pronoun"):
+        return False
+    more = len(wanted) - len(held) + 1
+    named = 0 < more <= _NEAR and all(stemmed(word) in about for word in wanted[:more])
+    return named and wanted[more:] == held[1:]
 
 
 @lru_cache(maxsize=8_192)
