@@ -8,7 +8,7 @@ TRL_oldest = trl==1.0.0
 TRL_newest = trl transformers
 OF_TRL = $(addprefix tests/training/test_,beside_trl.py frozen.py grpo.py search_episodes.py)
 HOSTS = tests/hosts/requirements.txt
-BESIDE = -q -n 2 --dist worksteal # two tests at a time
+BESIDE = -q -n 3 --dist worksteal # on two cores: a third runs while one waits
 PINS = pyproject.toml constraints.txt $(VERL)
 
 .PHONY: help demo test test-core test-all test-slow test-hosts test-rows test-trl test-verl check docs wheel bench bench-verifier bench-grader bench-gpu clean

@@ -16,7 +16,7 @@ import asyncio
 import inspect
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,6 +44,7 @@ AT_MOST = 0.49
 ABOUT = 0.5
 """Share of a claim's words that a piece must have before it can refute the claim: silence refutes nothing."""
 DISAGREE = "the documents disagree"
+_FIELDS = tuple(one.name for one in fields(Verdict))
 _SHOWN = 8  # pieces that a judge sees at most which sees them together
 SHORTER = (
     2_000  # characters of evidence in the second request, when a claim with all its evidence was too long
@@ -418,8 +419,9 @@ class _Group:
             )
         by_key = dict(zip(chunk, verdicts, strict=True))
         if self.store is not None:  # a failure is never kept
-            kept = {key: asdict(verdict) for key, verdict in by_key.items() if verdict.label != "unjudged"}
-            await self.store.aput_many(kept)
+            kept = {key: verdict for key, verdict in by_key.items() if verdict.label != "unjudged"}
+            rows = {key: {name: getattr(one, name) for name in _FIELDS} for key, one in kept.items()}
+            await self.store.aput_many(rows)
         for key, pair in zip(chunk, pairs, strict=True):
             if by_key[key].label == "unjudged" and may_be_own(by_key[key].cause, by_key[key].facts):
                 by_key[key] = await self._judge_again(*pair, by_key[key])

@@ -98,22 +98,15 @@ def _above(heading: str) -> tuple[Name, ...]:
 
 def other_subject(claim: str, context: Context, one: Found, known: frozenset[Name]) -> str:
     """Why a piece may be about something else than a claim; empty if nothing shows that."""
-    said = tuple(one.key for one in tokens(claim))
-    own = [
-        name for number, name in enumerate(names(claim)) if name in known or (len(name) > 1 and not number)
-    ]
-    own += [name for name in known if len(name) > 1 and _holds(said, name)]
-    own = [name for name in own if not any(other != name and _holds(other, name) for other in own)]
+    own = _own(claim, known)
     if not own and not context.subject:
         return ""
-    shown = one.passage.title, opening(one.first), one.passage.text
-    held = [name for part in shown for name in names(part)]
-    words = frozenset[str]().union(*(read(part).keys for part in shown))
+    held, words = _borne(one.passage.title, one.first, one.passage.text)
     # Who is meant by a pronoun is less sure: it counts where the piece has somebody else.
     if context.subject in known or (
         len(context.subject) > 1 and any(len(run) > 1 for run in names(one.passage.text))
     ):
-        own.append(context.subject)
+        own = (*own, context.subject)
     for name in own:
         longer = [run for run in held if run != name and run in known and run[: len(name)] == name]
         apart = name in known and longer and not any(run not in longer and _holds(run, name) for run in held)
@@ -122,6 +115,25 @@ def other_subject(claim: str, context: Context, one: Found, known: frozenset[Nam
         if lost or apart or rival or _under_another(name, one, known):
             return ELSE
     return ""
+
+
+@lru_cache(maxsize=512)
+def _own(claim: str, known: frozenset[Name]) -> tuple[Name, ...]:
+    """The names in a claim that head something, and the first of several words."""
+    said = tuple(one.key for one in tokens(claim))
+    own = [
+        name for number, name in enumerate(names(claim)) if name in known or (len(name) > 1 and not number)
+    ]
+    own += [name for name in known if len(name) > 1 and _holds(said, name)]
+    return tuple(name for name in own if not any(other != name and _holds(other, name) for other in own))
+
+
+@lru_cache(maxsize=8_192)
+def _borne(title: str, first: str, text: str) -> tuple[tuple[Name, ...], frozenset[str]]:
+    """The names and the words of a piece: its title's, the name that its document opens with, and its own."""
+    shown = title, opening(first), text
+    words = frozenset[str]().union(*(read(part).keys for part in shown))
+    return tuple(name for part in shown for name in names(part)), words
 
 
 def _under_another(name: Name, one: Found, known: frozenset[Name]) -> bool:
@@ -150,7 +162,7 @@ def subject_of(one: Found) -> frozenset[str]:
 
 
 def _holds(run: Name, name: Name) -> bool:
-    return any(run[at : at + len(name)] == name for at in range(len(run) - len(name) + 1))
+    return name[0] in run and any(run[at : at + len(name)] == name for at in range(len(run) - len(name) + 1))
 
 
 def contexts(claims: Sequence[Claim], text: str, topic: str, question: str) -> list[Context]:

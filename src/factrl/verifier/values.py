@@ -46,17 +46,15 @@ def is_verbatim(claim: str, text: str, about: Collection[str] = ()) -> bool:
     False
     """
     wanted, held = _spelling(claim), _spelling(text)
-    if len(wanted) < 3 or text.rstrip().endswith(QUESTION_MARKS):
+    if len(wanted) < 3 or not held or text.rstrip().endswith(QUESTION_MARKS):
         return False
-    if [one.strip() for one in _SIGNS.findall(claim)] != [one.strip() for one in _SIGNS.findall(text)]:
-        return False
-    if wanted == held:
-        return True
-    if not (held and about and refers_back(held[0]) == "pronoun"):
-        return False
-    more = len(wanted) - len(held) + 1
-    named = 0 < more <= _NEAR and all(stemmed(word) in about for word in wanted[:more])
-    return named and wanted[more:] == held[1:]
+    if wanted != held:
+        more = len(wanted) - len(held) + 1
+        if not (0 < more <= _NEAR and wanted[more:] == held[1:] and refers_back(held[0]) == "pronoun"):
+            return False
+        if not (about and all(stemmed(word) in about for word in wanted[:more])):
+            return False
+    return [one.strip() for one in _SIGNS.findall(claim)] == [one.strip() for one in _SIGNS.findall(text)]
 
 
 @lru_cache(maxsize=8_192)

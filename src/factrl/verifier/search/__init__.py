@@ -6,6 +6,7 @@ in a model's order.  `WebSearch` is somebody else's engine (`factrl.verifier.sea
 
 from __future__ import annotations
 
+import heapq
 import math
 import re
 import threading
@@ -113,8 +114,8 @@ class Given:
         if topic:
             keys = title_keys(topic)
             numbers = [one for one in numbers if title_key(self.passages[one].title) in keys] or numbers
-        best = sorted(numbers, key=lambda number: -scores.get(number, 0.0))[:k]
-        found = ((self.passages[number], scores.get(number, 0.0)) for number in best)
+        held = [(scores.get(number, 0.0), -number) for number in numbers]
+        found = ((self.passages[-number], score) for score, number in heapq.nlargest(k, held))
         return [Passage(one.text, one.title, one.source, one.id, score) for one, score in found]
 
     def scores(self, query: str) -> dict[int, float]:
