@@ -63,10 +63,9 @@ def heads(found: Iterable[Found]) -> frozenset[Name]:
     for title, first in {(one.title, one.first) for one in found}:
         known.update(_whole(part) for part in (title, *_TITLED.split(title)))
         known.update(_first(first))
-    for one in found:
-        for piece in one.pieces:
-            known.update(map(_whole, piece.keys))
-            known.update(*map(_above, piece.above))
+    for piece in (piece for one in found for piece in one.pieces if piece.keys or piece.above):
+        known.update(map(_whole, piece.keys))
+        known.update(*map(_above, piece.above))
     return frozenset(known - {()})
 
 
