@@ -2,7 +2,7 @@
 
 The prompts are files beside this one, in words of our own.  What differs from the originals: the text is
 quoted as JSON, sentences that address a grader are not shown to the model, replies are read strictly, and a
-claim whose words are not in the text is dropped.
+claim whose words are not in the text gives way to the sentence that it is nearest to.
 
 - `factscore` (arXiv 2305.14251): every atomic fact, sentence by sentence; here in one call, there one call
   each.
@@ -18,7 +18,7 @@ import asyncio
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,6 +28,7 @@ from factrl.llm.quoting import quoted_message
 from factrl.llm.replies import bare
 from factrl.types import Claim
 from factrl.verifier.claims import Statement, content_words, mark, normalised, speaks_of_itself, statements
+from factrl.verifier.claims.stating import has_value
 
 Style = Literal["factscore", "veriscore", "veriscore_response", "knowrl"]
 
@@ -81,13 +82,21 @@ class LLMClaims:
             places = Places(text, shown, f"{question} {topic}")
             requests = list(self._requests(shown, question, topic))
             replies = await asyncio.gather(*(self._facts(data) for _, data in requests))
+            found: list[Claim] = []
+            reworded: set[int | None] = set()
             for (number, _), (facts, cut) in zip(requests, replies, strict=True):
-                kept = [claim for fact in facts if (claim := places.claim(fact, number)) is not None]
+                kept: list[Claim] = []
+                for fact in facts:
+                    if claim := places.claim(fact, number):
+                        kept.append(claim)
+                    else:
+                        reworded.add(places.nearest(fact) if number is None else number)
                 if cut is not None:  # a model that repeats itself has no more facts to list
                     if len({normalised(claim.text) for claim in kept}) <= _MANY:
                         raise cut
                     raise PolicyFault("oversize", f"more than {_MANY} facts, and {cut.detail}", **cut.facts)
-                claims += kept
+                found += kept
+            claims += _whole(shown, found, reworded)
         return mark(sorted(claims, key=lambda claim: claim.sentence), question)
 
     def _requests(
@@ -127,6 +136,23 @@ class LLMClaims:
             cut = Unscored("truncated", f"the list of facts is longer than {room} tokens", **facts)
             return _whole_facts(reply.text), cut
         return read_facts(reply.text, **facts), None
+
+
+def _whole(
+    shown: Sequence[Statement], found: Sequence[Claim], reworded: Collection[int | None]
+) -> Iterator[Claim]:
+    """The claims, where a statement whose facts are not in its own words (`reworded`) stands for itself.
+
+    Without a place, None, a fact may be of any statement that has no claim, and a value.
+    """
+    own = {claim.sentence for claim in found}
+    whole = {
+        unit.sentence: Claim(f"{unit.context} {unit.text}".strip(), unit.start, unit.end, unit.sentence)
+        for number, unit in enumerate(shown)
+        if number in reworded or (None in reworded and unit.sentence not in own and has_value(unit.text))
+    }
+    yield from (claim for claim in found if claim.sentence not in whole)
+    yield from whole.values()
 
 
 def _whole_facts(reply: str) -> list[str]:
@@ -252,16 +278,20 @@ class Places:
             return None
         if any(word[0].isdigit() for word in words - known):
             return None
-        shares = Counter[int]()
-        for word in known:
-            for number in self._where.get(word, ()):
-                shares[number] += 1.0 / self._rarity[word]  # pyright: ignore[reportArgumentType]
-        best = max(shares, key=lambda number: (shares[number], -number), default=0) if only is None else only
+        best = (self.nearest(fact) or 0) if only is None else only
         shared = [self._spans[best][word] for word in words if word in self._spans[best]]
         if not shared:
             return None
         start, end = min(start for start, _ in shared), max(end for _, end in shared)
         return Claim(fact, start, end, self._units[best].sentence)
+
+    def nearest(self, fact: str) -> int | None:
+        """The number of the unit that shares most of the fact's rare words; None where none has any."""
+        shares = Counter[int]()
+        for word in content_words(fact):
+            for number in self._where.get(word, ()):
+                shares[number] += 1.0 / self._rarity[word]  # pyright: ignore[reportArgumentType]
+        return max(shares, key=lambda number: (shares[number], -number), default=None)
 
 
 def _first_to_last(text: str, unit: Statement) -> dict[str, tuple[int, int]]:
