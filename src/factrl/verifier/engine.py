@@ -309,7 +309,9 @@ class _Group:
             (piece, *more) = one.pieces
             said = is_verbatim(item.words, piece.text, subject_of(one))
             said = said or is_verbatim(piece.text, item.words, item.context.subject)
-            return not more and said and not doubt(one) and not read(one.passage.title).denies
+            # What stands before an item may take it back ("The following is wrong:"): the judge is asked.
+            leans = piece.kind == "item" and piece.before
+            return not more and not leans and said and not doubt(one) and not read(one.passage.title).denies
 
         def differs(claim: str, one: Found, check: Callable[[str, Piece, str], bool]) -> bool:
             return len(one.pieces) == 1 and check(claim, one.pieces[0], one.passage.title) and not other(one)
