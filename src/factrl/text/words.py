@@ -343,7 +343,8 @@ def _reading(text: str) -> Reading:
     text = clean(text)
     if any(map(str.isdecimal, text)):
         text = _HALF.sub(r" \1m", _RANGE.sub(r"\1\2-\1", _COMMA.sub(".", text)))
-    text = _TWO_WORDS.sub(lambda of: " celsius" if of[1] else " fahrenheit" if of[2] else "percent", text)
+    if "°" in text or "egree" in text or "er cent" in text:
+        text = _TWO_WORDS.sub(lambda of: " celsius" if of[1] else " fahrenheit" if of[2] else "percent", text)
     tokens = list(TOKEN.finditer(text))
     spelt = [match[0] for match in tokens]
     low = [word.lower() for word in spelt]
