@@ -41,7 +41,10 @@ EIGHTY = [
     ),
     *("0.8/1", "0.8 / 1.0", "~80%", "８０％"),
 ]
-UNREADABLE = ["1000", "80-90", "80 – 90%", "75 to 80", "-5", "0.8.5", "8e5", "8e-1", "0x50"]
+UNREADABLE = [
+    *("1000", "80-90", "80 – 90%", "75 to 80", "-5", "0.8.5", "8e5", "8e-1", "0x50", "about 75", "high"),
+    *("3 out of 4", "1 in 4", "75‰", "75 or 80", "75, or 80", "75 of the sources agree"),
+]
 
 
 @pytest.mark.parametrize(
@@ -50,19 +53,22 @@ UNREADABLE = ["1000", "80-90", "80 – 90%", "75 to 80", "-5", "0.8.5", "8e5", "
         ("Oslo\nConfidence: 0.9", "Oslo", 0.9),
         ("Oslo\nConfidence: 75/100", "Oslo", 0.75),
         ("Oslo\nConfidence: 1", "Oslo", 0.01),
-        ("Oslo\nConfidence: 300", "Oslo\nConfidence: 300", None),
+        ("Oslo\nConfidence: 300", "Oslo", None),
         ("<answer>Oslo</answer> <confidence> 0.8 </confidence>", "<answer>Oslo</answer>", 0.8),
         ("Oslo<confidence>1</confidence>", "Oslo", 1.0),
         ("Oslo <analysis>No map.</analysis>\n<confidence>0.25</confidence>", "Oslo", 0.25),
         ("Confidence: 90\nOslo<confidence>0.1</confidence>", "Confidence: 90\nOslo", 0.1),
-        ("Oslo<confidence>80</confidence>", "Oslo<confidence>80</confidence>", None),
-        ("Oslo<confidence>quite</confidence>", "Oslo<confidence>quite</confidence>", None),
+        ("Oslo<confidence>80</confidence>", "Oslo", None),
+        ("Oslo<confidence>quite</confidence>", "Oslo", None),
         *[(f"Oslo\nConfidence: {eighty}", "Oslo", 0.8) for eighty in EIGHTY],
-        *[(f"Oslo\nConfidence: {no}", f"Oslo\nConfidence: {no}", None) for no in UNREADABLE],
+        *[(f"Oslo\nConfidence: {no}", "Oslo", None) for no in UNREADABLE],
         ("Oslo\n**Confidence:** 80%**", "Oslo", 0.8),
+        ("Oslo\nConfidence: 80, as the map shows.", "Oslo", 0.8),
+        ("Confidence: 80. Oslo", "Oslo", 0.8),
+        ("I say with confidence: Oslo", "I say with confidence: Oslo", None),
         ("Oslo<confidence>0,8</confidence>", "Oslo", 0.8),
         ("Oslo<confidence>80 percent</confidence>", "Oslo", 0.8),
-        ("Confidence: 90\nOslo\nConfidence: 1000", "Confidence: 90\nOslo\nConfidence: 1000", None),
+        ("Confidence: 90\nOslo\nConfidence: 1000", "Confidence: 90\nOslo", None),
     ],
 )
 def test_how_a_confidence_is_written(text: str, rest: str, sure: float | None) -> None:

@@ -275,6 +275,7 @@ _TYPOGRAPHIC = str.maketrans(
     }
 )
 _SUPERSCRIPT = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
+_SUBSCRIPT = re.compile("(?<=[0-9⁰¹²³⁴⁵⁶⁷⁸⁹])(?=[₀₁₂₃₄₅₆₇₈₉])")
 _FRACTION = re.compile(r"(?<=\d)[¼½¾⅐-⅞↉]")
 _CONTROLS = {code: None for code in (*range(32), 127) if not chr(code).isspace()}
 
@@ -285,8 +286,9 @@ def clean(text: str) -> str:
     Cuts to `MAX_PAYLOAD` characters, removes what cannot be seen (control, zero-width, bidirectional and
     tag characters, variation selectors, soft hyphens, fillers, lone surrogates), keeps at most
     `MAX_MARKS` combining marks in a row, applies NFKC, writes quotes and dashes in ASCII and collapses
-    whitespace.  A superscript keeps its meaning (`10²` becomes `10^2`, not `102`), and so does a mixed
-    number (`2½` becomes `2 1/2`).  Cleaning twice changes nothing, and the result always encodes as UTF-8.
+    whitespace.  A superscript keeps its meaning (`10²` becomes `10^2`, not `102`), and so do a subscript
+    behind a digit (`10₂` becomes `10_2`) and a mixed number (`2½` becomes `2 1/2`).  Cleaning twice changes
+    nothing, and the result always encodes as UTF-8.
 
     >>> clean("Pa\\u200bris,  ‘10²’")
     "Paris, '10^2'"
@@ -298,7 +300,7 @@ def _cleaned(text: str) -> str:
     if text.isascii():  # nothing below changes it but for its controls, and most of what is judged is plain
         return " ".join(text.translate(_CONTROLS).split())
     text = text.translate({ord(char): None for char in set(text) if _hidden(char)}).replace("´", "'")
-    text = _SUPERSCRIPT.sub(lambda match: "^" + match[0], text)
+    text = _SUPERSCRIPT.sub(lambda match: "^" + match[0], _SUBSCRIPT.sub("_", text))
     text = few_marks(_FRACTION.sub(lambda match: " " + match[0], text))
     # NFKC in two steps: one character may decompose into 18, and composing them again is the slow part.
     text = unicodedata.normalize("NFKD", text)[: 4 * MAX_PAYLOAD]

@@ -135,7 +135,7 @@ def _formed(text: str) -> _Form:
     bare = _respelt(text)
     signs = Counter(char for char in _NUMBER.sub("", bare) if not (char.isalnum() or char in _LIGHT))
     signs["!"] += len(_NOT.findall(bare))
-    spoken = [bare.replace("-", " "), bare.replace("-", "")] if "-" in bare else [bare]
+    spoken = [bare.replace("-", " "), _HYPHEN.sub("", bare)] if "-" in bare else [bare]
     words = tuple(dict.fromkeys(_words(one) for one in spoken))
     expression = (
         ""
@@ -148,6 +148,7 @@ def _formed(text: str) -> _Form:
 _LIGHT = frozenset(" .,;:!?'\"()[]{}/-_¿¡…、。・「」『』《》〈〉【】")
 _MINUS = re.compile(r"^(?:minus|negative|[-−–]) ?(?=[\d.])", re.IGNORECASE)
 _NOT = re.compile(r"!(?=\w)")  # a sign for "not"
+_HYPHEN = re.compile(r"(?<!\d)-|-(?!\d)")  # 1-0 is not 10
 _ITEMS = re.compile(r",(?= \d{3}(?!\d))")  # 100, 200 is not 100,200
 _APART = re.compile(r"(?<!\d) | (?!\d)")  # a space in an expression, unless it parts two numbers
 _LONG_WORD = re.compile(r"[^\W\d_]{3}|[\u0900-\u0dff\u0e00-\u9fff\uac00-\ud7ff]")
@@ -160,7 +161,8 @@ _LATEX = (
     (re.compile(r"\\sqrt ?\{([^{}]{1,99})\}|\\sqrt ?(\w)"), r"√\1\2"),
     (re.compile(r"\^ ?(?:\\circ(?![a-z])|\{\\circ\})"), "°"),
     (re.compile(r"\^\{([+-]?\d{1,9}|\w)\}"), r"^\1"),
-    (re.compile(r"_\{?(\d{1,9})\}?(?!\d)"), r"\1"),
+    (re.compile(r"(?<!\d)_\{?(\d{1,9})\}?(?!\d)"), r"\1"),
+    (re.compile(r"_\{(\d{1,9})\}"), r"_\1"),  # of a digit: a base or an index, and not one more digit
     (re.compile(r"\\(?:times|cdot)\b"), "×"),
     (re.compile(r"\\(?:left|right|displaystyle)(?![a-z]) ?"), ""),
     (re.compile(r"\\(?:quad|qquad|newline)\b"), " "),
@@ -168,6 +170,7 @@ _LATEX = (
 _MARKED = (
     (re.compile(r"(?<=\w)\.?~(?=\w)"), " "),
     (re.compile(r"<br ?/?>"), " "),
+    (re.compile(r"(?<=\d)<sub>"), "_"),
     (re.compile(r"<(/?)(?:b|i|em|strong|u|span|p|sub|code)>"), ""),
     (re.compile(r"(?<![\w*])(\*{1,3}|`)(?=\S)([^*`]{1,400})(?<=\S)\1(?![\w*])"), r"\2"),
     (re.compile(r"""(?<!\w)(["'])(?=\S)([^"']{1,400})(?<=\S)\1(?!\w)"""), r"\2"),

@@ -158,7 +158,7 @@ _UNITS = {
         **{"week": "week", "month": "month", "year": "yr yrs year", "percent": "% percent percentage"},
         **{"celsius": "celsius", "fahrenheit": "fahrenheit", "dollar": "$ usd dollar", "cent": "cent"},
         **{"pound": "£ pound gbp", "euro": "€ euro", "yen": "¥ yen", "mph": "mph", "km/h": "kmh kph"},
-        **{"am": "am", "pm": "pm", "bc": "bc bce"},
+        **{"am": "am", "pm": "pm", "bc": "bc bce", "degree": "° deg degree"},
     }.items()
     for name in names.split()
 }
@@ -177,7 +177,7 @@ _UNITS |= {
     for name in (f"{prefix}{base}", *(long + name for name in names.split()))
     if name not in ("TV", "MA", "GA") and (len(name) > 1 or name in "mglL")  # two are states
 }  # a capital tells mJ from MJ
-_DEGREES = {"c": "celsius", "celsius": "celsius", "f": "fahrenheit", "fahrenheit": "fahrenheit"}
+_TWO_WORDS = re.compile(r"(?:°|\bdegrees?) ?(?:(c(?:elsius)?)|(f(?:ahrenheit)?))\b|\bper cent\b", re.I)
 _SHAPES = {"square": "square", "sq": "square", "cubic": "cubic"}
 
 
@@ -196,10 +196,7 @@ def unit_of(word: str) -> str:
 def _unit_at(spelt: Sequence[str], place: int) -> str:
     """The unit whose name begins at a word: km, square miles, degrees Celsius."""
     one, two = (spelt[at] if at < len(spelt) else "" for at in (place, place + 1))
-    low = one.lower()
-    if low in ("°", "degree", "degrees"):
-        return _DEGREES.get(two.lower(), "degree")
-    shape = _SHAPES.get(low)
+    shape = _SHAPES.get(one.lower())
     return f"{shape} {unit_of(two)}" if shape else unit_of(one)
 
 
@@ -227,6 +224,7 @@ _MONTHS_ELSEWHERE = {
 }
 _WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday"
 _ISO = re.compile(r"\b(\d{4})[-/.年](\d{1,2})(?:[-/.月](\d{1,2}))?(?![\d/.-]\d)")
+_NUMERIC = re.compile(r"(?<![\d./-])(\d{1,2})(/|-|\. ?)(\d{1,2})\2(\d{4})(?![\d/]|[.-]\d)")
 _BETWEEN = frozenset({"of", "the", "in", ",", ".", "de", "del"})
 
 
@@ -345,6 +343,8 @@ def _reading(text: str) -> Reading:
     text = clean(text)
     if any(map(str.isdecimal, text)):
         text = _HALF.sub(r" \1m", _RANGE.sub(r"\1\2-\1", _COMMA.sub(".", text)))
+    if "°" in text or "egree" in text or "er cent" in text:
+        text = _TWO_WORDS.sub(lambda of: " celsius" if of[1] else " fahrenheit" if of[2] else "percent", text)
     tokens = list(TOKEN.finditer(text))
     spelt = [match[0] for match in tokens]
     low = [word.lower() for word in spelt]
@@ -452,6 +452,10 @@ def _unit(tokens: list[re.Match[str]], spelt: list[str], start: int, end: int) -
 def _dates(text: str, spelt: list[str], low: list[str]) -> tuple[set[Day], set[int]]:
     """The dates of a text, and the tokens that belong to one with a month."""
     days = {(int(match[1]), int(match[2]), int(match[3] or 0)) for match in _ISO.finditer(text)}
+    for match in _NUMERIC.finditer(text):
+        month, day = sorted((int(match[1]), int(match[3])))
+        if day > 12 or day == month:  # 3/4/1889 has two readings, and is no date
+            days.add((int(match[4]), month, day))
     dated: set[int] = set()
     for place, word in enumerate(low):
         month = _MONTHS.get(word, 0) if spelt[place][0].isupper() else 0
