@@ -283,7 +283,7 @@ def rivals(claim: str, piece: Piece, title: str) -> bool:
     (False, True)
     """
     mine, units = _measured(claim)
-    theirs, _ = _measured(piece.shown, row=piece.kind == "row")
+    theirs = _measured(piece.shown, row=piece.kind == "row")[0] if mine else {}
     if not any(_differ(mine[measure], theirs[measure]) for measure in mine.keys() & theirs.keys()):
         return False
     wanted = read(claim).content - units - read(title).keys
