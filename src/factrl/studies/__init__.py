@@ -280,8 +280,8 @@ def row_reward(row: RowSettings) -> Reward | None:
     in_training = [name for name, one in RESOURCES.items() if one.make is None]
     if lacking := [name for name in bare.missing if name not in (*BY_TABLE, *in_training)]:
         raise ConfigError(
-            f"{row.reward} needs {', '.join(lacking)}, which a study of the small world has not; it has "
-            f"{', '.join(BY_TABLE)}"
+            f"{row.reward} needs {', '.join(lacking)}, which a study of the small world has not"
+            f"{nearest(lacking[0], BY_TABLE)} (it has: {', '.join(BY_TABLE)})"
         )
     return bare
 
