@@ -275,6 +275,9 @@ class JSONClient:
                     failure.request_id = self._without_key(excerpt(request_id))
                     failure.status = response.status
                     raise
+        except aiohttp.ClientResponseError as error:  # of its parser: a server is there
+            detail = self._without_key(f"answered with broken HTTP: {excerpt(error.message)}")
+            raise Unreadable(detail) from None
         # `UnicodeError` comes of a host name that DNS cannot hold.
         except (aiohttp.ClientError, OSError, UnicodeError) as error:
             root: BaseException = error
