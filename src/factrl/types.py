@@ -154,7 +154,7 @@ class Span:
         for name in ("start", "end", "sign"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Integral):
-                raise TypeError(f"span {name}={value!r} is not a whole number")
+                raise ValueError(f"span {name}={value!r} is not a whole number")
             object.__setattr__(self, name, int(value))  # of numpy's, which JSON has no place for
         if not 0 <= self.start <= self.end:
             raise ValueError(f"span [{self.start}, {self.end}) is not a stretch of text")
