@@ -295,8 +295,6 @@ def add_row(study: StudySettings, spec: str, like: str = "") -> StudySettings:
     name = spec.rpartition("/")[2].replace(".py:", "-").replace(":", "-")
     if name in study.rows:
         raise ConfigError(f"{spec}: the study has a row {name!r} already; rename the function or its file")
-    if not spec:
-        raise ConfigError("a further row needs a reward, such as my.py:reward")
     knobs = study.rows[like].knobs if like else {}
     usual = load_reward(spec).knobs if knobs else {}
     row = RowSettings(reward=spec, knobs={knob: value for knob, value in knobs.items() if knob in usual})
