@@ -228,7 +228,7 @@ def reset(handler: Handler) -> None:
 
 
 def short(handler: Handler) -> None:
-    """Less than Content-Length promised, then a normal close."""
+    """Two lengths, of which one is more than what comes, then a normal close."""
     handler.send(200, json.dumps(completion()).encode(), content_length="9999")
     handler.close_connection = True
 

@@ -81,6 +81,9 @@ class Unscored(FactrlError):
     """
 
     def __init__(self, cause: str, detail: str = "", **facts: Any) -> None:
+        if not isinstance(cause, str) or not cause.strip():
+            raise TypeError(f"Unscored({cause!r}) has no cause; give one short word, such as 'no_source'")
+        detail = str(detail)
         super().__init__(f"{cause}: {detail}" if detail else cause)
         self.cause = cause
         self.detail = detail

@@ -9,9 +9,9 @@ source, and a `Verdict` says whether passages support a claim.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Literal
 
 State = Literal["scored", "masked", "floored"]
@@ -79,6 +79,7 @@ class Completion(str):
         shown: passages that the policy was shown while it wrote, numbered from 1; None where it had only
             those of the example.
         failed: the error where our side failed while it was written, such as a search; rewards raise it.
+        passed: its tokens and the trainer's state, as TRL passes them to functions; None outside of training.
 
     >>> Completion("Rome</answer>", prefill="<answer>", truncated=True).prefill
     '<answer>'
@@ -92,6 +93,7 @@ class Completion(str):
     course: TrainingState | None
     shown: tuple[Passage, ...] | None
     failed: Exception | None
+    passed: tuple[Sequence[int], Any] | None
 
     def __new__(
         cls,
@@ -111,6 +113,7 @@ class Completion(str):
         self.certainty = certainty
         self.group = self.course = None  # set once all completions of a step exist
         self.shown = self.failed = None  # set where the policy used an environment
+        self.passed = None
         return self
 
 
@@ -148,6 +151,11 @@ class Span:
     sign: int
 
     def __post_init__(self) -> None:
+        for name in ("start", "end", "sign"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Integral):
+                raise ValueError(f"span {name}={value!r} is not a whole number")
+            object.__setattr__(self, name, int(value))  # of numpy's, which JSON has no place for
         if not 0 <= self.start <= self.end:
             raise ValueError(f"span [{self.start}, {self.end}) is not a stretch of text")
         if self.sign not in (-1, 0, 1):

@@ -81,6 +81,7 @@ MISTAKES: list[tuple[str, str]] = [
     ("eval questions.jsonl --judge {closed}#m", "{closed}"),
     ("eval questions.jsonl --model m", "--output FOLDER"),
     ("eval questions.jsonl data.limit=3", "--model"),
+    ("eval questions.jsonl reward.wrong=3", "--paper"),
     ("eval questions.jsonl --paper truthrl --output s", ".jsonl"),
     ("eval questions.jsonl --paper truthrl --output ./questions.jsonl", "questions.jsonl exists"),
     ("show truthrl reward.verifier=zzz", "'zzz'"),
@@ -112,6 +113,22 @@ def test_a_mistake_gets_one_line(
     assert err.count("\n") == 1
     assert message.replace("{closed}", closed) in err
     assert sorted(path for path in folder.rglob("*") if "__pycache__" not in str(path)) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["eval", "x.jsonl", "--judge", ""], "--judge"),
+        (["train", "truthrl", "--model="], "--model"),
+        (["verify", "a text", "--docs", "d.txt", " "], "--docs"),
+        (["eval", ""], "FILE"),
+    ],
+)
+def test_an_empty_value_is_refused(capsys: pytest.CaptureFixture[str], words: list[str], name: str) -> None:
+    assert main(words) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert name in line
+    assert "empty" in line
 
 
 @pytest.mark.parametrize(

@@ -146,11 +146,12 @@ def test_what_is_read(
 @pytest.mark.parametrize(
     ("words", "piped", "message"),
     [
-        ([""], b"", "the text: empty; give a text"),
+        ([""], b"", "TEXT | FILE | - is empty"),
         (["answr.txt"], b"", "answr.txt does not exist; did you mean 'answer.txt'?"),
         (["latin.txt"], b"", "latin.txt is not UTF-8 text: invalid start byte at byte 1"),
         (["-"], b"x" * (2**24 + 1), "stdin has more than 16 MiB"),
         (["."], b"", ". is a folder; name a file, or give the text itself"),
+        (["A text.", "reward.wrong=3"], b"", "reward.wrong is a setting that factrl verify does not read"),
     ],
 )
 def test_a_mistake_gets_one_line(
@@ -168,6 +169,14 @@ def test_a_mistake_gets_one_line(
     assert (out, err.count("\n")) == ("", 1)
     assert err.startswith(f"factrl: {message}") or message in err
     assert verifier.asked == ()
+
+
+def test_words_behind_two_dashes_are_no_options(fake: Say, folder: Path) -> None:
+    for name in ("-dash.txt", "--json"):
+        Path(name).write_text("Lima is in Peru.", encoding="utf-8")
+        verifier = fake(made("supported"))
+        assert main(["verify", *DOCS, "--", name]) == 0
+        assert "Lima is in Peru." in str(verifier.asked)
 
 
 def test_the_text_and_reports_about_it_are_no_evidence(

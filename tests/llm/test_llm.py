@@ -261,9 +261,9 @@ def test_what_asks_a_server_is_pickled_without_its_key_and_its_connections(
 # ---------------------------------------------------------------- faults
 
 RETRIED: list[tuple[str, Fault, str, int | None]] = [
-    ("reset", fs.reset, "connection", None),
-    ("short content-length", fs.short, "connection", None),
-    ("not http", fs.garbage, "connection", None),
+    ("reset", fs.reset, "connection", 200),
+    ("two content-lengths", fs.short, "bad_body", None),
+    ("not http", fs.garbage, "bad_body", None),
     ("429", answers(429, {"error": {"message": "slow down"}}), "http_429", 429),
     ("429 with Retry-After", answers(429, {}, retry_after="0.01"), "http_429", 429),
     ("429 with garbage", answers(429, {}, retry_after="soon, I hope"), "http_429", 429),

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import pickle
 import re
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import factrl as fx
@@ -126,13 +129,128 @@ def test_a_batch_is_handed_over_together() -> None:
 def test_what_such_a_function_lacks_or_does_wrong_is_named() -> None:
     with pytest.raises(fx.SetupError, match="year"):
         fx.from_trl(dated).check_examples([fx.Example("?")])
-    for function, returned in ((short, "1.0"), (scalar, "1.0"), (texts, "good"), (one_none, "None")):
+
+    def digits(completions: list[str]) -> list[str]:
+        return ["1.0"] * len(completions)
+
+    wrong = ((short, "1.0"), (scalar, "1.0"), (texts, "good"), (digits, "1.0"), (one_none, "None"))
+    for function, returned in wrong:
         with pytest.raises(NoScore, match=rf"{function.__name__}.*{returned}.* for 3 completions"):
             try_out(fx.from_trl(function), PROBE)
     with pytest.raises(RewardBug, match="nothing"):
         values(fx.from_trl(lambda completions, **columns: [text.nothing for text in completions]), "a")
     with pytest.raises(ConfigError, match="completions"):
         fx.from_trl(lambda example, completion: 1.0)
+
+
+WRONG = {  # what a reward of one's own returns -> what the error names
+    "spans": lambda: fx.Score({"p": 1.0}, [(0, 2, 1)]),  # type: ignore[arg-type,list-item]
+    "a span": lambda: fx.Score({"p": 1.0}, fx.Span(0, 2, 1)),  # type: ignore[arg-type]
+    "facts": lambda: fx.Score({"p": 1.0}, facts="x"),  # type: ignore[arg-type]
+    "object": lambda: fx.Score({"p": 1.0}, facts={"a": object()}),
+    "floored": lambda: fx.Score({"p": 1.0}, floored=True),  # type: ignore[arg-type]
+    "floored=''": lambda: fx.Score({"p": 1.0}, floored=""),
+    "start": lambda: fx.Score({"p": 1.0}, (fx.Span(0.5, 1, 1),)),  # type: ignore[arg-type]
+    "sign": lambda: fx.Score({"p": 1.0}, (fx.Span(0, 1, True),)),
+    "no cause": lambda: fx.Unscored(""),
+    "Unscored(3)": lambda: fx.Unscored(3),  # type: ignore[arg-type]
+    "cannot be written": lambda: fx.Unscored("mine", "why", thing=object()),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_value_of_the_wrong_kind_names_the_reward_and_itself(name: str) -> None:
+    @fx.reward
+    def mine(example: fx.Example, completion: str) -> Any:
+        value = WRONG[name]()
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    with pytest.raises(RewardBug, match=f"mine.*{re.escape(name.removeprefix('a '))}"):
+        mine(PROBE, "Lima")
+
+
+def test_numbers_of_numpy_are_offsets() -> None:
+    one = np.int64(1)
+    [span] = fx.reward(lambda example, completion: fx.Score({"p": 1.0}, [fx.Span(0, one, one)]))(  # type: ignore[arg-type]
+        PROBE, "Lima"
+    ).spans
+    assert json.dumps([span.start, span.end, span.sign]) == "[0, 1, 1]"
+
+
+class Counted:
+    def __call__(self, completions: list[str], **columns: Any) -> list[float]:
+        return [float(len(text)) for text in completions]
+
+
+class Later:
+    async def __call__(self, completions: list[str]) -> list[float]:
+        return [2.0] * len(completions)
+
+
+def scaled(completions: list[str], scale: float, **columns: Any) -> list[float]:
+    return [scale] * len(completions)
+
+
+@pytest.mark.parametrize(
+    ("called", "value"), [(Counted(), 4.0), (Later(), 2.0), (partial(scaled, scale=3.0), 3.0)]
+)
+def test_what_is_called_like_a_function_is_one(called: Any, value: float) -> None:
+    reward = fx.from_trl(called)
+    for one in (reward, fx.weighted([reward]), pickle.loads(pickle.dumps(reward))):  # noqa: S301
+        assert values(one, "Lima") == [value]
+
+
+def taken(completions: list[str], completion_ids: Any, trainer_state: Any) -> list[float]:
+    return [1.0] * len(completions)
+
+
+def counts(completions: list[str], completion_ids: list[list[int]]) -> list[float]:
+    return [float(len(ids)) for ids in completion_ids]
+
+
+def ramps(completions: list[str], **columns: Any) -> list[float]:
+    return [float(columns["trainer_state"].global_step)] * len(completions)
+
+
+def asks(completions: list[str], completion_ids: Any = None, **columns: Any) -> list[float]:
+    return [float(completion_ids is None and columns.get("trainer_state") is None)] * len(completions)
+
+
+def test_what_only_a_trainer_has_is_passed_in_training_and_named_elsewhere() -> None:
+    assert values(fx.from_trl(taken), "Lima") == [1.0]
+    assert values(fx.from_trl(asks), "Lima") == [1.0]
+    state, ids = SimpleNamespace(global_step=3), [[1, 2], [4]]
+    for function, name, paid in (
+        (counts, "completion_ids", [2.0, 1.0]),
+        (ramps, "trainer_state", [3.0, 3.0]),
+    ):
+        reward = fx.from_trl(function)
+        reward.check_examples([PROBE])
+        with pytest.raises(ConfigError, match=f"{function.__name__}.*{name}"):
+            values(reward, "Lima")
+        assert try_out(reward, PROBE) == ()
+        score = fx.to_trl(reward)
+        assert score(["a", "b"], ["c", "d"], completion_ids=ids, trainer_state=state) == paid
+
+
+def test_what_a_coroutine_or_a_misspelled_name_needs_is_told() -> None:
+    @fx.reward
+    async def awaits(example: fx.Example, completion: str, *, verify: Any) -> dict[str, float]:
+        return {"p": (await verify(completion)).precision}
+
+    with pytest.raises(RewardBug, match=r"awaits.*`def`"):
+        awaits.with_(verify=fx.open_verifier(judge="weak"))(
+            fx.Example("?", evidence=(fx.Passage("Lima is in Peru."),)), "Lima is in Peru."
+        )
+
+    @fx.reward
+    def typo(example: fx.Example, completion: str, *, verfy: Any) -> dict[str, float]:
+        return {"p": 1.0}
+
+    with pytest.raises(ConfigError, match=r"verfy.*'verify'"):
+        fx.supply(typo)
 
 
 @pytest.mark.parametrize(

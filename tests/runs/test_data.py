@@ -125,6 +125,7 @@ def test_limit_reads_no_further(tmp_path: Path) -> None:
             [{"frage": "Q", "answers": "a"}],
             "data.jsonl has no column for the question; columns: frage, answers",
         ),
+        ([{**ROW, "question": None}], "usable as the question in its column 'question'"),
         (
             [{**ROW, "id": "a"}, {"question": "Q", "answers": [], "id": "b"}, {"question": "Q", "id": "c"}],
             "data.jsonl: no answers in 2 of 3 rows, first in row 2 (id b), column 'answers'",

@@ -134,6 +134,15 @@ def test_a_body_has_one_length(make: Make) -> None:
     assert b" 400 " in raw(server, head + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}")
 
 
+@pytest.mark.parametrize("path", ["/health/live", "/health/ready", "/openapi.json"])
+def test_what_can_be_got_can_be_asked_for_its_head(make: Make, path: str) -> None:
+    answer = to_the_end(
+        connect(make(), b"HEAD %b HTTP/1.1\r\nConnection: close\r\n" % path.encode() + HOST + b"\r\n")
+    )
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.endswith(b"\r\n\r\n")
+
+
 # What is told
 
 
@@ -218,7 +227,7 @@ def test_what_cannot_be_served_on_is_one_line(
         assert len(line) < 200
         return line
 
-    for number in NO_NUMBERS:
+    for number in filter(str.strip, NO_NUMBERS):
         assert "is not a whole number" in line(f"--port={number}")
         assert "is not a whole number" in line(f"--workers={number}")
     for host in ("a" * 300, "::1::"):

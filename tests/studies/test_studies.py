@@ -260,7 +260,7 @@ def test_a_file_with_a_mistake_is_refused_when_it_is_read(tmp_path: Path, conten
     ("words", "named"),
     [
         (["thruthrl"], "did you mean"),
-        ([""], "a further row needs a reward"),
+        ([""], "is empty"),
         (["nofile.py:x"], "nofile.py"),
         (["--only", "truthrl/nope"], "is no step"),
         (["table=none.csv"], "cannot be read"),

@@ -102,6 +102,21 @@ def test_train_then_eval_then_resume(
     assert "steps = 3" in (run / "config.toml").read_text()
 
 
+def test_a_function_of_trls_form_gets_what_trl_passes(
+    tiny_model: Path, questions: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(
+        "def f(completions, completion_ids, trainer_state, **columns):\n"
+        "    return [trainer_state.global_step + bool(ids) for ids in completion_ids]\n",
+        encoding="utf-8",
+    )
+    words = ["--model", str(tiny_model), "--data", str(questions), *small_run(save_steps=2)]
+    run = tmp_path / "run"
+    assert main(["train", f"{own}:f", *words, "--steps", "2", "--output", str(run)]) == 0
+    assert [line["reward"] for line in read_metrics(run) if "reward" in line] == [1.0, 2.0]
+
+
 @pytest.mark.parametrize("size", [100, 5_000, 120_000], ids=["folder", "metrics", "checkpoint"])
 def test_a_disk_that_fills_up_gets_one_line_and_the_run_goes_on(
     train: Train, capfd: pytest.CaptureFixture[str], size: int

@@ -10,7 +10,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from factrl import __version__
 from factrl.errors import (
@@ -58,8 +58,19 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
 _VERBS = {name: file for verbs in GROUPS.values() for name, (file, _) in verbs.items()}
 
 
+_END = "--end-of-options"  # in the place of `--`, which argparse's intermixed words do not know
+_WORD = "\0"  # before a word behind it that begins with `-`; no command line can hold it
+
+
 class _Parser(argparse.ArgumentParser):
     """Reports wrong usage like any other error: in one line, which names `--help`."""
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        if not all(map(str.strip, arg_strings)):  # an unset variable of the shell
+            name = [*action.option_strings, action.metavar][0]
+            self.error(f"{name} is empty; give it a value, or leave it out")
+        words = [word.removeprefix(_WORD) for word in arg_strings]
+        return super()._get_values(action, words)  # type: ignore[misc]
 
     def error(self, message: str) -> NoReturn:
         message = message.replace(", key=value", "")  # argparse wrongly lists settings as required
@@ -148,6 +159,11 @@ def _parse(
     if verb.startswith("-"):
         chosen, (args, unknown) = parser, parser.parse_known_args([verb])
     elif verb in verbs:
+        if "--" in rest:
+            end = rest.index("--")
+            verbs[verb].add_argument(_END, action="store_true", help=argparse.SUPPRESS)
+            files = [_WORD + word if word.startswith("-") else word for word in rest[end + 1 :]]
+            rest = [*rest[:end], _END, *files]
         # Intermixed: settings may stand between options.
         chosen, (args, unknown) = verbs[verb], verbs[verb].parse_known_intermixed_args(rest)
     else:

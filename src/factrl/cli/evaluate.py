@@ -240,6 +240,8 @@ def _problems(
     given = args.config and "--config"
     if asking and not args.long:
         given = asking[0]
+    if given and given.startswith("reward.") and not args.paper:
+        yield f"{given!r} is a knob of a reward; name the reward with --paper, or leave it out"
     if files and args.model is None and given:
         yield f"{given!r} says how a model is asked; name one with --model, or leave it out"
     if asks and args.output is None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from factrl.errors import INSTALL, ConfigError, DataError, TooManyMasked, Unscored, nearest
 from factrl.job import REWARD_ALONE, open_judge, read_job, unread
 from factrl.llm import preflight
+from factrl.runs.config import settable
 from factrl.runs.disk import is_page, write_page
 from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, AskSettings
@@ -144,6 +145,15 @@ def _index(args: argparse.Namespace) -> int:
 def _read_settings(args: argparse.Namespace) -> AskSettings:
     """The settings that stand among the texts or behind --docs, of the options, and of the recipe."""
     words = [*args.texts, *(args.docs or ())]
+    sections = {key.split(".")[0] for key in settable(AskSettings) if "." in key} | {"reward"}
+    for word in words:
+        key = word.partition("=")[0]
+        others = "." in key and key.split(".")[0] in sections and not word.startswith(_SECTIONS)
+        if others and is_setting(word) and not Path(word).exists():
+            raise ConfigError(
+                f"{key.strip()} is a setting that factrl verify does not read; it reads judge.… and "
+                "verifier.…"
+            )
     args.settings = [word for word in words if word.startswith(_SECTIONS) and is_setting(word)]
     args.texts = [word for word in args.texts if word not in args.settings]
     args.docs = [word for word in args.docs or () if word not in args.settings] or None

@@ -61,7 +61,10 @@ def check_may_block() -> None:
     except RuntimeError:  # the usual case: no loop in this thread
         return
     if running is _LOOPS.get(os.getpid()):
-        raise RuntimeError("a blocking call was made on factrl's own event loop")
+        raise RuntimeError(
+            "a blocking call was made on factrl's own event loop; write the function with `def`, and call "
+            "what it is given without `await`"
+        )
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:

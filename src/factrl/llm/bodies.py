@@ -144,18 +144,22 @@ def _tamed(value: Any, depth: int = 0) -> Any:
 
 async def _body_of(response: aiohttp.ClientResponse) -> bytes:
     """The body, decompressed piece by piece so that a small bomb cannot become a large string."""
+    from aiohttp import ClientPayloadError
+
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "deflate"):
         raise Unreadable(f"answered in the encoding {excerpt(encoding)!r}, unasked")
     inflate = None if encoding == "identity" else zlib.decompressobj(zlib.MAX_WBITS | 32)
     body = bytearray()
-    async for chunk in response.content.iter_any():
-        try:
+    try:
+        async for chunk in response.content.iter_any():
             body += inflate.decompress(chunk, BODY_LIMIT + 1 - len(body)) if inflate else chunk
-        except zlib.error as error:
-            raise Unreadable(f"answered with a broken {encoding} body") from error
-        if len(body) > BODY_LIMIT:
-            raise Unreadable(f"answered with more than {BODY_LIMIT >> 20} MiB")
+            if len(body) > BODY_LIMIT:
+                raise Unreadable(f"answered with more than {BODY_LIMIT >> 20} MiB")
+    except zlib.error as error:
+        raise Unreadable(f"answered with a broken {encoding} body") from error
+    except ClientPayloadError as error:
+        raise Failure("connection", f"broke off its answer after {len(body):,} bytes") from error
     return bytes(body)
 
 
@@ -166,7 +170,7 @@ async def _complaint(response: aiohttp.ClientResponse) -> tuple[str, str]:
         body = await _body_of(response)
         document = json.loads(body)
         return message_of(document), _field_of(document)
-    except (Unreadable, ValueError, RecursionError):
+    except (Failure, ValueError, RecursionError):
         return excerpt(body.decode("utf-8", "replace")), ""
 
 

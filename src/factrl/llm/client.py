@@ -277,6 +277,9 @@ class JSONClient:
                     raise
         # `UnicodeError` comes of a host name that DNS cannot hold.
         except (aiohttp.ClientError, OSError, UnicodeError) as error:
+            if type(error) is aiohttp.ClientResponseError:  # of its parser, so that a server is there
+                detail = self._without_key(f"answered with broken HTTP: {excerpt(error.message)}")
+                raise Unreadable(detail) from None
             root: BaseException = error
             while inner := root.__cause__ or root.__context__:  # the innermost names the real problem
                 root = inner

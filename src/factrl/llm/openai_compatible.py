@@ -291,7 +291,8 @@ def preflight(llm: LLM, *, timeout: float = 10.0, max_attempts: int = 2) -> None
             llm.complete(_PING, max_tokens=_PING_TOKENS)
     except LLMError as error:
         if error.cause != "truncated":  # a model that wrote too much is a model that works
-            remedy = _REMEDIES.get(error.cause, "check the server's own log")
+            cause = "" if error.cause == "connection" and error.facts.get("status") else error.cause
+            remedy = _REMEDIES.get(cause, "check the server's own log")
             raise SetupError(f"{error.detail or error.cause}; {remedy}") from error
 
 

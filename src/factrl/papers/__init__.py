@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
 import os
 import pkgutil
 import sys
@@ -136,10 +135,10 @@ def load_reward(spec: str) -> Reward:
     plain: Any = vars(_run_file(Path(name))).get(part) if own and part not in rewards else None
     if is_trl(plain):
         return from_trl(plain)
-    if inspect.isfunction(plain):
+    if plain is not None:
         raise ConfigError(
-            f"{spec} is a plain function; put @fx.reward above it, or write it as TRL calls rewards: "
-            f"{part}(prompts, completions, **columns)"
+            f"{spec} is a {type(plain).__name__} and no reward; put @fx.reward above a function, or write it "
+            f"as TRL calls rewards: {part}(prompts, completions, **columns)"
         )
     if own and not part and len(rewards) > 1:
         raise ConfigError(

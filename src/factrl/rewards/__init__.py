@@ -20,9 +20,9 @@ import inspect
 import math
 import sys
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Real
@@ -33,7 +33,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints, overload
 from factrl.errors import ConfigError, DataError, FactrlError, NoScore, RewardBug, Unscored, nearest
 from factrl.llm.background import Workers, wait_for
 from factrl.text import strip_end_tokens
-from factrl.types import Completion, Example, Result, Score, plain
+from factrl.types import Completion, Example, Result, Score, Span, plain
 
 THREADS = 256  # samples of one batch that wait for their judges at the same time
 SUM = "sum"  # the name under which the sum of the terms is logged, next to the terms
@@ -186,7 +186,8 @@ class Reward:
                 return self.graded(example, completion)
             except Unscored as error:
                 detail = error.detail or str(error)
-                return Result("masked", None, cause=error.cause, detail=detail, facts=plain(error.facts))
+                with self._no_score(example):
+                    return Result("masked", None, cause=error.cause, detail=detail, facts=plain(error.facts))
         except FactrlError:
             raise
         except (Exception, SystemExit) as error:
@@ -205,8 +206,14 @@ class Reward:
         returned = self.fn(example, completion, **resources, **self.knobs)
         if inspect.iscoroutine(returned):
             returned = wait_for(returned)
-        try:
+        with self._no_score(example):
             return result_of(returned, completion)
+
+    @contextmanager
+    def _no_score(self, example: Example) -> Iterator[None]:
+        """Makes a `NoScore` of the error about a value that it returned or raised."""
+        try:
+            yield
         except (TypeError, ValueError, OverflowError) as error:
             raise NoScore(self._failed(example, error)) from error
 
@@ -402,6 +409,14 @@ def result_of(returned: Any, completion: str) -> Result:
             raise ValueError(f"a term is called {SUM!r}, which the sum of the terms is logged as; rename it")
         if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
             raise ValueError(f"term {name!r} is {value!r}, not a finite number")
+    if not isinstance(score.spans, (list, tuple)) or not all(isinstance(one, Span) for one in score.spans):
+        raise TypeError(f"its spans are {score.spans!r}; give a list such as [fx.Span(0, 4, 1)]")
+    if score.floored is not None and not (isinstance(score.floored, str) and score.floored.strip()):
+        raise TypeError(
+            f"floored={score.floored!r} is not the cause in one word, such as 'no_answer', or None"
+        )
+    if not isinstance(score.facts, Mapping):
+        raise TypeError(f"its facts are {score.facts!r}; give a dict such as {{'answer': 'Lima'}}")
     for span in score.spans:
         if span.end > len(completion):
             raise ValueError(
@@ -416,7 +431,7 @@ def result_of(returned: Any, completion: str) -> Result:
         "floored" if score.floored else "scored",
         value,
         terms=terms,
-        spans=score.spans,
+        spans=tuple(score.spans),
         cause=score.floored,
         facts=plain(score.facts),
     )

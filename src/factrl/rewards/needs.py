@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from factrl.errors import ConfigError, Unscored
+from factrl.errors import ConfigError, Unscored, nearest
 from factrl.llm import LLM
 from factrl.llm.background import wait_for
 from factrl.rewards import Reward
@@ -284,7 +284,7 @@ def check_resources(reward: Reward) -> None:
     if unknown:
         raise ConfigError(
             f"reward {reward.name!r} needs the resource {unknown[0]!r}, which only Python can supply: "
-            f".with_({unknown[0]}=…)"
+            f".with_({unknown[0]}=…){nearest(unknown[0], RESOURCES)}"
         )
 
 

@@ -138,8 +138,6 @@ class RemoteScores:
                 named = {one_line(str(name)): fact for name, fact in facts.items()}
                 return Unscored(one_line(str(cause or "masked"), 99), str(result["detail"]), **named)
             spans = tuple(Span(span["start"], span["end"], span["sign"]) for span in result["spans"])
-            if any(type(part) is not int for span in spans for part in (span.start, span.end, span.sign)):
-                raise ValueError("its spans are not whole numbers")
             if not isinstance(cause, (str, type(None))) or not isinstance(facts.get("label", ""), str):
                 raise ValueError("its cause, or its label, is not text")
             terms = {one_line(str(name)): value for name, value in result["terms"].items()}

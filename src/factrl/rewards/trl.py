@@ -13,6 +13,7 @@ import inspect
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -25,11 +26,25 @@ from factrl.types import Example, Score, Span
 
 _PREFERRED = ("answer", "ground_truth", "solution", "gold", "target")  # what functions call the right answer
 _IGNORED = ("log_extra", "log_metric")  # what TRL's trainers hand a function to log with
+_TRAINERS = ("completion_ids", "trainer_state")  # what only a trainer has
 
 
 def is_trl(function: Any) -> bool:
-    """Whether it is a plain function in the form that TRL calls, which has a parameter `completions`."""
-    return inspect.isfunction(function) and "completions" in inspect.signature(function).parameters
+    """Whether it is in the form that TRL calls: a function, or an object that is called like one, which has a
+    parameter `completions`."""
+    if inspect.isclass(function) or not callable(function):
+        return False
+    try:
+        return "completions" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # written in C, without a signature
+        return False
+
+
+def _name_of(function: Any) -> str:
+    """What TRL calls it."""
+    while isinstance(function, partial):
+        function = function.func
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def from_trl(function: Callable[..., Any], /) -> Reward:
@@ -38,8 +53,9 @@ def from_trl(function: Callable[..., Any], /) -> Reward:
     It gets several completions at a time, which may be fewer than a whole step: `prompts` are the questions,
     `columns` what the data has beside them: `answers`, a list for each, `answer`, `ground_truth`, `solution`,
     `gold` or `target`, the first of these, and every column of another kind by its own name.  Texts are
-    handed over as strings; a function that cannot read those gets conversations, as TRL has both.  A
-    completion for which it returns None is masked.
+    handed over as strings; a function that cannot read those gets conversations, as TRL has both.
+    `completion_ids` and `trainer_state` can be read in training alone; `log_extra` and `log_metric` do
+    nothing.  A completion for which it returns None is masked.
 
     >>> def brief(completions, **columns):
     ...     return [float(len(text) < 20) for text in completions]
@@ -54,7 +70,7 @@ def from_trl(function: Callable[..., Any], /) -> Reward:
             f"{getattr(function, '__name__', function)!r} is no function in TRL's form, "
             "f(prompts, completions, **columns)"
         )
-    name, takes = function.__name__, inspect.signature(function).parameters
+    name, takes = _name_of(function), inspect.signature(function).parameters
     needed = [
         one.name
         for one in takes.values()
@@ -66,11 +82,14 @@ def from_trl(function: Callable[..., Any], /) -> Reward:
 
     def lacks(example: Example) -> str | None:
         there = _columns(example)
-        absent = [one for one in needed if one not in (*there, *_IGNORED, "prompts", "completions")]
+        passed = (*there, *_IGNORED, *_TRAINERS, "prompts", "completions")
+        absent = [one for one in needed if one not in passed]
         return f"it has no column {absent[0]!r}, which {name} reads" if absent else None
 
-    run.__module__, run.__name__, run.__qualname__ = function.__module__, name, function.__qualname__
-    run.__doc__ = function.__doc__
+    run.__module__, run.__name__, run.__doc__ = function.__module__, name, function.__doc__
+    run.__qualname__ = getattr(function, "__qualname__", name)
+    if not inspect.isfunction(function):  # its module may not have it under its name
+        vars(run)["rebuilt"] = lambda reward: (from_trl, (function,))
     given = MappingProxyType({"function": _Function(function)})
     return Reward(run, name, MappingProxyType({}), given, lambda knobs: Needs(lacks))
 
@@ -91,6 +110,28 @@ def _turn(role: str, text: str, messages: bool) -> Any:
     return [{"role": role, "content": text}] if messages else text
 
 
+class TrainerOnly(ConfigError):
+    """A function reads what only a trainer has, and there is none."""
+
+    def __init__(self, function: str, name: str) -> None:
+        super().__init__(
+            f"reward {function!r} reads {name}, which only a trainer has; use it with factrl train, or give "
+            f"the parameter a default: {name}=None"
+        )
+
+
+class _Absent:
+    """In the place of what only a trainer has: a function may take it, and not read it."""
+
+    def __init__(self, function: str, name: str) -> None:
+        self.function, self.name = function, name
+
+    def _refuse(self, *_: Any) -> Any:
+        raise TrainerOnly(self.function, self.name)
+
+    __getattr__ = __getitem__ = __iter__ = __len__ = _refuse
+
+
 def _ignore(*_: Any) -> None:
     """In the place of what TRL's trainers log with."""
 
@@ -99,12 +140,14 @@ class _Function:
     """A function of TRL's form as a resource: the completions of a batch are handed to it together."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
+        self.function, self.name = function, _name_of(function)
         self.messages: bool | None = None  # whether it reads conversations; None until its first batch
         self.takes = inspect.signature(function).parameters
         self.takes_all = any(one.kind is one.VAR_KEYWORD for one in self.takes.values())
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if not inspect.isfunction(self.function):
+            return _Function, (self.function,)
         return _function_of, (self.function.__module__, self.function.__qualname__)
 
     def __call__(self, example: Example, completion: str) -> float:
@@ -126,10 +169,11 @@ class _Function:
             except Exception:  # noqa: BLE001  (what it says of texts is the error)
                 raise error from None
         self.messages = self.messages or False
-        name = self.function.__name__
+        name = self.name
         masked = Unscored("no_reward", f"{name} returned None for it")
         try:
-            values = [masked if value is None else float(value) for value in returned]
+            texts = any(isinstance(value, (str, bytes)) for value in returned)
+            values = [] if texts else [masked if value is None else float(value) for value in returned]
         except (TypeError, ValueError):
             values = []
         if len(values) != len(rows):
@@ -147,10 +191,23 @@ class _Function:
         }
         named["prompts"] = [_turn("user", example.question, messages) for example, _ in rows]
         named["completions"] = [_turn("assistant", str(text), messages) for _, text in rows]
-        named |= {name: _ignore for name in _IGNORED if name in self.takes}
+        named |= dict.fromkeys(_IGNORED, _ignore) | self._passed([text for _, text in rows])
         given = {name: value for name, value in named.items() if self.takes_all or name in self.takes}
-        returned = self.function(**given)
-        return wait_for(returned) if inspect.iscoroutine(returned) else returned
+        try:
+            returned = self.function(**given)
+            return wait_for(returned) if inspect.iscoroutine(returned) else returned
+        except KeyError as error:  # of **columns
+            if error.args and error.args[0] in _TRAINERS:
+                raise TrainerOnly(self.name, error.args[0]) from error
+            raise
+
+    def _passed(self, texts: Sequence[str]) -> dict[str, Any]:
+        """What a trainer passes beside the columns; where there is none, what must be passed."""
+        passed = [found for text in texts if (found := getattr(text, "passed", None)) is not None]
+        if len(passed) == len(texts):
+            return {"completion_ids": [ids for ids, _ in passed], "trainer_state": passed[0][1]}
+        taken = [self.takes[name] for name in _TRAINERS if name in self.takes]
+        return {one.name: _Absent(self.name, one.name) for one in taken if one.default is one.empty}
 
 
 def _key(parts: Sequence[Reward], part: Reward, resource: str) -> str:

@@ -100,8 +100,14 @@ def load_examples(
     names = _choose_columns(rows, columns or {}, str(source))
     for name in ("question", "answers") if require_answers else ("question",):
         if name not in names:
+            there = _column_names(rows)
+            if empty := next((column for column in _USUAL[name] if column in there), ""):
+                raise DataError(
+                    f"{source}: no row has anything usable as the {name} in its column {empty!r}; fill it, "
+                    f"or name another with data.columns.{name}=..."
+                )
             raise DataError(
-                f"{source} has no column for the {name}; columns: {', '.join(_column_names(rows))}; say "
+                f"{source} has no column for the {name}; columns: {', '.join(there)}; say "
                 f"which one it is with data.columns.{name}=..."
             )
     examples = [_example(row, names, f"{source}, row {number}") for number, row in enumerate(rows, start=1)]

@@ -52,13 +52,12 @@ def going_on(settings: S, file: str) -> S:
         if _meant(name, before) != _meant(name, now):
             raise ConfigError(
                 f"{path.parent} was begun with {_shown(name, before)}, not {_shown(name, now)}; give the "
-                "same, or another --output"
+                "same, or start another run: with another --output, and without --resume"
             )
     steps, wanted = before.get("train.steps"), settings.train.steps
     if steps is not None and wanted is None:
         return settings.model_copy(update={"train": settings.train.model_copy(update={"steps": steps})})
-    done = (path.parent / DONE).is_file()  # and `nothing_to_do` says so
-    if steps is not None and wanted is not None and wanted < steps and not done:
+    if steps is not None and wanted is not None and wanted < steps:
         raise ConfigError(f"train.steps = {wanted} is fewer than the {steps} of {path.parent}; give more")
     return settings
 

@@ -341,8 +341,9 @@ def make_api(service: Service) -> FastAPI:
     api.post("/v1/openrlhf/{reward}", response_model=OpenRLHFReply)(service.openrlhf)
     api.post("/v1/nemo_gym/{reward}/seed_session", response_model=dict[str, Any])(service.seed_session)
     api.post("/v1/nemo_gym/{reward}/verify", response_model=dict[str, Any])(service.nemo_gym)
-    api.get("/health/live", response_model=dict[str, Any])(service.live)
-    api.get("/health/ready", response_model=dict[str, Any])(service.ready)
+    for path, answer in (("/health/live", service.live), ("/health/ready", service.ready)):
+        api.get(path, response_model=dict[str, Any])(answer)
+        api.head(path, include_in_schema=False)(answer)
     if service.page is not None:
         service.page.add_to(api)
     _add_handlers(api)

@@ -56,8 +56,8 @@ def oracle_setup(spec: str, reward: Reward | None = None) -> Setup:
     unknown = [name for name in reward.missing if name not in oracles]
     if unknown:
         raise ConfigError(
-            f"{spec} needs {unknown[0]!r}, for which the battery has no oracle (it has: "
-            f"{', '.join(oracles)}); supply it with .with_({unknown[0]}=…), or name a --judge"
+            f"{spec} needs {unknown[0]!r}, for which the battery has no oracle{nearest(unknown[0], oracles)} "
+            f"(it has: {', '.join(oracles)}); supply it with .with_({unknown[0]}=…), or name a --judge"
         )
     reward = reward.with_(**{name: oracles[name] for name in reward.missing})
     return Setup(spec, reward, form_of(spec, reward), length_of(spec, reward), NAME)

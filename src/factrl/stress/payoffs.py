@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from factrl.errors import ConfigError
 from factrl.rewards import Reward
+from factrl.rewards.trl import TrainerOnly
 from factrl.stress.stand_ins import Truth, stand_ins
 from factrl.types import Completion, Example, Passage, Result
 
@@ -123,10 +124,13 @@ def try_out(reward: Reward, example: Example) -> Sequence[Result]:
         RewardBug: of the reward, which names the example and the error.
     """
     ready = scripted(reward)
-    if ready.missing:  # nothing stands in for what only Python supplies
+    if ready.missing:  # nothing stands in for what only Python or a trainer supplies
         return ()
     texts = [Completion(text) for text in (*example.answers[:1], "I don't know.", "")]
-    return ready.batch([example] * len(texts), texts)
+    try:
+        return ready.batch([example] * len(texts), texts)
+    except TrainerOnly:
+        return ()
 
 
 def scripted(reward: Reward, *, good: bool = True) -> Reward:

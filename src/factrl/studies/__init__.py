@@ -280,8 +280,8 @@ def row_reward(row: RowSettings) -> Reward | None:
     in_training = [name for name, one in RESOURCES.items() if one.make is None]
     if lacking := [name for name in bare.missing if name not in (*BY_TABLE, *in_training)]:
         raise ConfigError(
-            f"{row.reward} needs {', '.join(lacking)}, which a study of the small world has not; it has "
-            f"{', '.join(BY_TABLE)}"
+            f"{row.reward} needs {', '.join(lacking)}, which a study of the small world has not"
+            f"{nearest(lacking[0], BY_TABLE)} (it has: {', '.join(BY_TABLE)})"
         )
     return bare
 
@@ -295,8 +295,6 @@ def add_row(study: StudySettings, spec: str, like: str = "") -> StudySettings:
     name = spec.rpartition("/")[2].replace(".py:", "-").replace(":", "-")
     if name in study.rows:
         raise ConfigError(f"{spec}: the study has a row {name!r} already; rename the function or its file")
-    if not spec:
-        raise ConfigError("a further row needs a reward, such as my.py:reward")
     knobs = study.rows[like].knobs if like else {}
     usual = load_reward(spec).knobs if knobs else {}
     row = RowSettings(reward=spec, knobs={knob: value for knob, value in knobs.items() if knob in usual})

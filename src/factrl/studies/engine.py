@@ -28,6 +28,7 @@ from factrl.errors import ConfigError
 from factrl.papers import split_spec
 from factrl.rewards import Reward, reward
 from factrl.rewards.grading import Grader
+from factrl.rewards.trl import TrainerOnly
 from factrl.rewards.truthfulness import TUNED_PROMPT, TruthfulnessModel, shown_claim
 from factrl.runs.config import dump_toml
 from factrl.runs.disk import write_whole
@@ -520,7 +521,10 @@ class Seed:
             text = PREFILLS[study.task] + target(study.task, examples[0], self.world.table, draw, 0.0)
             completion = Completion(text, certainty=1.0)  # with what training knows of one
             completion.group, completion.course = (text, text), TrainingState((), stalled=0)
-            result = reward_func(examples[0], completion)
+            try:
+                result = reward_func(examples[0], completion)
+            except TrainerOnly:
+                return
             if result.state == "floored":
                 raise ConfigError(
                     f"{name}: {row.reward} floors the start's form, {text!r} ({result.cause}); "

@@ -144,6 +144,7 @@ class TRLReward:
                 text.truncated = stop_ids is not None and not ended
                 # With an environment, not all tokens are the policy's.
                 text.tokens = None if environments else len(ids) - ended
+                text.passed = (ids, columns.get("trainer_state"))
             if isinstance(episode, SearchEnvironment):
                 attach_search(episode, text)
             text.failed = text.failed or problem
