@@ -160,6 +160,27 @@ def test_of_a_web_page_its_words_are_read(tmp_path: Path) -> None:
     assert (short.title, short.text) == ("two words", "Short text.")
 
 
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("The tower is <s>never </s><del>x</del>open <strike>y</strike>today.", "The tower is open today."),
+        ("It is <b hidden>x</b><b style='color: red; DISPLAY: none'>y</b>open.<br hidden>", "It is open."),
+        ("It is <i style='text-decoration:line-through'>not </i>open.", "It is open."),
+        ("It is <span aria-hidden=true>open</span>.", "It is open."),
+        ("<div>" * 999 + "It is open.", "It is open."),
+        ("<span>" * 260 + "It is<p>open.", "It is\n\nopen."),
+        ("<pre><code>a  b</code></pre>", "a b"),
+        ("<table><caption>T</caption><tr><th>a<th>b<tr><td><h2>1</h2><li>2</li><td>3|4</table>",
+         "T\n\n| a | b |\n|---|---|\n| 1 2 | 3/4 |"),
+        ("<table><tr><td><h2>A</h2><td><table><tr><td>1<td>2</table></table>",
+         "## A\n\n| 1 | 2 |\n|---|---|"),
+    ],
+)  # fmt: skip
+def test_what_a_reader_of_a_page_sees(tmp_path: Path, page: str, text: str) -> None:
+    (tmp_path / "a.html").write_text(page)
+    assert [document.text for document in read(tmp_path / "a.html")] == [text]
+
+
 def test_a_cirrus_dump(tmp_path: Path) -> None:
     lines: list[dict[str, Any]] = [
         {"index": {"_type": "page", "_id": "7"}},
@@ -279,6 +300,7 @@ def test_what_cannot_be_read_is_named_and_left_out(tmp_path: Path, caplog: pytes
         ("x.docx", zipped("much", "0" * (LONGEST_LINE + 1)), "x.docx has more than"),
         ("x.odt", zipped("a", "b"), "x.odt cannot be read as .odt"),
         ("x.ipynb", "{}", "x.ipynb cannot be read as .ipynb"),
+        ("x.html", "<div>" * 3_000 + "x", "x.html nests elements deeper than"),
         ("x.html", "<!-- only -->", "no text in x.html"),
         ("x.html", "", "no text in x.html"),
         ("x.html", "<html></html>", "no text in x.html"),

@@ -24,7 +24,7 @@ import sqlite3
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 from zipfile import ZipFile
@@ -302,67 +302,121 @@ def _title(path: Path) -> str:
     return path.name[: path.name.lower().rindex(kind_of(path))].replace("_", " ")
 
 
-_SILENT_TAGS = "script style noscript template svg nav button select iframe".split()  # noqa: SIM905
+_UNREAD = frozenset("script style noscript template svg nav button select iframe s del strike".split())  # noqa: SIM905
+_UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|line-through", re.IGNORECASE)
 _BREAKS = frozenset(
     """
     p div section article main header footer aside ul ol dl dt dd table blockquote pre figure figcaption
     address h1 h2 h3 h4 h5 h6
     """.split()  # noqa: SIM905
 )
+_MARKUP = {"br": "\n", "li": "\n- "} | {tag: "\n\n" for tag in _BREAKS}
+_MARKUP |= {f"h{level}": f"\n\n{'#' * level} " for level in range(1, 7)}
+_SPACES = re.compile(r"\s+")
+_DEEPEST = 2_048  # elements in each other; browsers stop at a fourth of it
 
 
 def _read_html(path: Path) -> _Rows:
     try:
-        from lxml import etree, html  # pyright: ignore[reportAttributeAccessIssue]  (compiled, without types)
+        from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  (compiled, without types)
     except ImportError as error:
         raise MissingExtra("lxml", "files") from error
     text = _whole(path, html=True)
-    if OWN_PAGE in text[:_HEAD]:  # a report shows the text that it judged, which would bear itself out
+    # A report shows the text that it judged, which would bear itself out.
+    if OWN_PAGE in text[:_HEAD] or not text.strip():
         return
+    page = _Page(path)
     # Decoded above; the parser refuses texts that declare an encoding, so it gets bytes again.
-    try:
-        page: Any = html.document_fromstring(text.encode(), html.HTMLParser(encoding="utf-8"))
-    except etree.ParserError:  # there is no element in it
-        return
-    title = " ".join(page.xpath("string(//title)").split())
-    text = "" if page.body is None else marked_up(page.body)
-    yield "it", {"text": text, "title": title or _title(path)}
+    etree.fromstring(text.encode(), etree.HTMLParser(encoding="utf-8", huge_tree=True, target=page))
+    title = " ".join("".join(page.title).split())
+    yield "it", {"text": page.text(), "title": title or _title(path)}
 
 
-def marked_up(page: Any) -> str:
-    """The text of an element of lxml, with headings, lists and tables as Markdown writes them."""
-    from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  (compiled, without types)
+class _Page:
+    """What a reader of a page sees, with headings, lists and tables as Markdown writes them.
 
-    etree.strip_elements(page, etree.Comment, *_SILENT_TAGS, with_tail=False)
-    parts: list[str] = []
-    walk = etree.iterwalk(page, events=("start", "end"))
-    for event, one in walk:
-        tag = str(one.tag)
-        if tag == "tr" and one.find(".//table") is None:
-            if event == "start":
-                parts.append(_row(one))
-                walk.skip_subtree()
-            continue
-        if event == "start":
-            heading = f"{'#' * int(tag[1])} " if re.fullmatch("h[1-6]", tag) else ""
-            parts.append("\n\n" + heading if tag in _BREAKS else {"br": "\n", "li": "\n- "}.get(tag, ""))
-            parts.append(one.text if tag == "pre" else _SPACES.sub(" ", one.text or ""))
-        else:
-            parts.append("\n\n" if tag in _BREAKS else "")
-            parts.append(_SPACES.sub(" ", one.tail or "") if one is not page else "")
-    return re.sub(r"\n\s*\n\s*", "\n\n", "".join(map(str, parts))).strip()
+    The parser calls it with every tag and builds no tree: libxml2's ends at a depth of 256, and takes
+    quadratic time for the attributes of one element.
+
+    Raises:
+        DataError: elements are nested deeper than `_DEEPEST`, for which the parser takes quadratic time.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.title: list[str] = []
+        self.parts: list[str] = []
+        self.run: list[str] = []  # of text, since the last tag
+        self.unread = self.depth = 0  # elements that are open: in one that is not read, and of the others
+        self.tag = ""  # the last one
+        self.rows: list[_OpenRow] = []
+        self.tables = [0]  # rows of each table that is open
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        hidden = "hidden" in attributes or _UNSEEN.search(attributes.get("style") or "")
+        self._end_run()
+        if self.unread + self.depth == _DEEPEST:
+            raise DataError(f"{self.path} nests elements deeper than {_DEEPEST:,}; save it as text")
+        if self.unread or tag in _UNREAD or hidden:
+            self.unread += 1
+            return
+        self.depth, self.tag = self.depth + 1, tag
+        if self.rows and self.depth == self.rows[-1].depth + 1:
+            self.rows[-1].cells.append(len(self.parts))
+        if tag == "table":
+            self.tables.append(0)
+            if self.rows:
+                self.rows[-1].holds_table = True
+        elif tag == "tr":
+            self.tables[-1] += 1
+            self.rows.append(_OpenRow(self.depth, len(self.parts), self.tables[-1] == 1))
+        self.parts.append(_MARKUP.get(tag, ""))
+
+    def data(self, text: str) -> None:
+        self.run.append(text)
+
+    def _end_run(self) -> None:
+        text, self.run = "".join(self.run), []
+        if text and not self.unread and not (self.tag == "/tr" and text.isspace()):
+            to = self.title if self.tag == "title" else self.parts
+            to.append(text if self.tag == "pre" else _SPACES.sub(" ", text))
+
+    def end(self, tag: str) -> None:
+        self._end_run()
+        if self.unread:
+            self.unread -= 1
+            return
+        self.depth, self.tag = self.depth - 1, f"/{tag}"
+        if tag == "table" and len(self.tables) > 1:
+            self.tables.pop()
+        if tag == "tr" and self.rows and not (row := self.rows.pop()).holds_table:
+            ends = [*row.cells[1:], len(self.parts)]
+            cells = [_in_cell(self.parts[a:b]) for a, b in zip(row.cells, ends, strict=False)]
+            self.parts[row.start :] = [as_row(cells, ruled=row.first)]
+        self.parts.append("\n\n" if tag in _BREAKS else "")
+
+    def close(self) -> None:
+        self._end_run()
+
+    def text(self) -> str:
+        return re.sub(r"\n\s*\n\s*", "\n\n", "".join(self.parts)).strip()
 
 
-_SPACES = re.compile(r"\s+")
+@dataclass
+class _OpenRow:
+    depth: int
+    start: int  # among the parts of the page
+    first: bool  # of its table
+    cells: list[int] = field(default_factory=list)  # where each starts
+    holds_table: bool = False  # then it is there for the layout, and its cells are read one after the other
 
 
-def _row(row: Any) -> str:
-    """A row of a table; one of headings, or the first, is ruled off."""
-    own = [" ".join("".join(cell.itertext()).split()).replace("|", "/") for cell in row]
-    first = row.getprevious() is None and (
-        row.getparent().tag != "tbody" or row.getparent().getprevious() is None
-    )
-    return as_row(own, ruled=first)
+_SPACED = frozenset(_MARKUP.values())
+
+
+def _in_cell(parts: Iterable[str]) -> str:
+    """One line of a table's cell, without the marks of headings, items and columns."""
+    return " ".join("".join(" " if part in _SPACED else part for part in parts).split()).replace("|", "/")
 
 
 def as_row(own: Sequence[str], *, ruled: bool) -> str:
