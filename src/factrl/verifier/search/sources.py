@@ -31,7 +31,7 @@ from zipfile import ZipFile
 
 from factrl.errors import DataError, FactrlError, MissingExtra, SetupError, first_line, nearest
 from factrl.runs import rows as limits
-from factrl.runs.rows import opened, read_lines, read_rows, read_separated
+from factrl.runs.rows import opened, read_lines, read_rows, read_separated, without_nul
 from factrl.text import encodable
 from factrl.text.escape import one_line
 from factrl.text.html import OWN_PAGE
@@ -46,9 +46,13 @@ _TABLES = (".csv", ".tsv", ".parquet")
 # Between the passages of one document in the databases of FActScore and KnowRL (systems: `documents`).
 _SEPARATOR = "####SPECIAL####SEPARATOR####"
 
+_RATIO = 100  # of what a file unpacks to; texts have 3 to 10, but one that is stored once may be in each row
+_ROW = 128  # bytes that a row takes without its text
 _NAMED = 20  # files of a folder that are named because they were not read
 _HEAD = 1_000  # characters of a page in which it says what made it
 _DECLARES = 4_096  # bytes of a page in which it declares its encoding
+_MARKDOWN = (".md", ".markdown")
+_STRUCK_OUT = re.compile(r"~~(?![\s~])[^~\n]+~~")
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-\n(?=[a-z])")
 _WRAPPED = re.compile(r"(?<![.:!?\n])\n(?!\n)")  # an end of a line, not of a sentence or paragraph
 
@@ -62,16 +66,24 @@ def documents(path: Path) -> Iterator[Passage]:
     Raises:
         DataError: the file is of no known format, breaks off, is not what it says, or has no text column.
     """
-    number = 0
+    number = size = 0
     try:
-        for number, (place, row) in enumerate(_reader(path)(path), start=1):  # noqa: B007 (the error has it)
+        read = _reader(path)
+        most = max(limits.LONGEST_LINE, _RATIO * path.stat().st_size)
+        for number, (place, row) in enumerate(read(path), start=1):  # noqa: B007 (the error has it)
             document = _document(path, row, place)
+            size += len(document.text) + _ROW
+            if size > most:
+                raise DataError(
+                    f"{path} unpacks to more than {_RATIO} times its size, {most >> 20} MiB by {place}; cut "
+                    "it into several, or write equal rows once"
+                )
             if document.text and not document.text.isspace():
                 yield document
     except FactrlError:
         raise
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text: {error.reason}") from None
+        raise DataError(f"{path} is not UTF-8 text: {error.reason}; save it as UTF-8") from None
     except Exception as error:  # whatever a library raises on a file that is not what it says
         why = f"{type(error).__name__}: {first_line(error)}; it is damaged, encrypted or of another kind"
         if isinstance(error, OSError) and error.strerror:
@@ -232,20 +244,56 @@ def decoded(data: bytes, *, html: bool = False) -> str:
     """The text in the encoding that its byte-order mark names, that a page declares, or else UTF-8.
 
     Raises:
-        UnicodeDecodeError: it is not in that encoding.
+        UnicodeDecodeError: it is not in that encoding, or has NUL characters.
         LookupError: a page declares an encoding that is not known.
     """
     for mark, encoding in _MARKS.items():
         if data.startswith(mark):
-            return data[len(mark) :].decode(encoding)
+            return without_nul(data[len(mark) :].decode(encoding), data)
     declared = _CHARSET.search(data[:_DECLARES]) if html else None
     name = declared[1].decode("ascii").lower() if declared else "utf-8"
     if name not in _LATIN:
-        return data.decode(name)
+        return without_nul(data.decode(name), data)
     try:
-        return data.decode("utf-8")
+        return without_nul(data.decode("utf-8"), data)
     except UnicodeDecodeError:
         return data.decode("cp1252", "replace")
+
+
+# How files begin that are no plain text, whatever their name says.
+_KINDS = {
+    b"%pdf-": "a PDF (.pdf)",
+    b"<!doctype html": "a page (.html)",
+    b"<html": "a page (.html)",
+    b"pk\x03\x04": "a document of an office suite or an archive (.docx, .odt)",
+    b"{\\rtf": "a document in RTF (save it as .docx or .odt)",
+}
+
+
+def plain_text(path: Path | None, data: bytes = b"", *, most: int = 0) -> str:
+    """A text as it is, of a file or of the bytes of standard input.
+
+    Args:
+        most: bytes that it may have.
+
+    Raises:
+        DataError: it is of another kind, too large, or not UTF-8 text.
+    """
+    name, most = path or "stdin", most or limits.LONGEST_LINE
+    if path is not None:
+        with opened(path) as file:
+            data = file.read(most + 1)
+    for mark, kind in _KINDS.items():
+        if data[:_HEAD].lstrip().lower().startswith(mark):
+            raise DataError(f"{name} is {kind}; name a file that ends so, and it is read as --docs reads it")
+    if len(data) > most:
+        raise DataError(f"{name} has more than {most >> 20} MiB; cut it into several")
+    try:
+        return decoded(data)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{name} is not UTF-8 text: {error.reason} at byte {error.start:,}; save it as UTF-8"
+        ) from None
 
 
 def _whole(path: Path, *, html: bool = False) -> str:
@@ -276,10 +324,12 @@ def _read_database(path: Path) -> _Rows:
 
 
 def _read_text(path: Path) -> _Rows:
-    text, title = _whole(path), _title(path)
+    text, title = plain_text(path), _title(path)
     first, _, rest = text.lstrip().partition("\n")
-    if kind_of(path) == ".md" and first.startswith("# "):
-        title, text = first[2:].strip(), rest
+    if kind_of(path) in _MARKDOWN:
+        if first.startswith("# "):
+            title, text = first[2:].strip(), rest
+        text = _STRUCK_OUT.sub("", text)
     yield "it", {"text": text.strip(), "title": title}
 
 
@@ -310,7 +360,7 @@ _BREAKS = frozenset(
     address h1 h2 h3 h4 h5 h6
     """.split()  # noqa: SIM905
 )
-_MARKUP = {"br": "\n", "li": "\n- "} | {tag: "\n\n" for tag in _BREAKS}
+_MARKUP = {"br": "\n", "li": "\n- "} | dict.fromkeys(_BREAKS, "\n\n")
 _MARKUP |= {f"h{level}": f"\n\n{'#' * level} " for level in range(1, 7)}
 _SPACES = re.compile(r"\s+")
 _DEEPEST = 2_048  # elements in each other; browsers stop at a fourth of it
@@ -447,21 +497,153 @@ def _read_pdf(path: Path) -> _Rows:
 def _read_docx(path: Path) -> _Rows:
     try:
         import docx
-        from docx.table import Table
     except ImportError as error:
         raise MissingExtra("python-docx", "files") from error
     document = docx.Document(str(_small_archive(path)))
     parts: list[str] = []
-    for block in document.iter_inner_content():
-        if isinstance(block, Table):
-            rows = [[" ".join(cell.text.split()) for cell in row.cells] for row in block.rows]
-            parts += [as_row(row, ruled=not number) for number, row in enumerate(rows)]
-            continue
-        style = ((block.style and block.style.name) or "").lower()
-        level = re.match(r"heading (\d)", style)
-        marks = f"\n\n{'#' * min(int(level[1]), 6)} " if level else "\n\n# " if style == "title" else ""
-        parts.append((marks or ("\n- " if style.startswith("list") else "\n\n")) + block.text)
-    yield "it", {"text": "".join(parts).strip(), "title": document.core_properties.title or _title(path)}
+    size = 0
+    for part in _Word(path, document).text():
+        size += len(part)
+        _check_size(path, size)  # a cell that spans rows is in each
+        parts.append(part)
+    text = "".join(parts).strip()
+    yield "it", {"text": text, "title": document.core_properties.title or _title(path)}
+
+
+# What Word keeps beside the text: what is deleted or moved away, codes of fields, a second form for old
+# versions, and how a word in Chinese or Japanese is read.
+_BESIDE = frozenset("del moveFrom delText instrText delInstrText Fallback rt pPr rPr sdtPr sectPr".split())  # noqa: SIM905
+_SIGNS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+_STRUCK = ("strike", "dstrike", "vanish")
+_COLUMNS_OF_WORD = 63
+
+
+class _Word:
+    """What a reader of a document of Word sees once all changes are accepted, from headers to footnotes."""
+
+    def __init__(self, path: Path, document: Any) -> None:
+        from docx.oxml.parser import parse_xml
+
+        self.path, self.body = path, document.element.body
+        self.styles = {_get(style, "styleId"): style for style in document.styles.element}
+        self.struck: dict[str | None, dict[str, bool]] = {}
+        self.beside: dict[str | None, Any] = {}  # headers and footers
+        self.notes: dict[tuple[str, str | None], Any] = {}
+        self.joined = False  # to the paragraph before, whose end is deleted
+        for name, relation in document.part.rels.items():
+            kind = relation.reltype.rpartition("/")[2]
+            if kind in ("header", "footer"):
+                self.beside[name] = parse_xml(relation.target_part.blob)
+            elif kind in ("footnotes", "endnotes"):
+                notes = parse_xml(relation.target_part.blob)
+                self.notes |= {(kind[:-1], _get(note, "id")): note for note in notes}
+
+    def text(self) -> Iterator[str]:
+        for one in self.body.iter("{*}headerReference", "{*}footerReference"):
+            yield from self.blocks(self.beside.pop(_get(one, "id"), ()))
+        yield from self.blocks(self.body)
+
+    def blocks(self, parent: Any) -> Iterator[str]:
+        """The paragraphs and rows in an element, in order."""
+        for one in parent:
+            kind = _local(one)
+            if kind == "p":
+                yield from self.paragraph(one)
+            elif kind == "tbl":
+                yield from self.table(one)
+            elif kind not in _BESIDE:
+                yield from self.blocks(one)
+
+    def paragraph(self, one: Any) -> Iterator[str]:
+        style = _get(one.find("{*}pPr/{*}pStyle"), "val")
+        known = self.styles.get(style)
+        name = "" if known is None else (_get(known.find("{*}name"), "val") or "").lower()
+        level = re.match(r"heading (\d)", name)
+        marks = f"\n\n{'#' * min(int(level[1]), 6)} " if level else "\n\n# " if name == "title" else ""
+        others: list[Any] = []
+        text = "".join(self.runs(one, style, others))
+        if text.strip():
+            yield "" if self.joined else marks or ("\n- " if name.startswith("list") else "\n\n")
+            yield text
+        deleted = one.find("{*}pPr/{*}rPr/{*}del") is not None
+        self.joined = deleted and (self.joined or bool(text.strip()))
+        for other in others:  # text boxes and notes, behind the paragraph that has them
+            yield from self.blocks(other)
+
+    def runs(self, parent: Any, style: str | None, others: list[Any]) -> Iterator[str]:
+        """The text in an element; what is not part of the line goes into `others`."""
+        for one in parent:
+            kind = _local(one)
+            if kind == "t":
+                yield one.text or ""
+            elif kind in _SIGNS:
+                yield _SIGNS[kind]
+            elif kind == "txbxContent":
+                others.append(one)
+            elif kind in ("footnoteReference", "endnoteReference"):
+                others.append(self.notes.pop((kind.removesuffix("Reference"), _get(one, "id")), ()))
+            elif kind not in _BESIDE and not (kind == "r" and self.is_struck(one, style)):
+                yield from self.runs(one, style, others)
+
+    def is_struck(self, run: Any, style: str | None) -> bool:
+        """Whether a run is struck out or hidden, by itself, by its style or by that of its paragraph."""
+        own = self.of_style(_get(run.find("{*}rPr/{*}rStyle"), "val"))
+        return any({**self.of_style(style), **own, **_struck(run)}.values())
+
+    def of_style(self, name: str | None) -> dict[str, bool]:
+        if name not in self.struck:
+            self.struck[name] = {}  # of a style that is based on itself
+            if (style := self.styles.get(name)) is not None:
+                base = self.of_style(_get(style.find("{*}basedOn"), "val"))
+                self.struck[name] = {**base, **_struck(style)}
+        return self.struck[name]
+
+    def table(self, one: Any) -> Iterator[str]:
+        """Its rows; one that holds a table is there for the layout, and its cells are read one by one."""
+        above: list[str] = []
+        ruled = True
+        for row in _inside(one, "tr"):
+            if row.find("{*}trPr/{*}del") is not None:
+                continue
+            cells = [cell for cell in _inside(row, "tc") if cell.find("{*}tcPr/{*}cellDel") is None]
+            if any(cell.find(".//{*}tbl") is not None for cell in cells):
+                for cell in cells:
+                    yield from self.blocks(cell)
+                continue
+            texts: list[str] = []
+            for cell in cells:  # one that spans columns or rows is in each
+                text, merged = _in_cell(self.blocks(cell)), cell.find("{*}tcPr/{*}vMerge")
+                if merged is not None and _get(merged, "val") != "restart" and len(above) > len(texts):
+                    text = above[len(texts)]
+                span = int(_get(cell.find("{*}tcPr/{*}gridSpan"), "val") or 1)
+                texts += [text] * min(span, _COLUMNS_OF_WORD)
+            _check_size(self.path, sum(map(len, texts)))
+            yield as_row(texts, ruled=ruled)
+            above, ruled = texts, False
+
+
+def _local(element: Any) -> str:
+    return str(element.tag).rpartition("}")[2]
+
+
+def _get(element: Any, name: str) -> str | None:
+    """An attribute, whatever its namespace."""
+    named = () if element is None else element.attrib.items()
+    return next((value for key, value in named if key.rpartition("}")[2] == name), None)
+
+
+def _struck(element: Any) -> dict[str, bool]:
+    found = ((name, element.find(f"{{*}}rPr/{{*}}{name}")) for name in _STRUCK)
+    return {name: _get(one, "val") not in ("0", "false", "off") for name, one in found if one is not None}
+
+
+def _inside(parent: Any, kind: str) -> Iterator[Any]:
+    """The rows of a table or the cells of a row, in content controls too."""
+    for one in parent:
+        if _local(one) == kind:
+            yield one
+        elif _local(one) not in _BESIDE:
+            yield from _inside(one, kind)
 
 
 def _read_odt(path: Path) -> _Rows:
@@ -470,7 +652,7 @@ def _read_odt(path: Path) -> _Rows:
     except ImportError as error:
         raise MissingExtra("odfdo", "files") from error
     document: Any = odfdo.Document(str(_small_archive(path)))
-    text, title = document.to_markdown(), document.meta.title
+    text, title = _STRUCK_OUT.sub("", document.to_markdown()), document.meta.title
     yield "it", {"text": text.strip(), "title": title or _title(path)}
 
 
@@ -486,8 +668,7 @@ _READERS: Mapping[str, Callable[[Path], _Rows]] = {
     ".csv": _read_separated,
     ".tsv": _read_separated,
     ".parquet": _read_rows,
-    ".txt": _read_text,
-    ".md": _read_text,
+    **dict.fromkeys((".txt", ".text", ".md", ".markdown", ".rst"), _read_text),
     ".html": _read_html,
     ".htm": _read_html,
     ".pdf": _read_pdf,
@@ -496,6 +677,10 @@ _READERS: Mapping[str, Callable[[Path], _Rows]] = {
     ".ipynb": _read_notebook,
     ".db": _read_database,
 }
+
+
+KNOWN = frozenset(_READERS)
+"""The endings of the files that can be read; those of text also with .gz behind them."""
 
 
 def _reader(path: Path) -> Callable[[Path], _Rows]:
