@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -143,11 +145,31 @@ def test_what_is_read(
     assert verifier.asked == (read, "")
 
 
+def test_what_exists_and_is_no_folder_is_read(fake: Say) -> None:
+    verifier = fake(made("supported"))
+    Path("a.txt.gz").write_bytes(gzip.compress(b"Packed."))
+    ours, theirs = os.pipe()
+    os.write(theirs, b"From a shell.")
+    os.close(theirs)
+    for name, text in (("a.txt.gz", "Packed."), (f"/dev/fd/{ours}", "From a shell.")):
+        assert main(["verify", name, *DOCS]) == 0
+        assert verifier.asked == (text, "")
+    os.close(ours)
+    os.mkfifo("pipe")
+    assert main(["verify", "pipe", *DOCS]) == 2
+
+
 @pytest.mark.parametrize(
     ("words", "piped", "message"),
     [
         ([""], b"", "TEXT | FILE | - is empty"),
         (["answr.txt"], b"", "answr.txt does not exist; did you mean 'answer.txt'?"),
+        (["no such file.txt"], b"", "no such file.txt does not exist"),
+        (["answer.docx"], b"", "answer.docx does not exist"),
+        (["answer.md.gz"], b"", "answer.md.gz does not exist"),
+        (["/dev/null"], b"", "/dev/null: empty"),
+        (["-"], "Open.".encode("utf-16-be"), "stdin is not UTF-8 text: NUL"),
+        (["-"], rb"{\rtf1 Hello}", "stdin is a document in RTF"),
         (["latin.txt"], b"", "latin.txt is not UTF-8 text: invalid start byte at byte 1"),
         (["-"], b"x" * (2**24 + 1), "stdin has more than 16 MiB"),
         (["."], b"", ". is a folder; name a file, or give the text itself"),
@@ -456,6 +478,9 @@ def test_several_texts_of_several_formats_share_one_page_and_accepted_claims(
         ("page.txt", b" <!DOCTYPE html><p>x", ".html"),
         ("page.md", b"%PDF-1.7", ".pdf"),
         ("letter.txt", b"PK\x03\x04", ".docx"),
+        ("letter.rtf", b"Hello.", "letter.rtf is of no known format"),
+        ("letter.doc", b"Hello.", "letter.doc is of no known format"),
+        ("letter.txt.gz", b"none", "letter.txt.gz cannot be read: Not a gzipped file"),
         ("letter.docx", b"none", "letter.docx cannot be read as .docx"),
         ("v.toml", b"verifier.dcos = ['a']", "did you mean 'verifier.docs'"),
     ],

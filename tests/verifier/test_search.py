@@ -160,6 +160,84 @@ def test_of_a_web_page_its_words_are_read(tmp_path: Path) -> None:
     assert (short.title, short.text) == ("two words", "Short text.")
 
 
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("The tower is <s>never </s><del>x</del>open <strike>y</strike>today.", "The tower is open today."),
+        ("It is <b hidden>x</b><b style='color: red; DISPLAY: none'>y</b>open.<br hidden>", "It is open."),
+        ("It is <i style='text-decoration:line-through'>not </i>open.", "It is open."),
+        ("It is <span aria-hidden=true>open</span>.", "It is open."),
+        ("<div>" * 999 + "It is open.", "It is open."),
+        ("<span>" * 260 + "It is<p>open.", "It is\n\nopen."),
+        ("<pre><code>a  b</code></pre>", "a b"),
+        ("<table><caption>T</caption><tr><th>a<th>b<tr><td><h2>1</h2><li>2</li><td>3|4</table>",
+         "T\n\n| a | b |\n|---|---|\n| 1 2 | 3/4 |"),
+        ("<table><tr><td><h2>A</h2><td><table><tr><td>1<td>2</table></table>",
+         "## A\n\n| 1 | 2 |\n|---|---|"),
+    ],
+)  # fmt: skip
+def test_what_a_reader_of_a_page_sees(tmp_path: Path, page: str, text: str) -> None:
+    (tmp_path / "a.html").write_text(page)
+    assert [document.text for document in read(tmp_path / "a.html")] == [text]
+
+
+def run(text: str, properties: str = "") -> str:
+    return f'<w:r><w:rPr>{properties}</w:rPr><w:t xml:space="preserve">{text}</w:t></w:r>'
+
+
+def paragraph(text: str, properties: str = "") -> str:
+    return f"<w:p><w:pPr>{properties}</w:pPr>{text if '<' in text else run(text)}</w:p>"
+
+
+def table(*rows: str) -> str:
+    return f"<w:tbl>{''.join(f'<w:tr>{row}</w:tr>' for row in rows)}</w:tbl>"
+
+
+def cell(content: str, properties: str = "") -> str:
+    inner = content if "<" in content else paragraph(content)
+    return f"<w:tc><w:tcPr>{properties}</w:tcPr>{inner}</w:tc>"
+
+
+BOX = f"<w:txbxContent>{paragraph('A box.')}</w:txbxContent>"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (paragraph(run("Not ") + f"<w:ins>{run('now ')}</w:ins>"
+                   + "<w:del><w:r><w:delText>x</w:delText></w:r></w:del>" + run("open.")), "Not now open."),
+        (paragraph(f"<w:moveFrom>{run('a')}</w:moveFrom><w:moveTo>{run('b')}</w:moveTo>"), "b"),
+        (paragraph(run("a", "<w:strike/>") + run("b", "<w:dstrike/>") + run("c", "<w:vanish/>")
+                   + run("d", '<w:strike w:val="0"/>')), "d"),
+        (paragraph(run("gone", '<w:rStyle w:val="Gone"/>')
+                   + run("kept", '<w:rStyle w:val="Gone"/><w:strike w:val="false"/>')), "kept"),
+        (paragraph("It is", "<w:rPr><w:del/></w:rPr>") + paragraph(" open."), "It is open."),
+        (f"<w:sdt><w:sdtContent>{paragraph('In a control.')}</w:sdtContent></w:sdt>", "In a control."),
+        (paragraph(f"<w:hyperlink>{run('a')}</w:hyperlink><w:sdt><w:sdtContent>{run('b')}</w:sdtContent></w:sdt>"
+                   f"<w:fldSimple>{run('c')}</w:fldSimple>"), "abc"),
+        (paragraph(run("First.") + f"<w:r><w:drawing>{BOX}</w:drawing><mc:Fallback>{BOX}</mc:Fallback></w:r>")
+         + paragraph("Last."), "First.\n\nA box.\n\nLast."),
+        (table(cell("a", '<w:gridSpan w:val="2"/>'),
+               cell("b", '<w:vMerge w:val="restart"/>') + cell("1"),
+               cell("", "<w:vMerge/>") + cell("2"),
+               "<w:trPr><w:del/></w:trPr>" + cell("x")), "| a | a |\n|---|---|\n| b | 1 |\n| b | 2 |"),
+        (table(cell("a") + cell(table(cell("b")))), "a\n\n| b |\n|---|"),
+    ],
+)  # fmt: skip
+def test_what_a_reader_of_a_word_document_sees(tmp_path: Path, body: str, text: str) -> None:
+    docx, oxml = pytest.importorskip("docx"), pytest.importorskip("docx.oxml")
+    document = docx.Document()
+    document.styles.add_style("Gone", 2).font.strike = True
+    document.sections[0].header.paragraphs[0].text = "Above."
+    names = (
+        oxml.ns.nsdecls("w", "r") + ' xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
+    )
+    for one in oxml.parse_xml(f"<w:x {names}>{body}</w:x>"):
+        document.element.body.insert(len(document.element.body) - 1, one)
+    document.save(tmp_path / "a.docx")
+    assert [one.text for one in read(tmp_path / "a.docx")] == [f"Above.\n\n{text}"]
+
+
 def test_a_cirrus_dump(tmp_path: Path) -> None:
     lines: list[dict[str, Any]] = [
         {"index": {"_type": "page", "_id": "7"}},
@@ -279,11 +357,21 @@ def test_what_cannot_be_read_is_named_and_left_out(tmp_path: Path, caplog: pytes
         ("x.docx", zipped("much", "0" * (LONGEST_LINE + 1)), "x.docx has more than"),
         ("x.odt", zipped("a", "b"), "x.odt cannot be read as .odt"),
         ("x.ipynb", "{}", "x.ipynb cannot be read as .ipynb"),
+        ("x.html", "<div>" * 3_000 + "x", "x.html nests elements deeper than"),
         ("x.html", "<!-- only -->", "no text in x.html"),
         ("x.html", "", "no text in x.html"),
         ("x.html", "<html></html>", "no text in x.html"),
         ("x.html", "<script>a</script>", "no text in x.html"),
         ("x.md", "", "no text in x.md"),
+        ("x.txt", "Open.".encode("utf-16-le"), "x.txt is not UTF-8 text: NUL"),
+        ("x.txt", "Open.".encode("utf-32"), "x.txt is not UTF-8 text: NUL"),
+        ("x.html", "<p>Open.".encode("utf-16-be"), "x.html is not UTF-8 text: NUL"),
+        ("x.csv", "text\nOpen.\n".encode("utf-16-le"), "x.csv is not UTF-8 text: NUL"),
+        ("x.jsonl", JSON_LINES.encode("utf-16-le"), "x.jsonl is not UTF-8 text: NUL"),
+        ("x.md", r"{\rtf1 Hello}", "x.md is a document in RTF"),
+        ("x.jsonl.gz", gzip.compress(json.dumps({"text": "x" * (1 << 20)}).encode() + b"\n", mtime=0) * 70,
+         "x.jsonl.gz unpacks to more than"),
+        ("x.csv.gz", gzip.compress(b"text\n" + b"x\n" * 600_000, mtime=0), "x.csv.gz unpacks to more than"),
         ("x.xml", "<mediawiki></mediawiki>", "of Wikipedia take the Cirrus dump, .json.gz"),
     ],
 )  # fmt: skip

@@ -8,6 +8,7 @@ import json
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -15,12 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factrl.errors import INSTALL, ConfigError, DataError, TooManyMasked, Unscored, nearest
+from factrl.errors import INSTALL, ConfigError, DataError, TooManyMasked, Unscored, first_line, nearest
 from factrl.job import REWARD_ALONE, open_judge, read_job, unread
 from factrl.llm import preflight
 from factrl.runs.config import settable
 from factrl.runs.disk import is_page, write_page
 from factrl.runs.progress import Progress
+from factrl.runs.rows import refuse_pipe
 from factrl.runs.settings import LOCAL, AskSettings
 from factrl.text.escape import one_line
 from factrl.verifier.claims import normalised
@@ -47,12 +49,8 @@ _ALL = 10**9  # claims: a limit is for rewards, or the user's own
 _QUIET = 0.8  # seconds before anything is said of progress
 _MANY = 30  # claims from which on it is worth one claim's time to say how long all take
 _PATIENT = 7 * 86_400.0  # seconds: whoever waits at a terminal can stop by themselves
-_HEAD = 200  # bytes in which a file says what it is
-_MARKS = {b"%pdf-": "a PDF (.pdf)", b"<!doctype html": "a page (.html)", b"<html": "a page (.html)"}
-_MARKS |= {b"pk\x03\x04": "a document of an office suite or an archive (.docx, .odt)"}
-_DOCUMENTS = {".html", ".htm", ".pdf", ".docx", ".odt", ".ipynb"}
 _DATA = {".jsonl", ".json", ".csv", ".tsv", ".parquet", ".db", ".xlsx"}
-_TEXT_FILES = {".txt", ".text", ".md", ".markdown", ".rst", ".html", ".json", ".jsonl", ".csv"}
+_PLAIN = {"", ".txt", ".text", ".md", ".markdown", ".rst"}
 _NO_MODEL = (
     "No model judges: words, names and numbers are compared, which is weak and no verification. For a model: "
     f"{INSTALL.format('[local]')}, then factrl doctor --get Qwen2.5-Coder-1.5B-Instruct; or --judge URL."
@@ -328,22 +326,27 @@ def _texts(words: list[str]) -> list[tuple[str, str]]:
 
 
 def _text(word: str) -> tuple[str, str]:
+    from factrl.verifier.search.sources import KNOWN, kind_of, plain_text
+
     if word == "-":
-        return "", _decoded(sys.stdin.buffer.read(_LARGEST + 1), "stdin")
+        return "", plain_text(None, sys.stdin.buffer.read(_LARGEST + 1), most=_LARGEST)
     if not word.strip():
         return "", word
     path = Path(word)
     try:
         if path.is_dir():
             raise ConfigError(f"{word} is a folder; name a file, or give the text itself")
-        if path.is_file():
+        if path.exists():
             return word, _read(path)
-    except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:  # too long for a name, so it is a text
-            raise DataError(f"{word} cannot be read: {error.strerror}") from error
-    if len(word.split()) == 1 and path.suffix.lower() in _TEXT_FILES:
+    except (OSError, EOFError, zlib.error) as error:
+        if getattr(error, "errno", None) == errno.ENAMETOOLONG:  # so it is a text
+            return "", word
+        why = getattr(error, "strerror", None) or first_line(error)
+        raise DataError(f"{word} cannot be read: {why}") from error
+    if "\n" not in word and kind_of(path) in {*KNOWN, *_DATA}:
         around = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise DataError(f"{word} does not exist{nearest(path.name, around)}")
+        end = "; a text that ends so gets a period" if " " in word else ""
+        raise DataError(f"{word} does not exist{nearest(path.name, around)}{end}")
     return "", word
 
 
@@ -351,31 +354,17 @@ def _read(path: Path) -> str:
     """The text of a file: as it is, or what `--docs` reads of a format that is not plain text.
 
     Raises:
-        DataError: it is a table or data, or cannot be read.
+        DataError: it is a table or data, of no known format, or cannot be read.
     """
-    from factrl.verifier.search.sources import documents, kind_of
+    from factrl.verifier.search.sources import documents, kind_of, plain_text
 
+    refuse_pipe(path)
     kind = kind_of(path)
     if kind in _DATA:
         raise DataError(f"{path} holds rows and no text; give a text, or print the column that has them")
-    if kind in _DOCUMENTS:
-        return "\n\n".join(one.text for one in documents(path))
-    with path.open("rb") as file:
-        return _decoded(file.read(_LARGEST + 1), str(path))
-
-
-def _decoded(data: bytes, name: str) -> str:
-    from factrl.verifier.search.sources import decoded
-
-    for mark, kind in _MARKS.items():
-        if data[:_HEAD].lstrip().lower().startswith(mark):
-            raise DataError(f"{name} is {kind}; name a file that ends so, and it is read as --docs reads it")
-    if len(data) > _LARGEST:
-        raise DataError(f"{name} has more than {_LARGEST / 2**20:.0f} MiB; name a file with one text")
-    try:
-        return decoded(data)
-    except UnicodeDecodeError as error:
-        raise DataError(f"{name} is not UTF-8 text: {error.reason} at byte {error.start:,}") from None
+    if kind in _PLAIN or not path.is_file():
+        return plain_text(path, most=_LARGEST)
+    return "\n\n".join(one.text for one in documents(path))
 
 
 def _evidence(names: Sequence[str], texts: list[tuple[str, str]]) -> list[Path]:

@@ -117,6 +117,22 @@ def lines_of(file: IO[bytes], name: object) -> Iterator[bytes]:
         yield line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
 
 
+def without_nul(text: str, data: bytes) -> str:
+    """The text, which is not UTF-8 where it has NUL characters: UTF-16 and UTF-32 read so have them.
+
+    Raises:
+        UnicodeDecodeError: it has one.
+    """
+    if "\0" in text:
+        at = data.find(0)
+        raise UnicodeDecodeError("utf-8", data, at, at + 1, "NUL character")
+    return text
+
+
+def _utf8(line: bytes) -> str:
+    return without_nul(line.decode("utf-8"), line)
+
+
 def read_lines(path: Path) -> Iterator[Any]:
     """The values of a file of JSON Lines, plain or .gz.
 
@@ -126,7 +142,7 @@ def read_lines(path: Path) -> Iterator[Any]:
     with opened(path) as file:
         for number, line in enumerate(lines_of(file, path), start=1):
             if line.strip():
-                yield _parse(line.decode("utf-8"), f"{path}, line {number}")
+                yield _parse(_utf8(line), f"{path}, line {number}")
 
 
 def read_separated(path: Path, delimiter: str = "") -> Iterator[dict[str, Any]]:
@@ -135,7 +151,7 @@ def read_separated(path: Path, delimiter: str = "") -> Iterator[dict[str, Any]]:
     name = path.name.lower()
     delimiter = delimiter or ("\t" if name.removesuffix(".gz").endswith(".tsv") else ",")
     with opened(path) as file:
-        lines = map(bytes.decode, lines_of(file, path))
+        lines = map(_utf8, lines_of(file, path))
         reader = csv.DictReader(lines, restval="", delimiter=delimiter, strict=True)
         start = 1
         try:

@@ -93,7 +93,8 @@ class Given:
         problems: dict[Path, SetupError] = {}
         for file in files:
             try:
-                found = [p for document in documents(file) for p in passages_of(document)]
+                whole = list(documents(file))  # what is too large is refused before any of it is cut
+                found = [p for document in whole for p in passages_of(document)]
             except (DataError, MissingExtra) as error:
                 problems[file] = error
                 continue

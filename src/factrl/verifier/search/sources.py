@@ -24,14 +24,14 @@ import sqlite3
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 from zipfile import ZipFile
 
 from factrl.errors import DataError, FactrlError, MissingExtra, SetupError, first_line, nearest
 from factrl.runs import rows as limits
-from factrl.runs.rows import opened, read_lines, read_rows, read_separated
+from factrl.runs.rows import opened, read_lines, read_rows, read_separated, without_nul
 from factrl.text import encodable
 from factrl.text.escape import one_line
 from factrl.text.html import OWN_PAGE
@@ -46,9 +46,13 @@ _TABLES = (".csv", ".tsv", ".parquet")
 # Between the passages of one document in the databases of FActScore and KnowRL (systems: `documents`).
 _SEPARATOR = "####SPECIAL####SEPARATOR####"
 
+_RATIO = 100  # of what a file unpacks to; texts have 3 to 10, but one that is stored once may be in each row
+_ROW = 128  # bytes that a row takes without its text
 _NAMED = 20  # files of a folder that are named because they were not read
 _HEAD = 1_000  # characters of a page in which it says what made it
 _DECLARES = 4_096  # bytes of a page in which it declares its encoding
+_MARKDOWN = (".md", ".markdown")
+_STRUCK_OUT = re.compile(r"~~(?![\s~])[^~\n]+~~")
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-\n(?=[a-z])")
 _WRAPPED = re.compile(r"(?<![.:!?\n])\n(?!\n)")  # an end of a line, not of a sentence or paragraph
 
@@ -62,16 +66,24 @@ def documents(path: Path) -> Iterator[Passage]:
     Raises:
         DataError: the file is of no known format, breaks off, is not what it says, or has no text column.
     """
-    number = 0
+    number = size = 0
     try:
-        for number, (place, row) in enumerate(_reader(path)(path), start=1):  # noqa: B007 (the error has it)
+        read = _reader(path)
+        most = max(limits.LONGEST_LINE, _RATIO * path.stat().st_size)
+        for number, (place, row) in enumerate(read(path), start=1):  # noqa: B007 (the error has it)
             document = _document(path, row, place)
+            size += len(document.text) + _ROW
+            if size > most:
+                raise DataError(
+                    f"{path} unpacks to more than {_RATIO} times its size, {most >> 20} MiB by {place}; cut "
+                    "it into several, or write equal rows once"
+                )
             if document.text and not document.text.isspace():
                 yield document
     except FactrlError:
         raise
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text: {error.reason}") from None
+        raise DataError(f"{path} is not UTF-8 text: {error.reason}; save it as UTF-8") from None
     except Exception as error:  # whatever a library raises on a file that is not what it says
         why = f"{type(error).__name__}: {first_line(error)}; it is damaged, encrypted or of another kind"
         if isinstance(error, OSError) and error.strerror:
@@ -232,20 +244,56 @@ def decoded(data: bytes, *, html: bool = False) -> str:
     """The text in the encoding that its byte-order mark names, that a page declares, or else UTF-8.
 
     Raises:
-        UnicodeDecodeError: it is not in that encoding.
+        UnicodeDecodeError: it is not in that encoding, or has NUL characters.
         LookupError: a page declares an encoding that is not known.
     """
     for mark, encoding in _MARKS.items():
         if data.startswith(mark):
-            return data[len(mark) :].decode(encoding)
+            return without_nul(data[len(mark) :].decode(encoding), data)
     declared = _CHARSET.search(data[:_DECLARES]) if html else None
     name = declared[1].decode("ascii").lower() if declared else "utf-8"
     if name not in _LATIN:
-        return data.decode(name)
+        return without_nul(data.decode(name), data)
     try:
-        return data.decode("utf-8")
+        return without_nul(data.decode("utf-8"), data)
     except UnicodeDecodeError:
         return data.decode("cp1252", "replace")
+
+
+# How files begin that are no plain text, whatever their name says.
+_KINDS = {
+    b"%pdf-": "a PDF (.pdf)",
+    b"<!doctype html": "a page (.html)",
+    b"<html": "a page (.html)",
+    b"pk\x03\x04": "a document of an office suite or an archive (.docx, .odt)",
+    b"{\\rtf": "a document in RTF (save it as .docx or .odt)",
+}
+
+
+def plain_text(path: Path | None, data: bytes = b"", *, most: int = 0) -> str:
+    """A text as it is, of a file or of the bytes of standard input.
+
+    Args:
+        most: bytes that it may have.
+
+    Raises:
+        DataError: it is of another kind, too large, or not UTF-8 text.
+    """
+    name, most = path or "stdin", most or limits.LONGEST_LINE
+    if path is not None:
+        with opened(path) as file:
+            data = file.read(most + 1)
+    for mark, kind in _KINDS.items():
+        if data[:_HEAD].lstrip().lower().startswith(mark):
+            raise DataError(f"{name} is {kind}; name a file that ends so, and it is read as --docs reads it")
+    if len(data) > most:
+        raise DataError(f"{name} has more than {most >> 20} MiB; cut it into several")
+    try:
+        return decoded(data)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{name} is not UTF-8 text: {error.reason} at byte {error.start:,}; save it as UTF-8"
+        ) from None
 
 
 def _whole(path: Path, *, html: bool = False) -> str:
@@ -276,10 +324,12 @@ def _read_database(path: Path) -> _Rows:
 
 
 def _read_text(path: Path) -> _Rows:
-    text, title = _whole(path), _title(path)
+    text, title = plain_text(path), _title(path)
     first, _, rest = text.lstrip().partition("\n")
-    if kind_of(path) == ".md" and first.startswith("# "):
-        title, text = first[2:].strip(), rest
+    if kind_of(path) in _MARKDOWN:
+        if first.startswith("# "):
+            title, text = first[2:].strip(), rest
+        text = _STRUCK_OUT.sub("", text)
     yield "it", {"text": text.strip(), "title": title}
 
 
@@ -302,67 +352,121 @@ def _title(path: Path) -> str:
     return path.name[: path.name.lower().rindex(kind_of(path))].replace("_", " ")
 
 
-_SILENT_TAGS = "script style noscript template svg nav button select iframe".split()  # noqa: SIM905
+_UNREAD = frozenset("script style noscript template svg nav button select iframe s del strike".split())  # noqa: SIM905
+_UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|line-through", re.IGNORECASE)
 _BREAKS = frozenset(
     """
     p div section article main header footer aside ul ol dl dt dd table blockquote pre figure figcaption
     address h1 h2 h3 h4 h5 h6
     """.split()  # noqa: SIM905
 )
+_MARKUP = {"br": "\n", "li": "\n- "} | dict.fromkeys(_BREAKS, "\n\n")
+_MARKUP |= {f"h{level}": f"\n\n{'#' * level} " for level in range(1, 7)}
+_SPACES = re.compile(r"\s+")
+_DEEPEST = 2_048  # elements in each other; browsers stop at a fourth of it
 
 
 def _read_html(path: Path) -> _Rows:
     try:
-        from lxml import etree, html  # pyright: ignore[reportAttributeAccessIssue]  (compiled, without types)
+        from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  (compiled, without types)
     except ImportError as error:
         raise MissingExtra("lxml", "files") from error
     text = _whole(path, html=True)
-    if OWN_PAGE in text[:_HEAD]:  # a report shows the text that it judged, which would bear itself out
+    # A report shows the text that it judged, which would bear itself out.
+    if OWN_PAGE in text[:_HEAD] or not text.strip():
         return
+    page = _Page(path)
     # Decoded above; the parser refuses texts that declare an encoding, so it gets bytes again.
-    try:
-        page: Any = html.document_fromstring(text.encode(), html.HTMLParser(encoding="utf-8"))
-    except etree.ParserError:  # there is no element in it
-        return
-    title = " ".join(page.xpath("string(//title)").split())
-    text = "" if page.body is None else marked_up(page.body)
-    yield "it", {"text": text, "title": title or _title(path)}
+    etree.fromstring(text.encode(), etree.HTMLParser(encoding="utf-8", huge_tree=True, target=page))
+    title = " ".join("".join(page.title).split())
+    yield "it", {"text": page.text(), "title": title or _title(path)}
 
 
-def marked_up(page: Any) -> str:
-    """The text of an element of lxml, with headings, lists and tables as Markdown writes them."""
-    from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  (compiled, without types)
+class _Page:
+    """What a reader of a page sees, with headings, lists and tables as Markdown writes them.
 
-    etree.strip_elements(page, etree.Comment, *_SILENT_TAGS, with_tail=False)
-    parts: list[str] = []
-    walk = etree.iterwalk(page, events=("start", "end"))
-    for event, one in walk:
-        tag = str(one.tag)
-        if tag == "tr" and one.find(".//table") is None:
-            if event == "start":
-                parts.append(_row(one))
-                walk.skip_subtree()
-            continue
-        if event == "start":
-            heading = f"{'#' * int(tag[1])} " if re.fullmatch("h[1-6]", tag) else ""
-            parts.append("\n\n" + heading if tag in _BREAKS else {"br": "\n", "li": "\n- "}.get(tag, ""))
-            parts.append(one.text if tag == "pre" else _SPACES.sub(" ", one.text or ""))
-        else:
-            parts.append("\n\n" if tag in _BREAKS else "")
-            parts.append(_SPACES.sub(" ", one.tail or "") if one is not page else "")
-    return re.sub(r"\n\s*\n\s*", "\n\n", "".join(map(str, parts))).strip()
+    The parser calls it with every tag and builds no tree: libxml2's ends at a depth of 256, and takes
+    quadratic time for the attributes of one element.
+
+    Raises:
+        DataError: elements are nested deeper than `_DEEPEST`, for which the parser takes quadratic time.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.title: list[str] = []
+        self.parts: list[str] = []
+        self.run: list[str] = []  # of text, since the last tag
+        self.unread = self.depth = 0  # elements that are open: in one that is not read, and of the others
+        self.tag = ""  # the last one
+        self.rows: list[_OpenRow] = []
+        self.tables = [0]  # rows of each table that is open
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        hidden = "hidden" in attributes or _UNSEEN.search(attributes.get("style") or "")
+        self._end_run()
+        if self.unread + self.depth == _DEEPEST:
+            raise DataError(f"{self.path} nests elements deeper than {_DEEPEST:,}; save it as text")
+        if self.unread or tag in _UNREAD or hidden:
+            self.unread += 1
+            return
+        self.depth, self.tag = self.depth + 1, tag
+        if self.rows and self.depth == self.rows[-1].depth + 1:
+            self.rows[-1].cells.append(len(self.parts))
+        if tag == "table":
+            self.tables.append(0)
+            if self.rows:
+                self.rows[-1].holds_table = True
+        elif tag == "tr":
+            self.tables[-1] += 1
+            self.rows.append(_OpenRow(self.depth, len(self.parts), self.tables[-1] == 1))
+        self.parts.append(_MARKUP.get(tag, ""))
+
+    def data(self, text: str) -> None:
+        self.run.append(text)
+
+    def _end_run(self) -> None:
+        text, self.run = "".join(self.run), []
+        if text and not self.unread and not (self.tag == "/tr" and text.isspace()):
+            to = self.title if self.tag == "title" else self.parts
+            to.append(text if self.tag == "pre" else _SPACES.sub(" ", text))
+
+    def end(self, tag: str) -> None:
+        self._end_run()
+        if self.unread:
+            self.unread -= 1
+            return
+        self.depth, self.tag = self.depth - 1, f"/{tag}"
+        if tag == "table" and len(self.tables) > 1:
+            self.tables.pop()
+        if tag == "tr" and self.rows and not (row := self.rows.pop()).holds_table:
+            ends = [*row.cells[1:], len(self.parts)]
+            cells = [_in_cell(self.parts[a:b]) for a, b in zip(row.cells, ends, strict=False)]
+            self.parts[row.start :] = [as_row(cells, ruled=row.first)]
+        self.parts.append("\n\n" if tag in _BREAKS else "")
+
+    def close(self) -> None:
+        self._end_run()
+
+    def text(self) -> str:
+        return re.sub(r"\n\s*\n\s*", "\n\n", "".join(self.parts)).strip()
 
 
-_SPACES = re.compile(r"\s+")
+@dataclass
+class _OpenRow:
+    depth: int
+    start: int  # among the parts of the page
+    first: bool  # of its table
+    cells: list[int] = field(default_factory=list)  # where each starts
+    holds_table: bool = False  # then it is there for the layout, and its cells are read one after the other
 
 
-def _row(row: Any) -> str:
-    """A row of a table; one of headings, or the first, is ruled off."""
-    own = [" ".join("".join(cell.itertext()).split()).replace("|", "/") for cell in row]
-    first = row.getprevious() is None and (
-        row.getparent().tag != "tbody" or row.getparent().getprevious() is None
-    )
-    return as_row(own, ruled=first)
+_SPACED = frozenset(_MARKUP.values())
+
+
+def _in_cell(parts: Iterable[str]) -> str:
+    """One line of a table's cell, without the marks of headings, items and columns."""
+    return " ".join("".join(" " if part in _SPACED else part for part in parts).split()).replace("|", "/")
 
 
 def as_row(own: Sequence[str], *, ruled: bool) -> str:
@@ -393,21 +497,153 @@ def _read_pdf(path: Path) -> _Rows:
 def _read_docx(path: Path) -> _Rows:
     try:
         import docx
-        from docx.table import Table
     except ImportError as error:
         raise MissingExtra("python-docx", "files") from error
     document = docx.Document(str(_small_archive(path)))
     parts: list[str] = []
-    for block in document.iter_inner_content():
-        if isinstance(block, Table):
-            rows = [[" ".join(cell.text.split()) for cell in row.cells] for row in block.rows]
-            parts += [as_row(row, ruled=not number) for number, row in enumerate(rows)]
-            continue
-        style = ((block.style and block.style.name) or "").lower()
-        level = re.match(r"heading (\d)", style)
-        marks = f"\n\n{'#' * min(int(level[1]), 6)} " if level else "\n\n# " if style == "title" else ""
-        parts.append((marks or ("\n- " if style.startswith("list") else "\n\n")) + block.text)
-    yield "it", {"text": "".join(parts).strip(), "title": document.core_properties.title or _title(path)}
+    size = 0
+    for part in _Word(path, document).text():
+        size += len(part)
+        _check_size(path, size)  # a cell that spans rows is in each
+        parts.append(part)
+    text = "".join(parts).strip()
+    yield "it", {"text": text, "title": document.core_properties.title or _title(path)}
+
+
+# What Word keeps beside the text: what is deleted or moved away, codes of fields, a second form for old
+# versions, and how a word in Chinese or Japanese is read.
+_BESIDE = frozenset("del moveFrom delText instrText delInstrText Fallback rt pPr rPr sdtPr sectPr".split())  # noqa: SIM905
+_SIGNS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+_STRUCK = ("strike", "dstrike", "vanish")
+_COLUMNS_OF_WORD = 63
+
+
+class _Word:
+    """What a reader of a document of Word sees once all changes are accepted, from headers to footnotes."""
+
+    def __init__(self, path: Path, document: Any) -> None:
+        from docx.oxml.parser import parse_xml
+
+        self.path, self.body = path, document.element.body
+        self.styles = {_get(style, "styleId"): style for style in document.styles.element}
+        self.struck: dict[str | None, dict[str, bool]] = {}
+        self.beside: dict[str | None, Any] = {}  # headers and footers
+        self.notes: dict[tuple[str, str | None], Any] = {}
+        self.joined = False  # to the paragraph before, whose end is deleted
+        for name, relation in document.part.rels.items():
+            kind = relation.reltype.rpartition("/")[2]
+            if kind in ("header", "footer"):
+                self.beside[name] = parse_xml(relation.target_part.blob)
+            elif kind in ("footnotes", "endnotes"):
+                notes = parse_xml(relation.target_part.blob)
+                self.notes |= {(kind[:-1], _get(note, "id")): note for note in notes}
+
+    def text(self) -> Iterator[str]:
+        for one in self.body.iter("{*}headerReference", "{*}footerReference"):
+            yield from self.blocks(self.beside.pop(_get(one, "id"), ()))
+        yield from self.blocks(self.body)
+
+    def blocks(self, parent: Any) -> Iterator[str]:
+        """The paragraphs and rows in an element, in order."""
+        for one in parent:
+            kind = _local(one)
+            if kind == "p":
+                yield from self.paragraph(one)
+            elif kind == "tbl":
+                yield from self.table(one)
+            elif kind not in _BESIDE:
+                yield from self.blocks(one)
+
+    def paragraph(self, one: Any) -> Iterator[str]:
+        style = _get(one.find("{*}pPr/{*}pStyle"), "val")
+        known = self.styles.get(style)
+        name = "" if known is None else (_get(known.find("{*}name"), "val") or "").lower()
+        level = re.match(r"heading (\d)", name)
+        marks = f"\n\n{'#' * min(int(level[1]), 6)} " if level else "\n\n# " if name == "title" else ""
+        others: list[Any] = []
+        text = "".join(self.runs(one, style, others))
+        if text.strip():
+            yield "" if self.joined else marks or ("\n- " if name.startswith("list") else "\n\n")
+            yield text
+        deleted = one.find("{*}pPr/{*}rPr/{*}del") is not None
+        self.joined = deleted and (self.joined or bool(text.strip()))
+        for other in others:  # text boxes and notes, behind the paragraph that has them
+            yield from self.blocks(other)
+
+    def runs(self, parent: Any, style: str | None, others: list[Any]) -> Iterator[str]:
+        """The text in an element; what is not part of the line goes into `others`."""
+        for one in parent:
+            kind = _local(one)
+            if kind == "t":
+                yield one.text or ""
+            elif kind in _SIGNS:
+                yield _SIGNS[kind]
+            elif kind == "txbxContent":
+                others.append(one)
+            elif kind in ("footnoteReference", "endnoteReference"):
+                others.append(self.notes.pop((kind.removesuffix("Reference"), _get(one, "id")), ()))
+            elif kind not in _BESIDE and not (kind == "r" and self.is_struck(one, style)):
+                yield from self.runs(one, style, others)
+
+    def is_struck(self, run: Any, style: str | None) -> bool:
+        """Whether a run is struck out or hidden, by itself, by its style or by that of its paragraph."""
+        own = self.of_style(_get(run.find("{*}rPr/{*}rStyle"), "val"))
+        return any({**self.of_style(style), **own, **_struck(run)}.values())
+
+    def of_style(self, name: str | None) -> dict[str, bool]:
+        if name not in self.struck:
+            self.struck[name] = {}  # of a style that is based on itself
+            if (style := self.styles.get(name)) is not None:
+                base = self.of_style(_get(style.find("{*}basedOn"), "val"))
+                self.struck[name] = {**base, **_struck(style)}
+        return self.struck[name]
+
+    def table(self, one: Any) -> Iterator[str]:
+        """Its rows; one that holds a table is there for the layout, and its cells are read one by one."""
+        above: list[str] = []
+        ruled = True
+        for row in _inside(one, "tr"):
+            if row.find("{*}trPr/{*}del") is not None:
+                continue
+            cells = [cell for cell in _inside(row, "tc") if cell.find("{*}tcPr/{*}cellDel") is None]
+            if any(cell.find(".//{*}tbl") is not None for cell in cells):
+                for cell in cells:
+                    yield from self.blocks(cell)
+                continue
+            texts: list[str] = []
+            for cell in cells:  # one that spans columns or rows is in each
+                text, merged = _in_cell(self.blocks(cell)), cell.find("{*}tcPr/{*}vMerge")
+                if merged is not None and _get(merged, "val") != "restart" and len(above) > len(texts):
+                    text = above[len(texts)]
+                span = int(_get(cell.find("{*}tcPr/{*}gridSpan"), "val") or 1)
+                texts += [text] * min(span, _COLUMNS_OF_WORD)
+            _check_size(self.path, sum(map(len, texts)))
+            yield as_row(texts, ruled=ruled)
+            above, ruled = texts, False
+
+
+def _local(element: Any) -> str:
+    return str(element.tag).rpartition("}")[2]
+
+
+def _get(element: Any, name: str) -> str | None:
+    """An attribute, whatever its namespace."""
+    named = () if element is None else element.attrib.items()
+    return next((value for key, value in named if key.rpartition("}")[2] == name), None)
+
+
+def _struck(element: Any) -> dict[str, bool]:
+    found = ((name, element.find(f"{{*}}rPr/{{*}}{name}")) for name in _STRUCK)
+    return {name: _get(one, "val") not in ("0", "false", "off") for name, one in found if one is not None}
+
+
+def _inside(parent: Any, kind: str) -> Iterator[Any]:
+    """The rows of a table or the cells of a row, in content controls too."""
+    for one in parent:
+        if _local(one) == kind:
+            yield one
+        elif _local(one) not in _BESIDE:
+            yield from _inside(one, kind)
 
 
 def _read_odt(path: Path) -> _Rows:
@@ -416,7 +652,7 @@ def _read_odt(path: Path) -> _Rows:
     except ImportError as error:
         raise MissingExtra("odfdo", "files") from error
     document: Any = odfdo.Document(str(_small_archive(path)))
-    text, title = document.to_markdown(), document.meta.title
+    text, title = _STRUCK_OUT.sub("", document.to_markdown()), document.meta.title
     yield "it", {"text": text.strip(), "title": title or _title(path)}
 
 
@@ -432,8 +668,7 @@ _READERS: Mapping[str, Callable[[Path], _Rows]] = {
     ".csv": _read_separated,
     ".tsv": _read_separated,
     ".parquet": _read_rows,
-    ".txt": _read_text,
-    ".md": _read_text,
+    **dict.fromkeys((".txt", ".text", ".md", ".markdown", ".rst"), _read_text),
     ".html": _read_html,
     ".htm": _read_html,
     ".pdf": _read_pdf,
@@ -442,6 +677,10 @@ _READERS: Mapping[str, Callable[[Path], _Rows]] = {
     ".ipynb": _read_notebook,
     ".db": _read_database,
 }
+
+
+KNOWN = frozenset(_READERS)
+"""The endings of the files that can be read; those of text also with .gz behind them."""
 
 
 def _reader(path: Path) -> Callable[[Path], _Rows]:
