@@ -412,8 +412,8 @@ def test_a_judge_that_takes_long_is_not_silent(
         ([Passage("Warsaw.")], "a file is a name, not a Passage; passages go in evidence"),
         (Passage("Warsaw."), "files are a list of names, not a Passage; passages go in evidence"),
         ([None], "a file is a name, not a NoneType"),
-        ([""], "a file has an empty name"),
-        ([" "], "a file has an empty name"),
+        ([""], "--docs is empty"),
+        ([" "], "--docs is empty"),
     ],
 )
 def test_what_is_no_file_is_refused_by_name(docs: Any, problem: str) -> None:
@@ -423,7 +423,7 @@ def test_what_is_no_file_is_refused_by_name(docs: Any, problem: str) -> None:
 
 def test_a_broken_pdf_is_one_line_and_an_empty_name_is_refused(tmp_path: Path) -> None:
     (tmp_path / "broken.pdf").write_bytes(b"no pdf")
-    for docs, problem in (("broken.pdf", "broken.pdf"), ("", "a file has an empty name")):
+    for docs, problem in (("broken.pdf", "broken.pdf"), ("", "--docs is empty")):
         command = [sys.executable, "-m", "factrl", "verify", TEXT, "--docs", docs, *WEAK]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 2

@@ -354,15 +354,15 @@ def _read(path: Path) -> str:
     """The text of a file: as it is, or what `--docs` reads of a format that is not plain text.
 
     Raises:
-        DataError: it is a table or data, of no known format, or cannot be read.
+        DataError: it is a table or data, or cannot be read.
     """
-    from factrl.verifier.search.sources import documents, kind_of, plain_text
+    from factrl.verifier.search.sources import KNOWN, documents, kind_of, plain_text
 
     refuse_pipe(path)
     kind = kind_of(path)
     if kind in _DATA:
         raise DataError(f"{path} holds rows and no text; give a text, or print the column that has them")
-    if kind in _PLAIN or not path.is_file():
+    if kind in _PLAIN or kind not in KNOWN or not path.is_file():
         return plain_text(path, most=_LARGEST)
     return "\n\n".join(one.text for one in documents(path))
 

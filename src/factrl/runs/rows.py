@@ -117,6 +117,17 @@ def lines_of(file: IO[bytes], name: object) -> Iterator[bytes]:
         yield line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
 
 
+def check_size(path: Path, size: int) -> Path:
+    """The path of a file that is to be in memory at once.
+
+    Raises:
+        DataError: it has more than `LONGEST_LINE` bytes.
+    """
+    if size > LONGEST_LINE:
+        raise DataError(f"{path} has more than {LONGEST_LINE:,} bytes; cut it into several")
+    return path
+
+
 def without_nul(text: str, data: bytes) -> str:
     """The text, which is not UTF-8 where it has NUL characters: UTF-16 and UTF-32 read so have them.
 

@@ -22,16 +22,16 @@ import logging
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 from zipfile import ZipFile
 
 from factrl.errors import DataError, FactrlError, MissingExtra, SetupError, first_line, nearest
 from factrl.runs import rows as limits
-from factrl.runs.rows import opened, read_lines, read_rows, read_separated, without_nul
+from factrl.runs.rows import check_size, opened, read_lines, read_rows, read_separated, without_nul
 from factrl.text import encodable
 from factrl.text.escape import one_line
 from factrl.text.html import OWN_PAGE
@@ -334,36 +334,16 @@ def _read_text(path: Path) -> _Rows:
 
 
 def _small(path: Path) -> Path:
-    return _check_size(path, path.stat().st_size)
+    return check_size(path, path.stat().st_size)
 
 
 def _small_archive(path: Path) -> Path:
     with ZipFile(_small(path)) as archive:  # what reads it unpacks no more than it says here
-        return _check_size(path, sum(part.file_size for part in archive.infolist()))
-
-
-def _check_size(path: Path, size: int) -> Path:
-    if size > limits.LONGEST_LINE:  # all of it is in memory at once
-        raise DataError(f"{path} has more than {limits.LONGEST_LINE:,} bytes; cut it into several")
-    return path
+        return check_size(path, sum(part.file_size for part in archive.infolist()))
 
 
 def _title(path: Path) -> str:
     return path.name[: path.name.lower().rindex(kind_of(path))].replace("_", " ")
-
-
-_UNREAD = frozenset("script style noscript template svg nav button select iframe s del strike".split())  # noqa: SIM905
-_UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|line-through", re.IGNORECASE)
-_BREAKS = frozenset(
-    """
-    p div section article main header footer aside ul ol dl dt dd table blockquote pre figure figcaption
-    address h1 h2 h3 h4 h5 h6
-    """.split()  # noqa: SIM905
-)
-_MARKUP = {"br": "\n", "li": "\n- "} | dict.fromkeys(_BREAKS, "\n\n")
-_MARKUP |= {f"h{level}": f"\n\n{'#' * level} " for level in range(1, 7)}
-_SPACES = re.compile(r"\s+")
-_DEEPEST = 2_048  # elements in each other; browsers stop at a fourth of it
 
 
 def _read_html(path: Path) -> _Rows:
@@ -371,108 +351,17 @@ def _read_html(path: Path) -> _Rows:
         from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]  (compiled, without types)
     except ImportError as error:
         raise MissingExtra("lxml", "files") from error
+    from factrl.verifier.search.pages import Page
+
     text = _whole(path, html=True)
     # A report shows the text that it judged, which would bear itself out.
     if OWN_PAGE in text[:_HEAD] or not text.strip():
         return
-    page = _Page(path)
+    page = Page(path)
     # Decoded above; the parser refuses texts that declare an encoding, so it gets bytes again.
     etree.fromstring(text.encode(), etree.HTMLParser(encoding="utf-8", huge_tree=True, target=page))
     title = " ".join("".join(page.title).split())
     yield "it", {"text": page.text(), "title": title or _title(path)}
-
-
-class _Page:
-    """What a reader of a page sees, with headings, lists and tables as Markdown writes them.
-
-    The parser calls it with every tag and builds no tree: libxml2's ends at a depth of 256, and takes
-    quadratic time for the attributes of one element.
-
-    Raises:
-        DataError: elements are nested deeper than `_DEEPEST`, for which the parser takes quadratic time.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.title: list[str] = []
-        self.parts: list[str] = []
-        self.run: list[str] = []  # of text, since the last tag
-        self.unread = self.depth = 0  # elements that are open: in one that is not read, and of the others
-        self.tag = ""  # the last one
-        self.rows: list[_OpenRow] = []
-        self.tables = [0]  # rows of each table that is open
-
-    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        hidden = "hidden" in attributes or _UNSEEN.search(attributes.get("style") or "")
-        self._end_run()
-        if self.unread + self.depth == _DEEPEST:
-            raise DataError(f"{self.path} nests elements deeper than {_DEEPEST:,}; save it as text")
-        if self.unread or tag in _UNREAD or hidden:
-            self.unread += 1
-            return
-        self.depth, self.tag = self.depth + 1, tag
-        if self.rows and self.depth == self.rows[-1].depth + 1:
-            self.rows[-1].cells.append(len(self.parts))
-        if tag == "table":
-            self.tables.append(0)
-            if self.rows:
-                self.rows[-1].holds_table = True
-        elif tag == "tr":
-            self.tables[-1] += 1
-            self.rows.append(_OpenRow(self.depth, len(self.parts), self.tables[-1] == 1))
-        self.parts.append(_MARKUP.get(tag, ""))
-
-    def data(self, text: str) -> None:
-        self.run.append(text)
-
-    def _end_run(self) -> None:
-        text, self.run = "".join(self.run), []
-        if text and not self.unread and not (self.tag == "/tr" and text.isspace()):
-            to = self.title if self.tag == "title" else self.parts
-            to.append(text if self.tag == "pre" else _SPACES.sub(" ", text))
-
-    def end(self, tag: str) -> None:
-        self._end_run()
-        if self.unread:
-            self.unread -= 1
-            return
-        self.depth, self.tag = self.depth - 1, f"/{tag}"
-        if tag == "table" and len(self.tables) > 1:
-            self.tables.pop()
-        if tag == "tr" and self.rows and not (row := self.rows.pop()).holds_table:
-            ends = [*row.cells[1:], len(self.parts)]
-            cells = [_in_cell(self.parts[a:b]) for a, b in zip(row.cells, ends, strict=False)]
-            self.parts[row.start :] = [as_row(cells, ruled=row.first)]
-        self.parts.append("\n\n" if tag in _BREAKS else "")
-
-    def close(self) -> None:
-        self._end_run()
-
-    def text(self) -> str:
-        return re.sub(r"\n\s*\n\s*", "\n\n", "".join(self.parts)).strip()
-
-
-@dataclass
-class _OpenRow:
-    depth: int
-    start: int  # among the parts of the page
-    first: bool  # of its table
-    cells: list[int] = field(default_factory=list)  # where each starts
-    holds_table: bool = False  # then it is there for the layout, and its cells are read one after the other
-
-
-_SPACED = frozenset(_MARKUP.values())
-
-
-def _in_cell(parts: Iterable[str]) -> str:
-    """One line of a table's cell, without the marks of headings, items and columns."""
-    return " ".join("".join(" " if part in _SPACED else part for part in parts).split()).replace("|", "/")
-
-
-def as_row(own: Sequence[str], *, ruled: bool) -> str:
-    """A row as Markdown writes it, with a rule below it where it names the columns."""
-    line = f"\n| {' | '.join(own)} |"
-    return f"\n{line}\n|{'---|' * len(own)}" if ruled else line
 
 
 def _read_pdf(path: Path) -> _Rows:
@@ -499,151 +388,17 @@ def _read_docx(path: Path) -> _Rows:
         import docx
     except ImportError as error:
         raise MissingExtra("python-docx", "files") from error
+    from factrl.verifier.search.word import Word
+
     document = docx.Document(str(_small_archive(path)))
     parts: list[str] = []
     size = 0
-    for part in _Word(path, document).text():
+    for part in Word(path, document).text():
         size += len(part)
-        _check_size(path, size)  # a cell that spans rows is in each
+        check_size(path, size)  # a cell that spans rows is in each
         parts.append(part)
     text = "".join(parts).strip()
     yield "it", {"text": text, "title": document.core_properties.title or _title(path)}
-
-
-# What Word keeps beside the text: what is deleted or moved away, codes of fields, a second form for old
-# versions, and how a word in Chinese or Japanese is read.
-_BESIDE = frozenset("del moveFrom delText instrText delInstrText Fallback rt pPr rPr sdtPr sectPr".split())  # noqa: SIM905
-_SIGNS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
-_STRUCK = ("strike", "dstrike", "vanish")
-_COLUMNS_OF_WORD = 63
-
-
-class _Word:
-    """What a reader of a document of Word sees once all changes are accepted, from headers to footnotes."""
-
-    def __init__(self, path: Path, document: Any) -> None:
-        from docx.oxml.parser import parse_xml
-
-        self.path, self.body = path, document.element.body
-        self.styles = {_get(style, "styleId"): style for style in document.styles.element}
-        self.struck: dict[str | None, dict[str, bool]] = {}
-        self.beside: dict[str | None, Any] = {}  # headers and footers
-        self.notes: dict[tuple[str, str | None], Any] = {}
-        self.joined = False  # to the paragraph before, whose end is deleted
-        for name, relation in document.part.rels.items():
-            kind = relation.reltype.rpartition("/")[2]
-            if kind in ("header", "footer"):
-                self.beside[name] = parse_xml(relation.target_part.blob)
-            elif kind in ("footnotes", "endnotes"):
-                notes = parse_xml(relation.target_part.blob)
-                self.notes |= {(kind[:-1], _get(note, "id")): note for note in notes}
-
-    def text(self) -> Iterator[str]:
-        for one in self.body.iter("{*}headerReference", "{*}footerReference"):
-            yield from self.blocks(self.beside.pop(_get(one, "id"), ()))
-        yield from self.blocks(self.body)
-
-    def blocks(self, parent: Any) -> Iterator[str]:
-        """The paragraphs and rows in an element, in order."""
-        for one in parent:
-            kind = _local(one)
-            if kind == "p":
-                yield from self.paragraph(one)
-            elif kind == "tbl":
-                yield from self.table(one)
-            elif kind not in _BESIDE:
-                yield from self.blocks(one)
-
-    def paragraph(self, one: Any) -> Iterator[str]:
-        style = _get(one.find("{*}pPr/{*}pStyle"), "val")
-        known = self.styles.get(style)
-        name = "" if known is None else (_get(known.find("{*}name"), "val") or "").lower()
-        level = re.match(r"heading (\d)", name)
-        marks = f"\n\n{'#' * min(int(level[1]), 6)} " if level else "\n\n# " if name == "title" else ""
-        others: list[Any] = []
-        text = "".join(self.runs(one, style, others))
-        if text.strip():
-            yield "" if self.joined else marks or ("\n- " if name.startswith("list") else "\n\n")
-            yield text
-        deleted = one.find("{*}pPr/{*}rPr/{*}del") is not None
-        self.joined = deleted and (self.joined or bool(text.strip()))
-        for other in others:  # text boxes and notes, behind the paragraph that has them
-            yield from self.blocks(other)
-
-    def runs(self, parent: Any, style: str | None, others: list[Any]) -> Iterator[str]:
-        """The text in an element; what is not part of the line goes into `others`."""
-        for one in parent:
-            kind = _local(one)
-            if kind == "t":
-                yield one.text or ""
-            elif kind in _SIGNS:
-                yield _SIGNS[kind]
-            elif kind == "txbxContent":
-                others.append(one)
-            elif kind in ("footnoteReference", "endnoteReference"):
-                others.append(self.notes.pop((kind.removesuffix("Reference"), _get(one, "id")), ()))
-            elif kind not in _BESIDE and not (kind == "r" and self.is_struck(one, style)):
-                yield from self.runs(one, style, others)
-
-    def is_struck(self, run: Any, style: str | None) -> bool:
-        """Whether a run is struck out or hidden, by itself, by its style or by that of its paragraph."""
-        own = self.of_style(_get(run.find("{*}rPr/{*}rStyle"), "val"))
-        return any({**self.of_style(style), **own, **_struck(run)}.values())
-
-    def of_style(self, name: str | None) -> dict[str, bool]:
-        if name not in self.struck:
-            self.struck[name] = {}  # of a style that is based on itself
-            if (style := self.styles.get(name)) is not None:
-                base = self.of_style(_get(style.find("{*}basedOn"), "val"))
-                self.struck[name] = {**base, **_struck(style)}
-        return self.struck[name]
-
-    def table(self, one: Any) -> Iterator[str]:
-        """Its rows; one that holds a table is there for the layout, and its cells are read one by one."""
-        above: list[str] = []
-        ruled = True
-        for row in _inside(one, "tr"):
-            if row.find("{*}trPr/{*}del") is not None:
-                continue
-            cells = [cell for cell in _inside(row, "tc") if cell.find("{*}tcPr/{*}cellDel") is None]
-            if any(cell.find(".//{*}tbl") is not None for cell in cells):
-                for cell in cells:
-                    yield from self.blocks(cell)
-                continue
-            texts: list[str] = []
-            for cell in cells:  # one that spans columns or rows is in each
-                text, merged = _in_cell(self.blocks(cell)), cell.find("{*}tcPr/{*}vMerge")
-                if merged is not None and _get(merged, "val") != "restart" and len(above) > len(texts):
-                    text = above[len(texts)]
-                span = int(_get(cell.find("{*}tcPr/{*}gridSpan"), "val") or 1)
-                texts += [text] * min(span, _COLUMNS_OF_WORD)
-            _check_size(self.path, sum(map(len, texts)))
-            yield as_row(texts, ruled=ruled)
-            above, ruled = texts, False
-
-
-def _local(element: Any) -> str:
-    return str(element.tag).rpartition("}")[2]
-
-
-def _get(element: Any, name: str) -> str | None:
-    """An attribute, whatever its namespace."""
-    named = () if element is None else element.attrib.items()
-    return next((value for key, value in named if key.rpartition("}")[2] == name), None)
-
-
-def _struck(element: Any) -> dict[str, bool]:
-    found = ((name, element.find(f"{{*}}rPr/{{*}}{name}")) for name in _STRUCK)
-    return {name: _get(one, "val") not in ("0", "false", "off") for name, one in found if one is not None}
-
-
-def _inside(parent: Any, kind: str) -> Iterator[Any]:
-    """The rows of a table or the cells of a row, in content controls too."""
-    for one in parent:
-        if _local(one) == kind:
-            yield one
-        elif _local(one) not in _BESIDE:
-            yield from _inside(one, kind)
 
 
 def _read_odt(path: Path) -> _Rows:
