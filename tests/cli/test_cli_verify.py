@@ -412,8 +412,8 @@ def test_a_judge_that_takes_long_is_not_silent(
         ([Passage("Warsaw.")], "a file is a name, not a Passage; passages go in evidence"),
         (Passage("Warsaw."), "files are a list of names, not a Passage; passages go in evidence"),
         ([None], "a file is a name, not a NoneType"),
-        ([""], "--docs is empty"),
-        ([" "], "--docs is empty"),
+        ([""], "a file has an empty name"),
+        ([" "], "a file has an empty name"),
     ],
 )
 def test_what_is_no_file_is_refused_by_name(docs: Any, problem: str) -> None:
@@ -478,8 +478,8 @@ def test_several_texts_of_several_formats_share_one_page_and_accepted_claims(
         ("page.txt", b" <!DOCTYPE html><p>x", ".html"),
         ("page.md", b"%PDF-1.7", ".pdf"),
         ("letter.txt", b"PK\x03\x04", ".docx"),
-        ("letter.rtf", b"Hello.", "letter.rtf is of no known format"),
-        ("letter.doc", b"Hello.", "letter.doc is of no known format"),
+        ("letter.rtf", b"{\\rtf1 Hello.}", "RTF"),
+        ("letter.doc", b"\xd0\xcf\x11\xe0", "UTF-8"),
         ("letter.txt.gz", b"none", "letter.txt.gz cannot be read: Not a gzipped file"),
         ("letter.docx", b"none", "letter.docx cannot be read as .docx"),
         ("v.toml", b"verifier.dcos = ['a']", "did you mean 'verifier.docs'"),

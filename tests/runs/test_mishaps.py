@@ -116,7 +116,7 @@ def test_strange_words_get_one_line(line: str, capsys: pytest.CaptureFixture[str
         (f'{{"question": "q", "answers": {HUGE}}}', "rows.jsonl, line 1 is not JSON: Exceeds the limit"),
         ('{"question": ' + "[" * 100_000 + "]" * 100_000 + "}", "rows.jsonl, line 1 is not JSON: "),
         (f'{{"question": "q", "completion": "x", "ook": {LARGE}}}', "ook is 99999999999999999999, not true"),
-        ("\x00", "rows.jsonl, line 1 is not JSON"),
+        ("\x00", "rows.jsonl is not UTF-8 text"),
     ],
 )
 def test_strange_rows_get_one_line(content: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
