@@ -10,6 +10,8 @@ OF_TRL = $(addprefix tests/training/test_,beside_trl.py frozen.py grpo.py search
 HOSTS = tests/hosts/requirements.txt
 BESIDE = -q -n 3 --dist worksteal # on two cores: a third runs while one waits
 PINS = pyproject.toml constraints.txt $(VERL)
+# The programs that tests start compile factrl once.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-core test-all test-slow test-hosts test-rows test-trl test-verl check docs wheel bench bench-verifier bench-grader bench-gpu clean
 
