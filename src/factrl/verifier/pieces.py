@@ -89,7 +89,7 @@ _MARKUP = re.compile(
     r"|`+|(?<!\w)_+(?=[^\W_])|(?<=[^\W_])(?:__+|_(?!\w))"
     r"|(?<![\w ])\*+|\*+(?![\w ])|(?<= )\*+(?! )|(?<=\w)\*+(?!\w)"  # but not "3 * 4" and "M*A*S*H"
 )
-_STRUCK = re.compile(r"~~[^~\n]{1,2000}~~")  # the author has taken it back
+STRUCK = re.compile(r"~~(?![\s~])[^~\n]{1,2000}~~")  # the author has taken it back
 # Tags of HTML and of reasoning, except those that strike words out.
 _TAGS = re.compile(
     r"</?(?:(b|i|u|em|strong|span|code)|p|ul|ol|li|h[1-6]|div|table|tr|td|th|section|article|pre|blockquote|br|hr"
@@ -176,7 +176,7 @@ def _pieces(text: str) -> list[Piece]:
     units = sentences(text)
     for unit, below in zip(units, [*units[1:], None]):  # noqa: B905
         gap, end = text[end : unit.start], unit.end
-        seen = clean(plain(_STRUCK.sub("", text[unit.start : unit.end])))
+        seen = clean(plain(STRUCK.sub("", text[unit.start : unit.end])))
         breaks = gap.count("\n") > 1 or (unit.kind == "item" and "\n" in gap) or unit.kind == "heading"
         if breaks:
             paragraph, said = paragraph + 1, []

@@ -37,7 +37,7 @@ from factrl.text.escape import one_line
 from factrl.text.html import OWN_PAGE
 from factrl.text.words import STOP_WORDS
 from factrl.types import Passage
-from factrl.verifier.pieces import MAX_TITLE, cut, in_words
+from factrl.verifier.pieces import MAX_TITLE, STRUCK, cut, in_words
 
 _LOG = logging.getLogger("factrl")
 _TEXT = ("text", "contents", "passage")
@@ -51,8 +51,6 @@ _ROW = 128  # bytes that a row takes without its text
 _NAMED = 20  # files of a folder that are named because they were not read
 _HEAD = 1_000  # characters of a page in which it says what made it
 _DECLARES = 4_096  # bytes of a page in which it declares its encoding
-_MARKDOWN = (".md", ".markdown")
-_STRUCK_OUT = re.compile(r"~~(?![\s~])[^~\n]+~~")
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-\n(?=[a-z])")
 _WRAPPED = re.compile(r"(?<![.:!?\n])\n(?!\n)")  # an end of a line, not of a sentence or paragraph
 
@@ -326,10 +324,8 @@ def _read_database(path: Path) -> _Rows:
 def _read_text(path: Path) -> _Rows:
     text, title = plain_text(path), _title(path)
     first, _, rest = text.lstrip().partition("\n")
-    if kind_of(path) in _MARKDOWN:
-        if first.startswith("# "):
-            title, text = first[2:].strip(), rest
-        text = _STRUCK_OUT.sub("", text)
+    if kind_of(path) in (".md", ".markdown") and first.startswith("# "):
+        title, text = first[2:].strip(), rest
     yield "it", {"text": text.strip(), "title": title}
 
 
@@ -407,7 +403,7 @@ def _read_odt(path: Path) -> _Rows:
     except ImportError as error:
         raise MissingExtra("odfdo", "files") from error
     document: Any = odfdo.Document(str(_small_archive(path)))
-    text, title = _STRUCK_OUT.sub("", document.to_markdown()), document.meta.title
+    text, title = STRUCK.sub("", document.to_markdown()), document.meta.title
     yield "it", {"text": text.strip(), "title": title or _title(path)}
 
 
