@@ -50,7 +50,6 @@ _QUIET = 0.8  # seconds before anything is said of progress
 _MANY = 30  # claims from which on it is worth one claim's time to say how long all take
 _PATIENT = 7 * 86_400.0  # seconds: whoever waits at a terminal can stop by themselves
 _DATA = {".jsonl", ".json", ".csv", ".tsv", ".parquet", ".db", ".xlsx"}
-_PLAIN = {"", ".txt", ".text", ".md", ".markdown", ".rst"}
 _NO_MODEL = (
     "No model judges: words, names and numbers are compared, which is weak and no verification. For a model: "
     f"{INSTALL.format('[local]')}, then factrl doctor --get Qwen2.5-Coder-1.5B-Instruct; or --judge URL."
@@ -356,13 +355,13 @@ def _read(path: Path) -> str:
     Raises:
         DataError: it is a table or data, or cannot be read.
     """
-    from factrl.verifier.search.sources import KNOWN, documents, kind_of, plain_text
+    from factrl.verifier.search.sources import KNOWN, PLAIN, documents, kind_of, plain_text
 
     refuse_pipe(path)
     kind = kind_of(path)
     if kind in _DATA:
         raise DataError(f"{path} holds rows and no text; give a text, or print the column that has them")
-    if kind in _PLAIN or kind not in KNOWN or not path.is_file():
+    if kind in PLAIN or kind not in KNOWN or not path.is_file():
         return plain_text(path, most=_LARGEST)
     return "\n\n".join(one.text for one in documents(path))
 

@@ -43,6 +43,8 @@ _LOG = logging.getLogger("factrl")
 _TEXT = ("text", "contents", "passage")
 _COLUMNS = (_TEXT, ("title",), ("url", "source"), ("id", "_id"))
 _TABLES = (".csv", ".tsv", ".parquet")
+PLAIN = (".txt", ".text", ".md", ".markdown", ".rst")
+"""The endings of plain text."""
 # Between the passages of one document in the databases of FActScore and KnowRL (systems: `documents`).
 _SEPARATOR = "####SPECIAL####SEPARATOR####"
 
@@ -419,7 +421,7 @@ _READERS: Mapping[str, Callable[[Path], _Rows]] = {
     ".csv": _read_separated,
     ".tsv": _read_separated,
     ".parquet": _read_rows,
-    **dict.fromkeys((".txt", ".text", ".md", ".markdown", ".rst"), _read_text),
+    **dict.fromkeys(PLAIN, _read_text),
     ".html": _read_html,
     ".htm": _read_html,
     ".pdf": _read_pdf,
