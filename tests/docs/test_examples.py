@@ -46,7 +46,11 @@ NEEDS = {
     "04_trl": ("SmolLM2-135M-Instruct", ("torch", "trl", "gguf")),
     "05_serve": ("", ("fastapi", "uvicorn")),
 }
-MARKS = {"01_verify": [pytest.mark.model], "04_trl": [pytest.mark.model, pytest.mark.torch]}
+# TRL's trainer with factrl's rewards trains in every run on a tiny model (`test_the_example_runs`).
+MARKS = {
+    "01_verify": [pytest.mark.model],
+    "04_trl": [pytest.mark.model, pytest.mark.torch, pytest.mark.slow],
+}
 
 
 def asked(name: str, question: Example, said: str, **values: object) -> tuple[object, ...]:
