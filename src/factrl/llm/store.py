@@ -367,9 +367,16 @@ class CachedLLM:
         return reply
 
 
-def kept(llm: LLM, store: Store | None) -> LLM:
-    """`llm`, which is not asked twice; as it is without a store or an identity."""
-    return llm if store is None or not hasattr(llm, "identity") else CachedLLM(llm, store)
+def kept(llm: LLM, store: Store | None, read: Callable[[str], object] | None = None) -> LLM:
+    """`llm`, which is not asked twice; as it is without a store or an identity.
+
+    Args:
+        read: what a reply must be readable by to be stored (`CachedLLM.accepting`).
+    """
+    if store is None or not hasattr(llm, "identity"):
+        return llm
+    cached = CachedLLM(llm, store)
+    return cached if read is None else cached.accepting(read)
 
 
 def _reply_of(stored: Any) -> Reply | None:

@@ -78,12 +78,9 @@ class Supplier:
 
     def _extractor(self) -> Any:
         """What finds claims by `judge.extractor_model`, asked as it was trained."""
-        from factrl.llm.store import CachedLLM
         from factrl.verifier.claims.llm import LLMClaims, read_facts
 
-        llm = self._cached(self._tuned(str(self.models.extractor_model)))
-        if isinstance(llm, CachedLLM):
-            llm = llm.accepting(read_facts)
+        llm = self._cached(self._tuned(str(self.models.extractor_model)), read_facts)
         return LLMClaims(llm, "veriscore_response")
 
     def compare(self) -> Any:
@@ -126,11 +123,11 @@ class Supplier:
             )
         return judge
 
-    def _cached(self, judge: Any) -> Any:
+    def _cached(self, judge: Any, read: Callable[[str], object] | None = None) -> Any:
         """The judge with a cache: a request that got a readable reply is not sent again."""
         from factrl.llm.store import kept
 
-        return None if judge is None else kept(judge, self._store())
+        return None if judge is None else kept(judge, self._store(), read)
 
     def _tuned(self, name: str, role: str = "judge") -> LLM:
         """The user's own text model, behind a server or loaded in this process."""

@@ -421,9 +421,12 @@ class _Group:
             )
         by_key = dict(zip(chunk, verdicts, strict=True))
         if self.store is not None:  # a failure is never kept
-            kept = {key: verdict for key, verdict in by_key.items() if verdict.label != "unjudged"}
-            rows = {key: {name: getattr(one, name) for name in _FIELDS} for key, one in kept.items()}
-            await self.store.aput_many(rows)
+            kept = {
+                key: {name: getattr(verdict, name) for name in _FIELDS}
+                for key, verdict in by_key.items()
+                if verdict.label != "unjudged"
+            }
+            await self.store.aput_many(kept)
         for key, pair in zip(chunk, pairs, strict=True):
             if by_key[key].label == "unjudged" and may_be_own(by_key[key].cause, by_key[key].facts):
                 by_key[key] = await self._judge_again(*pair, by_key[key])
